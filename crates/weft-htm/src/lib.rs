@@ -1,0 +1,2 @@
+//! Shared words and hardware-transactional-memory regions for the Weft database.
+pub mod word;

@@ -1,0 +1,149 @@
+//! Every word that threads share, by one name whatever machine the code runs on.
+//!
+//! The engine never names an atomic of the standard library: it uses [`Word`] and
+//! [`WordPointer`] of this module. In a normal build they are the processor's atomics and compile
+//! to plain moves and `lock`-prefixed instructions. Built with `--cfg loom` or `--cfg shuttle`,
+//! the same engine code runs on the words of a model checker, which then chooses the
+//! interleavings. A clippy rule (`disallowed-types` in `clippy.toml`) keeps this file the only
+//! place that names the atomics.
+#![allow(clippy::disallowed_types, reason = "this is the one file that names them")]
+
+#[cfg(loom)]
+use loom::sync::atomic as machine;
+#[cfg(shuttle)]
+use shuttle::sync::atomic as machine;
+#[cfg(not(any(loom, shuttle)))]
+use std::sync::atomic as machine;
+
+pub use std::sync::atomic::Ordering;
+
+#[cfg(loom)]
+pub use loom::{hint::spin_loop, sync::Mutex, thread::yield_now};
+#[cfg(shuttle)]
+pub use shuttle::{hint::spin_loop, sync::Mutex, thread::yield_now};
+#[cfg(not(any(loom, shuttle)))]
+pub use std::{hint::spin_loop, sync::Mutex, thread::yield_now};
+
+/// Orders the accesses before it with those after it, as [`std::sync::atomic::fence`] does.
+#[inline(always)]
+pub fn fence(order: Ordering) {
+    machine::fence(order);
+}
+
+/// A 64-bit word that threads share.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Word(machine::AtomicU64);
+
+impl Word {
+    /// A word that holds `value`.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline(always)]
+    pub const fn new(value: u64) -> Self {
+        Word(machine::AtomicU64::new(value))
+    }
+
+    /// A word that holds `value`.
+    #[cfg(any(loom, shuttle))]
+    pub fn new(value: u64) -> Self {
+        Word(machine::AtomicU64::new(value))
+    }
+
+    /// The current value.
+    #[inline(always)]
+    pub fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+
+    /// Replaces the value.
+    #[inline(always)]
+    pub fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+
+    /// Replaces the value and returns the one before.
+    #[inline(always)]
+    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.0.swap(value, order)
+    }
+
+    /// Replaces `current` by `new`; `Err` holds the value that was there instead.
+    #[inline(always)]
+    pub fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+
+    /// Adds `value`, wrapping, and returns the value before.
+    #[inline(always)]
+    pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_add(value, order)
+    }
+
+    /// Sets the bits of `value` and returns the value before.
+    #[inline(always)]
+    pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(value, order)
+    }
+
+    /// Keeps only the bits of `value` and returns the value before.
+    #[inline(always)]
+    pub fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(value, order)
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Word::new(0)
+    }
+}
+
+/// A pointer that threads share.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct WordPointer<T>(machine::AtomicPtr<T>);
+
+impl<T> WordPointer<T> {
+    /// A pointer word that holds `pointer`.
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline(always)]
+    pub const fn new(pointer: *mut T) -> Self {
+        WordPointer(machine::AtomicPtr::new(pointer))
+    }
+
+    /// A pointer word that holds `pointer`.
+    #[cfg(any(loom, shuttle))]
+    pub fn new(pointer: *mut T) -> Self {
+        WordPointer(machine::AtomicPtr::new(pointer))
+    }
+
+    /// The current pointer.
+    #[inline(always)]
+    pub fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(order)
+    }
+
+    /// Replaces the pointer.
+    #[inline(always)]
+    pub fn store(&self, pointer: *mut T, order: Ordering) {
+        self.0.store(pointer, order);
+    }
+
+    /// Replaces `current` by `new`; `Err` holds the pointer that was there instead.
+    #[inline(always)]
+    pub fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}

@@ -1,0 +1,3 @@
+//! Weft.
+#![allow(dead_code)]
+pub mod index;
