@@ -6,6 +6,12 @@
 //! the same engine code runs on the words of a model checker, which then chooses the
 //! interleavings. A clippy rule (`disallowed-types` in `clippy.toml`) keeps this file the only
 //! place that names the atomics.
+//!
+//! The list of machines below is also where the simulated machine comes in: a build with
+//! `--cfg weft_sim` adds one more `machine`, whose words charge their accesses to virtual time and
+//! whose regions track them. It must provide what the others do: `AtomicU64`, `AtomicPtr`, `fence`,
+//! `spin_loop`, `yield_now` and `Mutex`. The hardware of the regions has its own list in the root
+//! of this crate.
 #![allow(clippy::disallowed_types, reason = "this is the one file that names them")]
 
 #[cfg(loom)]

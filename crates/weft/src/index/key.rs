@@ -1,8 +1,13 @@
 //! How an index holds keys: as words in its nodes, with what does not fit kept out of line.
 
+use std::alloc::Layout;
 use std::cmp::Ordering;
 use std::fmt::Debug;
+use std::hash::{Hash, Hasher};
+use std::ptr::{self, NonNull};
+use std::slice;
 
+use smallvec::SmallVec;
 use weft_htm::word::{Ordering as Order, Word};
 
 use super::IndexWorker;
@@ -13,7 +18,8 @@ use super::IndexWorker;
 /// bytes, `u128` for up to sixteen, both left-aligned (the first byte of the encoding is the most
 /// significant) and padded with zeros; [`LongKey`] for the rest.
 pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
-    /// The words of a node that hold one key.
+    /// The words of a node that hold one key. A default slot holds the least key, which keeps
+    /// nothing out of line.
     type Slot: Default + Send + Sync;
 
     /// Compares this key with the one in `slot`. The slot may be changing meanwhile; what is
@@ -35,6 +41,12 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
 
     /// Retires what the key in `slot` keeps out of line, after its removal from the node.
     fn retire(slot: &Self::Slot, worker: &impl IndexWorker);
+
+    /// Frees what the key in `slot` keeps out of line, in a node that no other thread can reach
+    /// any more.
+    fn free(slot: &Self::Slot, worker: &impl IndexWorker) {
+        Self::retire(slot, worker);
+    }
 
     /// A hash whose every bit depends on the whole key.
     fn hash(&self) -> u64;
@@ -76,5 +88,234 @@ impl IndexKey for u64 {
     #[inline(always)]
     fn hash(&self) -> u64 {
         mix(*self)
+    }
+}
+
+/// The more significant word comes first.
+impl IndexKey for u128 {
+    type Slot = [Word; 2];
+
+    #[inline(always)]
+    fn compare(&self, slot: &[Word; 2], _is_current: impl Fn() -> bool) -> Option<Ordering> {
+        Some(self.cmp(&load_wide(slot)))
+    }
+
+    #[inline(always)]
+    fn load(slot: &[Word; 2], _is_current: impl Fn() -> bool) -> Option<u128> {
+        Some(load_wide(slot))
+    }
+
+    #[inline(always)]
+    fn store(&self, slot: &[Word; 2], _worker: &impl IndexWorker) {
+        slot[0].store((self >> 64) as u64, Order::Relaxed);
+        slot[1].store(*self as u64, Order::Relaxed);
+    }
+
+    #[inline(always)]
+    fn move_slot(from: &[Word; 2], to: &[Word; 2]) {
+        to[0].store(from[0].load(Order::Relaxed), Order::Relaxed);
+        to[1].store(from[1].load(Order::Relaxed), Order::Relaxed);
+    }
+
+    #[inline(always)]
+    fn retire(_slot: &[Word; 2], _worker: &impl IndexWorker) {}
+
+    #[inline(always)]
+    fn hash(&self) -> u64 {
+        mix(mix((self >> 64) as u64) ^ *self as u64)
+    }
+}
+
+#[inline(always)]
+fn load_wide(slot: &[Word; 2]) -> u128 {
+    u128::from(slot[0].load(Order::Relaxed)) << 64 | u128::from(slot[1].load(Order::Relaxed))
+}
+
+/// How many bytes a [`LongKey`] of a search holds without an allocation.
+const INLINE_BYTES: usize = 48;
+
+/// How many bytes of a long key are in its node.
+const PREFIX_BYTES: usize = size_of::<u64>();
+
+/// A key of any length.
+///
+/// A node holds the first eight bytes of it, which decide most comparisons, and, where there are
+/// more, the address of a *tail* that holds the others and never changes:
+///
+/// ```text
+///  slot    prefix, padded with zeros | extent            tail    length in bytes | bytes ...
+///                                        |
+///                                        +- 0..=8: the key's length; it has no tail
+///                                        +- else:  the address of the tail
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LongKey {
+    // Compared first, as the order of the fields says.
+    prefix: u64,
+    bytes: SmallVec<[u8; INLINE_BYTES]>,
+}
+
+impl LongKey {
+    /// The encoding.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// What is not in the prefix.
+    fn tail(&self) -> &[u8] {
+        self.bytes.get(PREFIX_BYTES..).unwrap_or_default()
+    }
+}
+
+/// The key with this encoding.
+impl From<&[u8]> for LongKey {
+    fn from(bytes: &[u8]) -> Self {
+        LongKey { prefix: prefix(bytes), bytes: SmallVec::from_slice(bytes) }
+    }
+}
+
+impl Hash for LongKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bytes.hash(state);
+    }
+}
+
+/// The words of a node that hold one [`LongKey`].
+#[derive(Debug, Default)]
+pub struct LongSlot {
+    prefix: Word,
+    extent: Word,
+}
+
+/// What a slot's second word says.
+enum Extent {
+    Length(usize),
+    Tail(NonNull<u8>),
+}
+
+impl LongSlot {
+    /// Loads the second word. `None`: the node has changed, so a tail may have been freed.
+    #[inline]
+    fn extent(&self, is_current: impl Fn() -> bool) -> Option<Extent> {
+        let extent = self.extent.load(Order::Relaxed);
+        if extent <= PREFIX_BYTES as u64 {
+            return Some(Extent::Length(extent as usize));
+        }
+        if !is_current() {
+            return None;
+        }
+        let tail = ptr::with_exposed_provenance_mut(extent as usize);
+        Some(Extent::Tail(NonNull::new(tail).expect("greater than the length of a prefix")))
+    }
+
+    /// Calls `give_back` with the memory of the tail, if there is one.
+    fn give_back(&self, give_back: impl Fn(NonNull<u8>, Layout)) {
+        if let Some(Extent::Tail(tail)) = self.extent(|| true) {
+            // SAFETY: the slot was taken from a node whose lock the caller held, so the tail is
+            // the one stored there last, and whole; nobody has given it back before.
+            let length = unsafe { tail_bytes(tail) }.len();
+            give_back(tail, tail_layout(length));
+        }
+    }
+}
+
+impl IndexKey for LongKey {
+    type Slot = LongSlot;
+
+    #[inline]
+    fn compare(&self, slot: &LongSlot, is_current: impl Fn() -> bool) -> Option<Ordering> {
+        let order = self.prefix.cmp(&slot.prefix.load(Order::Relaxed));
+        if order.is_ne() {
+            return Some(order);
+        }
+        Some(match slot.extent(is_current)? {
+            Extent::Length(length) => self.bytes.len().cmp(&length),
+            Extent::Tail(_) if self.bytes.len() <= PREFIX_BYTES => Ordering::Less,
+            // SAFETY: the node was found unchanged after the address was loaded, so it held this
+            // tail, whole, while the caller was pinned: the tail is not freed before that ends.
+            Extent::Tail(tail) => self.tail().cmp(unsafe { tail_bytes(tail) }),
+        })
+    }
+
+    fn load(slot: &LongSlot, is_current: impl Fn() -> bool) -> Option<LongKey> {
+        let prefix = slot.prefix.load(Order::Relaxed);
+        let mut bytes = SmallVec::from_slice(&prefix.to_be_bytes());
+        match slot.extent(is_current)? {
+            Extent::Length(length) => bytes.truncate(length),
+            // SAFETY: as in `compare`.
+            Extent::Tail(tail) => bytes.extend_from_slice(unsafe { tail_bytes(tail) }),
+        }
+        Some(LongKey { prefix, bytes })
+    }
+
+    fn store(&self, slot: &LongSlot, worker: &impl IndexWorker) {
+        let extent = if self.bytes.len() <= PREFIX_BYTES {
+            self.bytes.len() as u64
+        } else {
+            new_tail(self.tail(), worker).as_ptr().expose_provenance() as u64
+        };
+        slot.prefix.store(self.prefix, Order::Relaxed);
+        slot.extent.store(extent, Order::Relaxed);
+    }
+
+    fn move_slot(from: &LongSlot, to: &LongSlot) {
+        to.prefix.store(from.prefix.load(Order::Relaxed), Order::Relaxed);
+        to.extent.store(from.extent.load(Order::Relaxed), Order::Relaxed);
+    }
+
+    fn retire(slot: &LongSlot, worker: &impl IndexWorker) {
+        // SAFETY: tails come from a worker, and the key is no longer in any node.
+        slot.give_back(|tail, layout| unsafe { worker.retire(tail, layout) });
+    }
+
+    fn free(slot: &LongSlot, worker: &impl IndexWorker) {
+        // SAFETY: tails come from a worker, and the node can be reached by nobody else.
+        slot.give_back(|tail, layout| unsafe { worker.free(tail, layout) });
+    }
+
+    fn hash(&self) -> u64 {
+        // The length tells apart the keys that differ only in zeros at their end.
+        self.bytes
+            .chunks(PREFIX_BYTES)
+            .fold(self.bytes.len() as u64, |hash, chunk| mix(mix(hash) ^ prefix(chunk)))
+    }
+}
+
+/// The first eight bytes as a word whose order is theirs, padded with zeros.
+#[inline]
+fn prefix(bytes: &[u8]) -> u64 {
+    if let Some(first) = bytes.first_chunk() {
+        return u64::from_be_bytes(*first);
+    }
+    let mut padded = [0; PREFIX_BYTES];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    u64::from_be_bytes(padded)
+}
+
+/// The layout of a tail of `length` bytes.
+fn tail_layout(length: usize) -> Layout {
+    Layout::from_size_align(size_of::<u64>() + length, align_of::<u64>())
+        .expect("a key fits the address space")
+}
+
+fn new_tail(bytes: &[u8], worker: &impl IndexWorker) -> NonNull<u8> {
+    let tail = worker.allocate(tail_layout(bytes.len()));
+    // SAFETY: fresh memory, of the layout of a length and these bytes.
+    unsafe {
+        tail.cast::<u64>().write(bytes.len() as u64);
+        let start = tail.as_ptr().add(size_of::<u64>());
+        start.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+    }
+    tail
+}
+
+/// # Safety
+/// `tail` was made by [`new_tail`] and is not freed for as long as the bytes are used.
+unsafe fn tail_bytes<'t>(tail: NonNull<u8>) -> &'t [u8] {
+    // SAFETY: the caller says that `tail` is a length followed by as many bytes, which never
+    // change.
+    unsafe {
+        let length = tail.cast::<u64>().read() as usize;
+        slice::from_raw_parts(tail.as_ptr().add(size_of::<u64>()), length)
     }
 }

@@ -11,9 +11,11 @@
 //!   reach is freed before it leaves (see `epoch::reclaim`);
 //! - an address stored in an index is never zero.
 
+pub mod bplus_tree;
+pub mod hash;
 mod key;
 
-pub use key::IndexKey;
+pub use key::{IndexKey, LongKey, LongSlot};
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

@@ -1,0 +1,186 @@
+//! The commands and their options. Everything that can be said about one value alone is checked
+//! here, before anything runs; what depends on several of them is checked by the command.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use weft::protocol::PROTOCOLS;
+
+use crate::bench::tpcc::TpccArguments;
+
+/// The seed of a run that names none: the same for everybody, so that a run can be repeated.
+const SEED_DEFAULT: u64 = 1;
+
+/// The most threads: as many as a database has places for, less the one that loads and verifies.
+const THREADS_MAX: usize = weft::WORKERS_MAX_DEFAULT - 1;
+
+/// The longest round, and the longest warm-up.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// Weft: an in-memory, multicore, serializable transactional database.
+#[derive(Debug, Parser)]
+#[command(name = "weft", version, propagate_version = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure throughput and latency of one or more protocols under a workload
+    Bench {
+        /// The workload.
+        #[command(subcommand)]
+        workload: Workload,
+    },
+    /// List the concurrency control protocols: name, what it is, where it is from
+    Protocols,
+}
+
+/// The workloads of `weft bench`.
+#[derive(Debug, Subcommand)]
+pub enum Workload {
+    /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
+    Tpcc(TpccArguments),
+}
+
+/// The options that every benchmark has.
+#[derive(Args, Clone, Debug)]
+pub struct BenchArguments {
+    /// Protocols to measure, separated by commas
+    ///
+    /// Several take turns, round by round (A B A B …), so that whatever else the machine does hits
+    /// all of them alike. Each keeps a database of its own for the whole call, loaded once, so all
+    /// of them must fit in memory together. Name a protocol twice to see how far two measurements
+    /// of the very same thing lie apart.
+    #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
+          value_parser = protocol_names())]
+    pub protocol: Vec<String>,
+
+    /// Threads that run transactions, each pinned to a core where there are enough
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = threads)]
+    #[arg(allow_negative_numbers = true)]
+    pub threads: usize,
+
+    /// Length of one measured round of one protocol
+    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds_positive)]
+    #[arg(allow_negative_numbers = true)]
+    pub seconds: f64,
+
+    /// Unmeasured time before every round, in which caches warm up; may be 0
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero)]
+    #[arg(allow_negative_numbers = true)]
+    pub warmup: f64,
+
+    /// Rounds per protocol; the result is their median
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = rounds)]
+    #[arg(allow_negative_numbers = true)]
+    pub rounds: u64,
+
+    /// Seed of the rows and of the clients' choices, the same for every protocol
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = seed)]
+    #[arg(allow_negative_numbers = true)]
+    pub seed: u64,
+
+    /// Hardware transactional memory: where it works, insist on it, or its software twins
+    ///
+    /// `auto` uses it where it works, `rtm` refuses to run where it does not, and `software` runs
+    /// the software twins everywhere. Without the option the environment variable WEFT_HTM says it,
+    /// else it is auto.
+    #[arg(long, value_name = "auto|rtm|software", value_parser = htm_choices())]
+    pub htm: Option<weft::htm::Choice>,
+
+    /// Check the workload's invariants on every database after the last round
+    ///
+    /// If one does not hold, it is named with both its sides, and the exit code is 1.
+    #[arg(long)]
+    pub verify: bool,
+
+    /// Write the results as JSON too; `-`: to standard output, in place of the report
+    ///
+    /// An array with one object per protocol. A path that cannot be written is refused before the
+    /// run, and an existing file keeps its content until the results are there.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Accepts the names of the protocols, and shows in the help what each is.
+fn protocol_names() -> impl TypedValueParser<Value = String> {
+    let names =
+        PROTOCOLS.iter().map(|protocol| PossibleValue::new(protocol.name).help(protocol.title));
+    PossibleValuesParser::new(names)
+}
+
+/// Accepts the ways to choose a backend.
+fn htm_choices() -> impl TypedValueParser<Value = weft::htm::Choice> {
+    PossibleValuesParser::new(["auto", "rtm", "software"])
+        .try_map(|text| text.parse::<weft::htm::Choice>())
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = whole_number(text, 1..=THREADS_MAX as u64)?;
+    Ok(usize::try_from(threads).expect("the range is far below usize::MAX"))
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    whole_number(text, 0..=u64::MAX)
+}
+
+fn rounds(text: &str) -> Result<u64, String> {
+    whole_number(text, 1..=1000)
+}
+
+fn seconds_positive(text: &str) -> Result<f64, String> {
+    let allowed = "a number of seconds above 0, at most 86400";
+    seconds(text, allowed).and_then(|seconds| {
+        if seconds > 0.0 { Ok(seconds) } else { Err(format!("expected {allowed}")) }
+    })
+}
+
+fn seconds_or_zero(text: &str) -> Result<f64, String> {
+    seconds(text, "a number of seconds from 0 to 86400")
+}
+
+/// Parses a span that a clock can count; `f64` itself would also take `NaN`, `inf` and `-1`.
+fn seconds(text: &str, allowed: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
+        _ => Err(format!("expected {allowed}")),
+    }
+}
+
+/// Parses a whole number, and says which ones are allowed if it is not one of them.
+pub fn whole_number(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(number) if allowed.contains(&number) => Ok(number),
+        _ => Err(format!("expected a whole number from {} to {}", allowed.start(), allowed.end())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn spans_that_no_clock_counts_are_refused() {
+        for text in ["NaN", "inf", "-1", "-0.5", "1e9", "", "ten"] {
+            assert!(seconds_or_zero(text).is_err(), "{text:?} was taken for a span");
+        }
+        assert_eq!(seconds_or_zero("0"), Ok(0.0));
+        assert_eq!(seconds_positive("0.25"), Ok(0.25));
+        for text in ["0", "-0", "0.0"] {
+            assert!(seconds_positive(text).is_err(), "{text:?} was taken for a positive span");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! `weft bench`: one harness for every workload and every protocol.
+//!
+//! A benchmark goes through these steps, in the order of [`run`]:
+//!
+//! 1. **Check**: what the options ask for together can be had, and the file for the results can be
+//!    written. Nobody should learn that after the run.
+//! 2. **Load**: each protocol gets a database of its own (`contender`), which it keeps to the end.
+//! 3. **Rounds**: the protocols take turns, one at a time on the machine (`round`):
+//!
+//!    ```text
+//!    |warm-up| dbx, seconds |warm-up| silo, seconds |warm-up| dbx, seconds |warm-up| silo, …
+//!    '----------------- round 1 -------------------''-------------- round 2 --------------
+//!    ```
+//!
+//!    So a machine that slows down for a while slows all protocols down, and a protocol is compared
+//!    with another within a round, where the two lie closest in time. Every round begins with a
+//!    warm-up, since the caches hold the other protocol's database then.
+//! 4. **Verify**, if asked for: the workload's invariants on every database.
+//! 5. **Report**: one set of numbers (`report`), as tables for people and as JSON for programs.
+//!
+//! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
+//! (`statistics`). How latencies are taken is told in `tally`.
+
+mod contender;
+pub mod report;
+mod round;
+mod statistics;
+mod tally;
+pub mod tpcc;
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use weft::protocol::with_protocol;
+use weft_workloads::workload::Condition;
+
+use crate::arguments::BenchArguments;
+use crate::progress::Progress;
+use crate::stop::Stop;
+use crate::{memory, numbers, protocols};
+
+use contender::{Benchmark, Contender, Loaded};
+use report::json::{JsonOutput, JsonTarget};
+use report::{Description, Report, table};
+use round::{Plan, Round};
+
+/// What the harness has to be told about one call, apart from the options of every benchmark.
+pub struct Subject<P> {
+    /// The heading, such as `TPC-C, standard mix, 4 warehouses`.
+    pub title: String,
+    /// What the workload loads and runs.
+    pub parameters: P,
+    /// The workload's own options, as they are called in the JSON.
+    pub options: Vec<(&'static str, serde_json::Value)>,
+    /// About how much memory one loaded database takes, and how much it grows by in the run.
+    pub database_bytes: u64,
+}
+
+/// One protocol's part in the benchmark, and what has been measured of it so far.
+struct Entry {
+    /// The protocol's name, and its number if it takes part more than once.
+    label: String,
+    contender: Box<dyn Contender>,
+    rounds: Vec<Round>,
+    memory: report::Resident,
+    conditions: Option<Vec<Condition>>,
+}
+
+/// Runs a benchmark from the options to the report.
+///
+/// # Errors
+/// Options that ask for something that cannot be had, a failure of the engine, or a condition that
+/// does not hold; in the last case after the report.
+pub fn run<B: Benchmark>(
+    arguments: &BenchArguments,
+    subject: Subject<B::Parameters>,
+) -> Result<(), Stop> {
+    let htm = check(arguments)?;
+    let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
+    // A program that reads the JSON from standard output wants nothing else there.
+    let for_people = !matches!(&json, Some(target) if target.is_standard_output());
+    if for_people {
+        heading(arguments, &subject)?;
+    }
+    warn_if_too_large(arguments, subject.database_bytes);
+
+    let plan = Plan::new(arguments);
+    let mut entries = load::<B>(arguments, htm, &subject.parameters)?;
+    run_rounds(&mut entries, arguments, &plan)?;
+    if arguments.verify {
+        for entry in &mut entries {
+            let progress = Progress::new(&format!("verifying {}", entry.label));
+            entry.conditions = Some(entry.contender.verify(&progress)?);
+        }
+    }
+
+    let description = Description::new(arguments, &plan, subject.options);
+    let reports = reports(&entries, &description);
+    if let Some(target) = json {
+        target.write(&JsonOutput(&reports))?;
+    }
+    if for_people {
+        write!(io::stdout().lock(), "{}", table::Tables(&reports))?;
+    }
+    broken_conditions(&entries)
+}
+
+/// Checks what depends on more than one option, or on the machine.
+fn check(arguments: &BenchArguments) -> Result<weft::htm::Choice, Stop> {
+    for name in &arguments.protocol {
+        if let Some(threads_max) = protocols::threads_max(protocols::describe(name))
+            && arguments.threads > threads_max
+        {
+            let allowed = match threads_max {
+                1 => "--threads 1".to_owned(),
+                more => format!("--threads 1 to {more}"),
+            };
+            return Err(Stop::Usage(format!(
+                "protocol '{name}' allows only {allowed}, not {}",
+                arguments.threads
+            )));
+        }
+    }
+    let htm = match arguments.htm {
+        Some(choice) => choice,
+        None => weft::htm::Choice::from_environment()
+            .map_err(|invalid| Stop::Usage(invalid.to_string()))?
+            .unwrap_or_default(),
+    };
+    match weft::htm::Htm::open(htm, weft::htm::RetryPolicy::default()) {
+        Ok(_) => Ok(htm),
+        Err(unavailable) => Err(Stop::Usage(format!(
+            "{unavailable}; --htm auto and --htm software work on every machine"
+        ))),
+    }
+}
+
+/// Says what is about to run, and for how long.
+fn heading<P>(arguments: &BenchArguments, subject: &Subject<P>) -> Result<(), Stop> {
+    let protocols = arguments.protocol.len();
+    let seconds =
+        (arguments.seconds + arguments.warmup) * arguments.rounds as f64 * protocols as f64;
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "{}; {}, seed {}",
+        subject.title,
+        numbers::counted(arguments.threads as u64, "thread"),
+        arguments.seed
+    )?;
+    writeln!(
+        out,
+        "{}: {}{} of {} after {} of warm-up; {} in all, and the load",
+        arguments.protocol.join(", "),
+        if protocols > 1 { "in turns, each " } else { "" },
+        numbers::counted(arguments.rounds, "round"),
+        numbers::span(arguments.seconds),
+        numbers::span(arguments.warmup),
+        numbers::span(seconds)
+    )?;
+    Ok(())
+}
+
+/// Warns before a load that the machine is too small for; the system would end it with no word.
+fn warn_if_too_large(arguments: &BenchArguments, database_bytes: u64) {
+    let needed = database_bytes.saturating_mul(arguments.protocol.len() as u64);
+    if let Some(available) = memory::available_bytes()
+        && needed > available
+    {
+        let _ = writeln!(
+            io::stderr(),
+            "warning: {} need about {} of memory, and {} are free; the system may end the run",
+            numbers::counted(arguments.protocol.len() as u64, "database"),
+            numbers::size(needed),
+            numbers::size(available)
+        );
+    }
+}
+
+/// Loads a database for each protocol.
+fn load<B: Benchmark>(
+    arguments: &BenchArguments,
+    htm: weft::htm::Choice,
+    parameters: &B::Parameters,
+) -> Result<Vec<Entry>, Stop> {
+    let mut entries = Vec::with_capacity(arguments.protocol.len());
+    for (position, name) in arguments.protocol.iter().enumerate() {
+        let earlier = arguments.protocol[..position].iter().filter(|other| *other == name).count();
+        let label = if earlier == 0 { name.clone() } else { format!("{name} ({})", earlier + 1) };
+        let before_load_bytes = memory::resident_bytes();
+        let progress = Progress::new(&format!("loading {label}"));
+        let contender = with_protocol!(name.as_str(), |P| {
+            Loaded::<P, B::Workload<P>>::load(parameters, arguments, htm, &progress)
+                .map(|loaded| Box::new(loaded) as Box<dyn Contender>)
+        })
+        .expect("the parser lets only names of the list through")?;
+        let memory = report::Resident {
+            before_load_bytes,
+            after_load_bytes: memory::resident_bytes(),
+            after_run_bytes: None,
+        };
+        entries.push(Entry { label, contender, rounds: Vec::new(), memory, conditions: None });
+    }
+    Ok(entries)
+}
+
+/// Runs all rounds, the protocols in turns.
+fn run_rounds(entries: &mut [Entry], arguments: &BenchArguments, plan: &Plan) -> Result<(), Stop> {
+    for round in 1..=arguments.rounds {
+        for entry in &mut *entries {
+            let label = format!("{} round {round} of {}", entry.label, arguments.rounds);
+            let measured = entry.contender.round(plan, &Progress::new(&label))?;
+            entry.rounds.push(measured);
+            entry.memory.after_run_bytes = memory::resident_bytes();
+        }
+    }
+    Ok(())
+}
+
+/// One report per protocol, the first one's rounds being what the others' are divided by.
+fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report<'a>> {
+    let first = &entries[0].rounds;
+    entries
+        .iter()
+        .map(|entry| {
+            let conditions = entry.conditions.as_deref();
+            Report::new(
+                description,
+                &entry.label,
+                &*entry.contender,
+                &entry.rounds,
+                first,
+                &entry.memory,
+                conditions,
+            )
+        })
+        .collect()
+}
+
+/// Fails with every condition that does not hold, both sides named.
+fn broken_conditions(entries: &[Entry]) -> Result<(), Stop> {
+    let broken: Vec<String> = entries
+        .iter()
+        .flat_map(|entry| {
+            let conditions = entry.conditions.iter().flatten();
+            conditions
+                .filter(|condition| !condition.holds)
+                .map(|condition| format!("\n  {}: {condition}", entry.label))
+        })
+        .collect();
+    if broken.is_empty() {
+        Ok(())
+    } else {
+        Err(Stop::Failed(format!("verification failed:{}", broken.concat())))
+    }
+}
+
+/// A span of the options, whose bounds the parser has checked.
+fn duration(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds)
+}

@@ -1,0 +1,345 @@
+//! The results of a call, once measured: the same numbers for the tables and for the JSON.
+//!
+//! # The JSON
+//!
+//! An array with one object per protocol, in the order of `--protocol`. Keys come in the order
+//! below; none is ever left out, and what is not known is `null`.
+//!
+//! | key | value |
+//! | --- | --- |
+//! | `workload`, `protocol` | names |
+//! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
+//! | `threads`, `seed` | as asked for |
+//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's) |
+//! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
+//! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
+//! | `committed` | transactions that committed, all rounds together |
+//! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload wants it so; not in `committed` |
+//! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
+//! | `ratio_to_first` | median over the rounds of this throughput over the first protocol's in the same round |
+//! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
+//! | `aborts_per_commit` | their sum divided by `committed` |
+//! | `transactions` | by type: `committed`, `user_rollbacks` |
+//! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types that never ran are left out |
+//! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
+//! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
+//! | `verified` | `true`, `false`, or `null` without `--verify` |
+//! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
+//! | `pinned` | whether each thread had a core of its own |
+//! | `logical_cores` | how many the process may use |
+//! | `version`, `command_line` | of this program |
+//!
+//! `committed` is counted by the clients, `aborts` by the engine; they are read within the same
+//! window but not at the same instant.
+
+pub mod json;
+pub mod table;
+
+use serde::Serialize;
+use weft_workloads::workload::Condition;
+
+use crate::arguments::BenchArguments;
+
+use super::contender::Contender;
+use super::round::{Plan, Round};
+use super::statistics::{Spread, fraction, median_ratio};
+use json::InOrder;
+
+/// What the engine counts, between two points in time.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    /// Attempts that were aborted, by the name of the reason, zeros included.
+    pub aborts: Vec<(&'static str, u64)>,
+    /// Hardware regions.
+    pub htm: weft::htm::Statistics,
+}
+
+impl Counters {
+    /// What the engine has counted so far.
+    pub fn of(metrics: &weft::Metrics) -> Self {
+        Counters {
+            aborts: metrics.aborted().map(|(reason, count)| (reason.name(), count)).collect(),
+            htm: metrics.htm,
+        }
+    }
+
+    /// What was counted since `before`.
+    pub fn since(mut self, before: &Counters) -> Self {
+        for (abort, before) in self.aborts.iter_mut().zip(&before.aborts) {
+            abort.1 -= before.1;
+        }
+        let (htm, before) = (&mut self.htm, &before.htm);
+        htm.started -= before.started;
+        htm.committed -= before.committed;
+        htm.aborted_conflict -= before.aborted_conflict;
+        htm.aborted_capacity -= before.aborted_capacity;
+        htm.aborted_system_event -= before.aborted_system_event;
+        htm.aborted_explicit -= before.aborted_explicit;
+        htm.fallbacks -= before.fallbacks;
+        self
+    }
+
+    /// The sum over some rounds.
+    fn sum<'a>(rounds: impl Iterator<Item = &'a Counters>) -> Option<Counters> {
+        rounds.cloned().reduce(|mut sum, counters| {
+            for (abort, more) in sum.aborts.iter_mut().zip(&counters.aborts) {
+                abort.1 += more.1;
+            }
+            sum.htm += counters.htm;
+            sum
+        })
+    }
+}
+
+/// Resident memory of the process, where the system says it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Resident {
+    /// Before this protocol's database was loaded.
+    pub before_load_bytes: Option<u64>,
+    /// After that.
+    pub after_load_bytes: Option<u64>,
+    /// After this protocol's last round.
+    pub after_run_bytes: Option<u64>,
+}
+
+/// What is the same for all protocols of a call.
+pub struct Description {
+    threads: usize,
+    seed: u64,
+    options: InOrder<&'static str, serde_json::Value>,
+    seconds: f64,
+    warmup_seconds: f64,
+    pinned: bool,
+    logical_cores: Option<usize>,
+    command_line: Vec<String>,
+}
+
+impl Description {
+    /// The call that the arguments ask for.
+    pub fn new(
+        arguments: &BenchArguments,
+        plan: &Plan,
+        options: Vec<(&'static str, serde_json::Value)>,
+    ) -> Self {
+        Description {
+            threads: arguments.threads,
+            seed: arguments.seed,
+            options: InOrder(options),
+            seconds: arguments.seconds,
+            warmup_seconds: arguments.warmup,
+            pinned: !plan.cores.is_empty(),
+            logical_cores: std::thread::available_parallelism().ok().map(usize::from),
+            command_line: std::env::args_os()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+        }
+    }
+}
+
+/// Everything about one protocol, with the keys of the JSON. See the module for what they mean.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    /// How the tables call the protocol.
+    #[serde(skip)]
+    pub label: &'a str,
+    pub workload: &'static str,
+    pub protocol: &'static str,
+    pub htm_backend: Option<String>,
+    pub threads: usize,
+    pub seed: u64,
+    #[serde(flatten)]
+    pub options: &'a InOrder<&'static str, serde_json::Value>,
+    pub seconds: f64,
+    pub warmup_seconds: f64,
+    pub rounds: Vec<RoundReport>,
+    pub committed: u64,
+    pub user_rollbacks: u64,
+    pub throughput_per_second: Spread,
+    pub ratio_to_first: Option<f64>,
+    pub aborts: InOrder<&'static str, u64>,
+    pub aborts_per_commit: Option<f64>,
+    pub transactions: InOrder<&'static str, Counts>,
+    pub latency_us: InOrder<&'static str, Latency>,
+    pub htm: HtmReport,
+    pub memory: MemoryReport,
+    pub verified: Option<bool>,
+    pub conditions: Option<Vec<ConditionReport<'a>>>,
+    pub pinned: bool,
+    pub logical_cores: Option<usize>,
+    pub version: &'static str,
+    pub command_line: &'a [String],
+}
+
+/// One round.
+#[derive(Serialize)]
+pub struct RoundReport {
+    pub seconds: f64,
+    pub committed: u64,
+    pub user_rollbacks: u64,
+    pub throughput_per_second: f64,
+    pub aborts: InOrder<&'static str, u64>,
+}
+
+/// Transactions of one type.
+#[derive(Clone, Copy, Serialize)]
+pub struct Counts {
+    pub committed: u64,
+    pub user_rollbacks: u64,
+}
+
+/// Latencies of one type, in microseconds.
+#[derive(Clone, Copy, Serialize)]
+pub struct Latency {
+    pub p50: f64,
+    pub p99: f64,
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// Hardware regions.
+#[derive(Clone, Copy, Serialize)]
+pub struct HtmReport {
+    pub started: u64,
+    pub committed: u64,
+    pub aborted_conflict: u64,
+    pub aborted_capacity: u64,
+    pub aborted_system_event: u64,
+    pub aborted_explicit: u64,
+    pub fallbacks: u64,
+}
+
+/// Memory of the process and of one database.
+#[derive(Clone, Copy, Serialize)]
+pub struct MemoryReport {
+    pub resident_before_load_bytes: Option<u64>,
+    pub resident_after_load_bytes: Option<u64>,
+    pub resident_after_run_bytes: Option<u64>,
+    pub chunk_bytes: u64,
+    pub retired_pending: u64,
+}
+
+/// One invariant.
+#[derive(Serialize)]
+pub struct ConditionReport<'a> {
+    pub name: &'a str,
+    pub holds: bool,
+    pub checked: u64,
+    pub detail: Option<&'a str>,
+}
+
+impl<'a> Report<'a> {
+    /// The report of `contender`, which ran `rounds`; `first` are the rounds of the first protocol.
+    pub fn new(
+        description: &'a Description,
+        label: &'a str,
+        contender: &dyn Contender,
+        rounds: &[Round],
+        first: &[Round],
+        resident: &Resident,
+        conditions: Option<&'a [Condition]>,
+    ) -> Self {
+        let counters = Counters::sum(rounds.iter().map(|round| &round.counters))
+            .expect("the parser lets at least one round through");
+        let throughput_per_second = Spread::of(rounds.iter().map(Round::throughput))
+            .expect("the parser lets at least one round through");
+        let committed = rounds.iter().map(|round| round.committed).sum();
+        let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
+        let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
+        let (transactions, latency_us) = by_type(contender);
+        Report {
+            label,
+            workload: contender.workload(),
+            protocol: contender.protocol(),
+            htm_backend: contender.htm_backend(),
+            threads: description.threads,
+            seed: description.seed,
+            options: &description.options,
+            seconds: description.seconds,
+            warmup_seconds: description.warmup_seconds,
+            rounds: rounds.iter().map(RoundReport::new).collect(),
+            committed,
+            user_rollbacks: rounds.iter().map(|round| round.rolled_back).sum(),
+            throughput_per_second,
+            ratio_to_first: median_ratio(in_turn),
+            aborts_per_commit: fraction(attempts_aborted, committed),
+            aborts: InOrder(counters.aborts),
+            transactions,
+            latency_us,
+            htm: HtmReport::new(&counters.htm),
+            memory: MemoryReport::new(resident, &contender.metrics().memory),
+            verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
+            conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),
+            pinned: description.pinned,
+            logical_cores: description.logical_cores,
+            version: env!("CARGO_PKG_VERSION"),
+            command_line: &description.command_line,
+        }
+    }
+}
+
+/// The counts of every transaction type, and the latencies of those that ran.
+fn by_type(
+    contender: &dyn Contender,
+) -> (InOrder<&'static str, Counts>, InOrder<&'static str, Latency>) {
+    let types = contender.transactions().iter().copied().zip(contender.totals());
+    let counts = types.clone().map(|(name, tally)| {
+        (name, Counts { committed: tally.committed, user_rollbacks: tally.rolled_back })
+    });
+    let latencies = types.filter(|(_, tally)| !tally.latency_ns.is_empty()).map(|(name, tally)| {
+        let quantile = |q: f64| tally.latency_ns.value_at_quantile(q) as f64 / 1000.0;
+        let max = tally.latency_ns.max() as f64 / 1000.0;
+        // A quantile is the upper end of its bucket, which may lie above the largest value of all.
+        let quantile = |q| f64::min(quantile(q), max);
+        (name, Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max })
+    });
+    (InOrder(counts.collect()), InOrder(latencies.collect()))
+}
+
+impl RoundReport {
+    fn new(round: &Round) -> Self {
+        RoundReport {
+            seconds: round.seconds,
+            committed: round.committed,
+            user_rollbacks: round.rolled_back,
+            throughput_per_second: round.throughput(),
+            aborts: InOrder(round.counters.aborts.clone()),
+        }
+    }
+}
+
+impl HtmReport {
+    fn new(statistics: &weft::htm::Statistics) -> Self {
+        HtmReport {
+            started: statistics.started,
+            committed: statistics.committed,
+            aborted_conflict: statistics.aborted_conflict,
+            aborted_capacity: statistics.aborted_capacity,
+            aborted_system_event: statistics.aborted_system_event,
+            aborted_explicit: statistics.aborted_explicit,
+            fallbacks: statistics.fallbacks,
+        }
+    }
+}
+
+impl MemoryReport {
+    fn new(resident: &Resident, engine: &weft::MemoryMetrics) -> Self {
+        MemoryReport {
+            resident_before_load_bytes: resident.before_load_bytes,
+            resident_after_load_bytes: resident.after_load_bytes,
+            resident_after_run_bytes: resident.after_run_bytes,
+            chunk_bytes: engine.chunk_bytes,
+            retired_pending: engine.retired_pending,
+        }
+    }
+}
+
+impl<'a> ConditionReport<'a> {
+    fn new(condition: &'a Condition) -> Self {
+        ConditionReport {
+            name: &condition.name,
+            holds: condition.holds,
+            checked: condition.checked,
+            detail: condition.detail.as_deref(),
+        }
+    }
+}

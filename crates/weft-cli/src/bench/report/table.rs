@@ -1,0 +1,141 @@
+//! The report for people: plain tables of at most 100 columns that can be pasted into Markdown.
+
+use std::fmt;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::numbers::{counted, grouped, microseconds, rate, size};
+
+use super::super::statistics::fraction;
+use super::{MemoryReport, Report};
+
+/// All protocols' reports.
+pub struct Tables<'a>(pub &'a [Report<'a>]);
+
+impl fmt::Display for Tables<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reports = self.0;
+        writeln!(formatter, "\n{}", throughput(reports))?;
+        writeln!(formatter, "\n{}", transactions(reports))?;
+        match aborts(reports) {
+            Some(table) => writeln!(formatter, "\n{table}\n")?,
+            None => writeln!(formatter, "\nNo attempt was aborted.\n")?,
+        }
+        for report in reports {
+            writeln!(formatter, "{}: {}", report.label, memory(&report.memory))?;
+        }
+        if reports.len() > 1 {
+            writeln!(formatter, "(Resident memory is the process's, with all of its databases.)")?;
+        }
+        for report in reports {
+            if let Some(verdict) = verdict(report) {
+                writeln!(formatter, "{}: {verdict}", report.protocol)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An empty table with these headings, all columns aligned to the left.
+pub fn plain(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(headings);
+    table
+}
+
+/// An empty table whose first columns hold words and whose other columns hold numbers.
+fn numeric(words: &[&str], numbers: &[&str]) -> Table {
+    let mut table = plain(&[words, numbers].concat());
+    for column in table.column_iter_mut().skip(words.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// How fast each protocol was, and how that compares.
+fn throughput(reports: &[Report<'_>]) -> Table {
+    let versus = format!("vs {}", reports[0].label);
+    let mut table =
+        numeric(&["protocol", "htm"], &["transactions/s", "min", "max", &versus, "aborts/commit"]);
+    for report in reports {
+        let spread = &report.throughput_per_second;
+        table.add_row([
+            report.label.to_owned(),
+            report.htm_backend.clone().unwrap_or("-".to_owned()),
+            rate(spread.median),
+            rate(spread.min),
+            rate(spread.max),
+            report.ratio_to_first.map_or("-".to_owned(), |ratio| format!("{ratio:.3}")),
+            report.aborts_per_commit.map_or("-".to_owned(), |aborts| format!("{aborts:.4}")),
+        ]);
+    }
+    table
+}
+
+/// How many transactions of each type there were, and how long they took.
+fn transactions(reports: &[Report<'_>]) -> Table {
+    let mut table = numeric(
+        &["protocol", "transaction"],
+        &["committed", "rolled back", "p50 µs", "p99 µs", "p99.9 µs", "max µs"],
+    );
+    for report in reports {
+        for (name, counts) in &report.transactions.0 {
+            let Some((_, latency)) = report.latency_us.0.iter().find(|(other, _)| other == name)
+            else {
+                continue;
+            };
+            table.add_row([
+                report.label.to_owned(),
+                (*name).to_owned(),
+                grouped(counts.committed),
+                grouped(counts.user_rollbacks),
+                microseconds(latency.p50),
+                microseconds(latency.p99),
+                microseconds(latency.p999),
+                microseconds(latency.max),
+            ]);
+        }
+    }
+    table
+}
+
+/// Why attempts were aborted; `None` if none was.
+fn aborts(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol", "abort reason"], &["aborts", "per 1000 commits"]);
+    for report in reports {
+        for &(reason, count) in report.aborts.0.iter().filter(|(_, count)| *count > 0) {
+            let per_1000 = fraction(count * 1000, report.committed)
+                .map_or("-".to_owned(), |aborts| format!("{aborts:.3}"));
+            table.add_row([report.label.to_owned(), reason.to_owned(), grouped(count), per_1000]);
+        }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// The memory line of one protocol.
+fn memory(memory: &MemoryReport) -> String {
+    let known = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), size);
+    format!(
+        "resident memory {} before the load, {} after it, {} after the last round; {} for rows",
+        known(memory.resident_before_load_bytes),
+        known(memory.resident_after_load_bytes),
+        known(memory.resident_after_run_bytes),
+        size(memory.chunk_bytes)
+    )
+}
+
+/// What verification found; `None` if it was not asked for.
+fn verdict(report: &Report<'_>) -> Option<String> {
+    let conditions = report.conditions.as_ref()?;
+    let checked = conditions.iter().map(|condition| condition.checked).sum();
+    let broken = conditions.iter().filter(|condition| !condition.holds).count();
+    Some(if broken == 0 {
+        format!(
+            "verified, all {} hold ({} made)",
+            counted(conditions.len() as u64, "condition"),
+            counted(checked, "check")
+        )
+    } else {
+        format!("NOT CORRECT, {broken} of {} broken", counted(conditions.len() as u64, "condition"))
+    })
+}

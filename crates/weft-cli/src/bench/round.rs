@@ -1,0 +1,302 @@
+//! One measured round of one protocol: its threads, its clock, and what came out.
+//!
+//! The coordinator (the calling thread) starts one thread per client and waits until all are
+//! ready. Then it fixes the *window*, and everybody goes by the clock:
+//!
+//! ```text
+//!              window.from                                window.until
+//!   warm-up         |                 measured                  |
+//! client 0 --t----t-|--T----T--T----T------T-----T---T-------T--|--t
+//! client 1 ---t--t--|-T--T------T-------T----T-----T-------T----|-t
+//! ```
+//!
+//! A transaction counts (`T`) if it ends within the window. Each client reads the clock once per
+//! transaction anyway, so no flag has to tell it that the time is up: in the loop the threads share
+//! nothing but one word, written only when a client fails. What is cut off at the end of the window
+//! is on average what it takes over from the warm-up, so the rate is the count over the window's
+//! exact length.
+//!
+//! The clients keep their state, such as the position in their random numbers, from one round to
+//! the next. Their threads do not outlive the round, so that a protocol that is not having its turn
+//! has no threads at all.
+
+use std::convert::Infallible;
+use std::sync::OnceLock;
+use std::sync::mpsc;
+use std::thread::{self, ScopedJoinHandle, Thread};
+use std::time::{Duration, Instant};
+
+use core_affinity::CoreId;
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::Protocol;
+use weft_workloads::workload::Workload;
+
+use crate::arguments::BenchArguments;
+use crate::progress::{Progress, REDRAW_INTERVAL};
+use crate::stop::Stop;
+
+use super::report::Counters;
+use super::tally::Tally;
+
+/// What all rounds of a call have in common.
+pub struct Plan {
+    /// Unmeasured time before the window.
+    pub warmup: Duration,
+    /// Length of the window.
+    pub measured: Duration,
+    /// The number of clients.
+    pub threads: usize,
+    /// Seed of the clients.
+    pub seed: u64,
+    /// The cores that the clients are pinned to; empty if there are fewer cores than clients.
+    pub cores: Vec<CoreId>,
+}
+
+impl Plan {
+    /// The plan that the options ask for.
+    pub fn new(arguments: &BenchArguments) -> Self {
+        let mut cores = core_affinity::get_core_ids().unwrap_or_default();
+        if cores.len() < arguments.threads {
+            cores.clear();
+        }
+        cores.truncate(arguments.threads);
+        Plan {
+            warmup: super::duration(arguments.warmup),
+            measured: super::duration(arguments.seconds),
+            threads: arguments.threads,
+            seed: arguments.seed,
+            cores,
+        }
+    }
+}
+
+/// What one round measured.
+#[derive(Clone, Debug)]
+pub struct Round {
+    /// The window's length.
+    pub seconds: f64,
+    /// Transactions of all types that committed.
+    pub committed: u64,
+    /// Transactions of all types that rolled back because the workload wants it so.
+    pub rolled_back: u64,
+    /// What the engine counted within the window.
+    pub counters: Counters,
+}
+
+impl Round {
+    /// Committed transactions per second.
+    pub fn throughput(&self) -> f64 {
+        self.committed as f64 / self.seconds
+    }
+}
+
+/// When a transaction counts.
+struct Window {
+    from: Instant,
+    until: Instant,
+}
+
+/// What the threads of a round share.
+struct Shared {
+    /// Set once, when all clients are ready.
+    window: OnceLock<Window>,
+    /// 0 until the round is to end at once, because a client failed.
+    stopped: Word,
+    coordinator: Thread,
+}
+
+impl Shared {
+    /// Ends the round before its time.
+    fn stop(&self) {
+        // Relaxed: whoever reads it only leaves its loop. What the clients hand over goes through
+        // the joining of their threads, which orders it.
+        self.stopped.store(1, Ordering::Relaxed);
+        self.coordinator.unpark();
+    }
+
+    /// Whether the round is to end at once.
+    #[inline]
+    fn is_stopped(&self) -> bool {
+        // Relaxed: see `stop`.
+        self.stopped.load(Ordering::Relaxed) != 0
+    }
+
+    /// Sleeps until `deadline`, or until the round is stopped; calls `tick` now and then if asked.
+    fn wait_until(&self, deadline: Instant, tick: Option<&dyn Fn()>) {
+        while !self.is_stopped() {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            if remaining.is_zero() {
+                return;
+            }
+            match tick {
+                Some(tick) => {
+                    tick();
+                    thread::park_timeout(remaining.min(REDRAW_INTERVAL));
+                }
+                None => thread::park_timeout(remaining),
+            }
+        }
+    }
+}
+
+/// Stops the round if its thread panics, since the others would go on to the end for nothing.
+struct StopOnPanic<'a>(&'a Shared);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
+/// Runs one round. `clients` has one place per thread, empty before the first round; `totals` has
+/// one tally per transaction type, to which the round's are added.
+///
+/// # Errors
+/// The first failure of a client, with the thread it happened in.
+pub fn run<P: Protocol, W: Workload<P>>(
+    workload: &W,
+    clients: &mut [Option<W::Client>],
+    totals: &mut [Tally],
+    plan: &Plan,
+    progress: &Progress,
+) -> Result<Round, Stop> {
+    let shared =
+        Shared { window: OnceLock::new(), stopped: Word::new(0), coordinator: thread::current() };
+    thread::scope(|scope| {
+        // Nothing is ever sent. Each client drops its end when it is ready, or when it panics.
+        let (getting_ready, all_ready) = mpsc::channel::<Infallible>();
+        let mut threads: Vec<ScopedJoinHandle<'_, _>> = Vec::with_capacity(plan.threads);
+        let mut refused = None;
+        for (thread, client) in clients.iter_mut().enumerate() {
+            let (shared, getting_ready) = (&shared, getting_ready.clone());
+            let name = format!("client-{thread}");
+            let body = move || {
+                let _guard = StopOnPanic(shared);
+                run_client(workload, client, thread, plan, shared, getting_ready)
+            };
+            match thread::Builder::new().name(name).spawn_scoped(scope, body) {
+                Ok(handle) => threads.push(handle),
+                Err(error) => refused = Some(error),
+            }
+        }
+        drop(getting_ready);
+        let Err(mpsc::RecvError) = all_ready.recv();
+        if refused.is_some() {
+            shared.stop();
+        }
+        let counters = coordinate(workload, plan, &shared, progress);
+        let tallies = join(threads, P::NAME)?;
+        if let Some(error) = refused {
+            return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
+        }
+
+        let mut round =
+            Round { seconds: plan.measured.as_secs_f64(), committed: 0, rolled_back: 0, counters };
+        for tallies in tallies {
+            for (total, tally) in totals.iter_mut().zip(&tallies) {
+                round.committed += tally.committed;
+                round.rolled_back += tally.rolled_back;
+                total.add(tally);
+            }
+        }
+        Ok(round)
+    })
+}
+
+/// Opens the window, and reads the engine's counters at its two ends.
+fn coordinate<P: Protocol, W: Workload<P>>(
+    workload: &W,
+    plan: &Plan,
+    shared: &Shared,
+    progress: &Progress,
+) -> Counters {
+    let start = Instant::now();
+    let from = start + plan.warmup;
+    let until = from + plan.measured;
+    let set = shared.window.set(Window { from, until });
+    assert!(set.is_ok(), "only the coordinator sets the window");
+    let total_ms = (until - start).as_millis() as u64;
+    let draw = || progress.set(start.elapsed().as_millis() as u64, total_ms);
+    let tick: Option<&dyn Fn()> = if progress.is_shown() { Some(&draw) } else { None };
+
+    shared.wait_until(from, tick);
+    let before = Counters::of(&workload.database().metrics());
+    shared.wait_until(until, tick);
+    Counters::of(&workload.database().metrics()).since(&before)
+}
+
+/// Waits for all clients; the first failure wins over the tallies.
+fn join(
+    threads: Vec<ScopedJoinHandle<'_, Result<Vec<Tally>, weft::Failure>>>,
+    protocol: &str,
+) -> Result<Vec<Vec<Tally>>, Stop> {
+    let mut tallies = Vec::with_capacity(threads.len());
+    let mut failure = None;
+    for (thread, handle) in threads.into_iter().enumerate() {
+        match handle.join() {
+            Ok(Ok(tally)) => tallies.push(tally),
+            Ok(Err(error)) => {
+                failure.get_or_insert(format!("{protocol}, client {thread}: {error}"));
+            }
+            Err(_panic) => {
+                failure.get_or_insert(format!("{protocol}, client {thread} panicked, see above"));
+            }
+        }
+    }
+    match failure {
+        None => Ok(tallies),
+        Some(message) => Err(Stop::Failed(message)),
+    }
+}
+
+/// One client, from the start of its thread to the end of the window.
+fn run_client<P: Protocol, W: Workload<P>>(
+    workload: &W,
+    seat: &mut Option<W::Client>,
+    thread: usize,
+    plan: &Plan,
+    shared: &Shared,
+    getting_ready: mpsc::Sender<Infallible>,
+) -> Result<Vec<Tally>, weft::Failure> {
+    if let Some(&core) = plan.cores.get(thread) {
+        // If the system refuses, the thread runs where it is put, as without pinning.
+        core_affinity::set_for_current(core);
+    }
+    // Taken out of the seat: seats lie side by side, and a client is written all the time.
+    let mut client =
+        seat.take().unwrap_or_else(|| workload.client(plan.seed, thread, plan.threads));
+    let mut tallies = vec![Tally::new(); W::TRANSACTIONS.len()];
+    drop(getting_ready);
+    let window = shared.window.wait();
+    let ran = measure(workload, &mut client, &mut tallies, window, shared);
+    if ran.is_err() {
+        shared.stop();
+    }
+    *seat = Some(client);
+    ran.map(|()| tallies)
+}
+
+/// The measured loop.
+fn measure<P: Protocol, W: Workload<P>>(
+    workload: &W,
+    client: &mut W::Client,
+    tallies: &mut [Tally],
+    window: &Window,
+    shared: &Shared,
+) -> Result<(), weft::Failure> {
+    let mut begun = Instant::now();
+    while !shared.is_stopped() {
+        let outcome = workload.execute(client)?;
+        let ended = Instant::now();
+        if ended >= window.until {
+            break;
+        }
+        if ended >= window.from {
+            tallies[outcome.transaction].record(outcome.rolled_back, ended - begun);
+        }
+        begun = ended;
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! `weft bench tpcc`: what is TPC-C's alone.
+
+use clap::{Args, ValueEnum};
+use weft::protocol::Protocol;
+use weft_workloads::tpcc::{Mix, Parameters, Scale, Tpcc};
+
+use crate::arguments::{self, BenchArguments};
+use crate::numbers;
+use crate::stop::Stop;
+
+use super::Subject;
+use super::contender::Benchmark;
+
+/// The most warehouses: their numbers are 16 bits wide.
+const WAREHOUSES_MAX: u64 = 65_535;
+
+/// About what one warehouse takes once loaded, and a minute of new orders on top.
+const WAREHOUSE_BYTES: u64 = 250 << 20;
+
+const HELP: &str = "\
+What is measured: TPC-C without think times. Each thread is a terminal that sends its next
+transaction as soon as the one before has ended. The report shows, for every protocol, committed
+transactions per second of all types together (median, least and most of the rounds), how often
+attempts were aborted and why, and for every type of transaction how long it took, retries included.
+
+Examples:
+  weft bench tpcc
+      DBX, one thread, one warehouse: half a minute
+  weft bench tpcc --threads 4 --protocol dbx,dbx-spin --verify
+      DBX against its variant without regions, in turns; checks both databases in the end
+  weft bench tpcc --threads 4 --warehouses 1 --mix payment
+      four threads fight for the rows of one warehouse
+  weft bench tpcc --seconds 60 --rounds 5 --json results.json
+      longer rounds, all numbers for a program
+
+`weft protocols` says what each protocol is and where it is from.
+Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct TpccArguments {
+    /// Size of the database [default: as many as threads]
+    ///
+    /// With fewer warehouses than threads, the threads fight for the same rows.
+    #[arg(long, short, value_name = "W", value_parser = warehouses)]
+    #[arg(allow_negative_numbers = true)]
+    warehouses: Option<u16>,
+
+    /// Transactions to draw from: standard, the name of one type, or five weights
+    ///
+    /// `standard` stands for the weights 45,43,4,4,4. The types, in the order of the weights, are
+    /// `neworder`, `payment`, `orderstatus`, `delivery` and `stocklevel`.
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
+    mix: Mix,
+
+    /// Rows per warehouse; `tiny` loads at once, and measures nothing comparable
+    #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
+    scale: ScaleName,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// The cardinalities on offer.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ScaleName {
+    Specification,
+    Tiny,
+}
+
+impl ScaleName {
+    /// As on the command line and in the JSON.
+    fn name(self) -> &'static str {
+        match self {
+            ScaleName::Specification => "specification",
+            ScaleName::Tiny => "tiny",
+        }
+    }
+
+    fn scale(self) -> Scale {
+        match self {
+            ScaleName::Specification => Scale::SPECIFICATION,
+            ScaleName::Tiny => Scale::TINY,
+        }
+    }
+
+    /// About the memory of one warehouse.
+    fn warehouse_bytes(self) -> u64 {
+        match self {
+            ScaleName::Specification => WAREHOUSE_BYTES,
+            ScaleName::Tiny => 1 << 20,
+        }
+    }
+}
+
+/// TPC-C under whatever protocol.
+enum TpccBenchmark {}
+
+impl Benchmark for TpccBenchmark {
+    type Parameters = Parameters;
+    type Workload<P: Protocol> = Tpcc<P>;
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::run`].
+pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
+    let bench = &arguments.bench;
+    let warehouses = match arguments.warehouses {
+        Some(warehouses) => warehouses,
+        None => u16::try_from(bench.threads)
+            .map_err(|_| Stop::Usage("so many threads need --warehouses".to_owned()))?,
+    };
+    let size = numbers::counted(u64::from(warehouses), "warehouse");
+    let scale = match arguments.scale {
+        ScaleName::Specification => String::new(),
+        other => format!(" of {} scale", other.name()),
+    };
+    let parameters = Parameters { warehouses, mix: arguments.mix, scale: arguments.scale.scale() };
+    let subject = Subject {
+        title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
+        parameters,
+        options: vec![
+            ("warehouses", warehouses.into()),
+            ("mix", arguments.mix.to_string().into()),
+            ("scale", arguments.scale.name().into()),
+        ],
+        database_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
+    };
+    super::run::<TpccBenchmark>(bench, subject)
+}
+
+fn warehouses(text: &str) -> Result<u16, String> {
+    let warehouses = arguments::whole_number(text, 1..=WAREHOUSES_MAX)?;
+    Ok(u16::try_from(warehouses).expect("the range fits"))
+}

@@ -1,0 +1,48 @@
+//! The `weft` command.
+//!
+//! What happens from the command line to the exit code, and where it is written:
+//!
+//! 1. `arguments` says which commands and options there are, and what a value may be.
+//! 2. `protocols` and `bench` are the commands. `bench` is one harness for every workload and every
+//!    protocol; a workload adds one small file with its own options (`bench/tpcc.rs`).
+//! 3. `stop` turns whatever ended a command early into a message and an exit code.
+//!
+//! Results go to standard output. Progress and messages go to standard error; progress is shown
+//! only where standard error is a terminal. Nothing is ever coloured but the help and the messages
+//! about wrong arguments, and these only on a terminal.
+//!
+//! | exit code | meaning |
+//! | --- | --- |
+//! | 0 | done; or the reader of the output went away |
+//! | 1 | the engine failed, a worker thread panicked, or a verified condition does not hold |
+//! | 2 | the arguments ask for something that cannot be had; nothing was run |
+
+mod arguments;
+mod bench;
+mod memory;
+mod numbers;
+mod progress;
+mod protocols;
+mod stop;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use arguments::{Arguments, Command, Workload};
+
+/// Rows of changing sizes are freed by other threads than the ones that made them, which the
+/// allocator of the C library does three times slower. Embedders of the engine choose their own.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),
+        Command::Protocols => protocols::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}

@@ -1,0 +1,78 @@
+//! Numbers as people read them: grouped digits, and no more of them than mean something.
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A rate, without decimals: nobody compares them, and the rounds differ by more.
+pub fn rate(per_second: f64) -> String {
+    // The cast saturates, and a rate is a finite number of at least 0.
+    grouped(per_second.round() as u64)
+}
+
+/// A duration in microseconds: one decimal below a millisecond, else none.
+pub fn microseconds(us: f64) -> String {
+    if us < 1000.0 { format!("{us:.1}") } else { grouped(us.round() as u64) }
+}
+
+/// A size in MiB or GiB.
+pub fn size(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 {
+        format!("{mebibytes:.0} MiB")
+    } else {
+        format!("{:.1} GiB", mebibytes / 1024.0)
+    }
+}
+
+/// `1 thread`, `2 threads`.
+pub fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", grouped(number))
+}
+
+/// A span of time: seconds below two minutes, else minutes and seconds.
+pub fn span(seconds: f64) -> String {
+    if seconds < 120.0 {
+        // At most three decimals, and no zeros at their end.
+        let text = format!("{seconds:.3}");
+        format!("{} s", text.trim_end_matches('0').trim_end_matches('.'))
+    } else {
+        format!("{} min {} s", (seconds / 60.0).floor(), (seconds % 60.0).round())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three_from_the_right() {
+        let pairs = [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")];
+        for (number, text) in pairs {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn precision_follows_the_magnitude() {
+        assert_eq!(microseconds(12.345), "12.3");
+        assert_eq!(microseconds(12_345.6), "12,346");
+        assert_eq!(size(3 << 20), "3 MiB");
+        assert_eq!(size(3 << 29), "1.5 GiB");
+        assert_eq!(span(0.2), "0.2 s");
+        assert_eq!(span(60.0), "60 s");
+        assert_eq!(span(135.2), "2 min 15 s");
+        assert_eq!(counted(1, "round"), "1 round");
+        assert_eq!(counted(1_500, "round"), "1,500 rounds");
+    }
+}

@@ -1,0 +1,634 @@
+//! Regions: choosing the backend, running a body in hardware, retrying by cause, and counting.
+//!
+//! A database opens one [`Htm`], which fixes the [`Backend`] for its lifetime. Each worker thread
+//! makes its own [`Regions`] from it and calls [`Regions::run`].
+//!
+//! **Retrying** follows DBX §6.1. Each cause of an abort has a threshold, and a run gives up at
+//! the abort that reaches one of them. A conflict is likely to be gone at the next try, so its
+//! threshold is high; a region that is too large will be too large again; and a system event that
+//! comes twice is probably no chance interrupt but a fault or a forbidden instruction. A region
+//! that met a locked word counts against the threshold of conflicts, since that is what it is, a
+//! conflict with a software twin. It first waits, outside, until the lock is free; and the wait is
+//! bounded too. So a run always ends, whatever the holder of the lock does: at worst the caller's
+//! twin queues for that lock as it would anyway.
+//!
+//! **Counting** must not cost what it measures. Each worker adds to words of its own, by a plain
+//! load and a plain store, outside the region, and shares them by reference: any thread may read
+//! them through a [`StatisticsReader`]. Nothing is counted in the software backend.
+use std::cell::Cell;
+use std::fmt;
+use std::iter::Sum;
+use std::marker::PhantomData;
+use std::ops::{Add, AddAssign};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::rtm::Rtm;
+use crate::status::{Cause, LOCKED, STARTED};
+use crate::word::{Ordering, Word, spin_loop, yield_now};
+
+/// The environment variable that [`Choice::from_environment`] reads.
+pub const ENVIRONMENT_VARIABLE: &str = "WEFT_HTM";
+
+/// The backend that the user asks for, written `auto`, `rtm` or `software`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// RTM if it works here, else software.
+    #[default]
+    Auto,
+    /// RTM, or an error that says why not.
+    Rtm,
+    /// Software twins only.
+    Software,
+}
+
+impl Choice {
+    /// The choice in the environment variable `WEFT_HTM`; `None` if it is not set.
+    ///
+    /// # Errors
+    ///
+    /// It is set to something else than the three words.
+    pub fn from_environment() -> Result<Option<Choice>, InvalidChoice> {
+        match std::env::var_os(ENVIRONMENT_VARIABLE) {
+            None => Ok(None),
+            Some(value) => value.to_string_lossy().parse().map(Some),
+        }
+    }
+}
+
+impl FromStr for Choice {
+    type Err = InvalidChoice;
+
+    fn from_str(text: &str) -> Result<Choice, InvalidChoice> {
+        match text {
+            "auto" => Ok(Choice::Auto),
+            "rtm" => Ok(Choice::Rtm),
+            "software" => Ok(Choice::Software),
+            _ => Err(InvalidChoice(text.to_owned())),
+        }
+    }
+}
+
+/// A text that names no [`Choice`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidChoice(String);
+
+impl fmt::Display for InvalidChoice {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{:?} names no HTM backend: write auto, rtm or software ({ENVIRONMENT_VARIABLE})",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidChoice {}
+
+/// What runs a region: the processor, or the caller's software twin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// Intel's Restricted Transactional Memory.
+    Rtm,
+    /// No hardware: [`Regions::run`] always answers `None`.
+    Software,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(match self {
+            Backend::Rtm => "rtm",
+            Backend::Software => "software",
+        })
+    }
+}
+
+/// Why RTM cannot be used here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unavailable {
+    /// This build has no RTM path: the architecture is not x86-64, or a model checker is below.
+    NotBuilt,
+    /// The processor, or the virtual machine, does not report RTM.
+    NotReported,
+    /// The processor reports that every region aborts, as microcode updates make some do.
+    AlwaysAborts,
+    /// RTM is reported, but no region of the trial committed; the status of the last one.
+    NeverCommits {
+        /// What the last abort left in EAX.
+        status: u32,
+    },
+    /// RTM is reported, but a region of the trial did not do what the manual says.
+    Misbehaves,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("RTM is not available: ")?;
+        match self {
+            Unavailable::NotBuilt => out.write_str("this build has no RTM path (it needs x86-64)"),
+            Unavailable::NotReported => {
+                out.write_str("the processor does not report it (CPUID leaf 7, EBX bit 11)")
+            }
+            Unavailable::AlwaysAborts => out.write_str(
+                "the processor reports that every region aborts (CPUID leaf 7, EDX bit 11)",
+            ),
+            Unavailable::NeverCommits { status } => write!(
+                out,
+                "the processor reports it, but no trial region committed (last status {status:#x})"
+            ),
+            Unavailable::Misbehaves => {
+                out.write_str("a trial region was not carried out, or not undone, as it must be")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// How many aborts of each cause one run survives: it gives up at the abort that reaches the
+/// threshold of its cause. So 0 and 1 both mean a single try. The default is DBX's (§6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Conflicts with other threads, and words met locked.
+    pub conflict: u32,
+    /// Regions too large for the caches.
+    pub capacity: u32,
+    /// Interrupts, faults and forbidden instructions.
+    pub system_event: u32,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        RetryPolicy { conflict: 100, capacity: 10, system_event: 2 }
+    }
+}
+
+/// The backend that a database chose when it was opened, and its retry policy.
+#[derive(Clone, Debug)]
+pub struct Htm {
+    rtm: Option<Rtm>,
+    unavailable: Option<Unavailable>,
+    policy: RetryPolicy,
+}
+
+impl Htm {
+    /// Chooses the backend. Looking for RTM takes some microseconds where it works.
+    ///
+    /// # Errors
+    ///
+    /// Only for [`Choice::Rtm`]: RTM does not work here, for the reason given.
+    pub fn open(choice: Choice, policy: RetryPolicy) -> Result<Htm, Unavailable> {
+        let (rtm, unavailable) = match choice {
+            Choice::Software => (None, None),
+            Choice::Rtm => (Some(Rtm::detect()?), None),
+            Choice::Auto => match Rtm::detect() {
+                Ok(rtm) => (Some(rtm), None),
+                Err(why) => (None, Some(why)),
+            },
+        };
+        Ok(Htm { rtm, unavailable, policy })
+    }
+
+    /// The software backend, which works everywhere.
+    pub fn software() -> Htm {
+        Htm { rtm: None, unavailable: None, policy: RetryPolicy::default() }
+    }
+
+    /// The RTM backend on a processor that may have none. For tests that emulate it.
+    ///
+    /// # Safety
+    ///
+    /// Every thread that runs a region of this `Htm` has RTM's instructions emulated at that time,
+    /// or has a processor that executes them.
+    #[doc(hidden)]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    pub unsafe fn assume_rtm(policy: RetryPolicy) -> Htm {
+        Htm {
+            // SAFETY: the caller vouches for the instructions on every thread that runs regions.
+            rtm: Some(unsafe { Rtm::assume() }),
+            unavailable: None,
+            policy,
+        }
+    }
+
+    /// The backend in use.
+    pub fn backend(&self) -> Backend {
+        match self.rtm {
+            Some(_) => Backend::Rtm,
+            None => Backend::Software,
+        }
+    }
+
+    /// Why [`Choice::Auto`] took software; `None` if it took RTM or was not asked.
+    pub fn unavailable(&self) -> Option<Unavailable> {
+        self.unavailable
+    }
+
+    /// The retry policy.
+    pub fn policy(&self) -> RetryPolicy {
+        self.policy
+    }
+}
+
+/// Runs the regions of one worker thread, and counts them.
+#[derive(Debug)]
+pub struct Regions {
+    rtm: Option<Rtm>,
+    policy: RetryPolicy,
+    counters: Arc<Counters>,
+    /// The counters have one writer, so no two threads may share a `Regions`.
+    not_sync: PhantomData<Cell<()>>,
+}
+
+impl Regions {
+    /// Regions of `htm`, for one worker.
+    pub fn new(htm: &Htm) -> Regions {
+        Regions {
+            rtm: htm.rtm,
+            policy: htm.policy,
+            counters: Arc::default(),
+            not_sync: PhantomData,
+        }
+    }
+
+    /// Whether there is a hardware path to try, so that a caller can skip preparing for it.
+    #[inline(always)]
+    pub fn is_hardware(&self) -> bool {
+        self.rtm.is_some()
+    }
+
+    /// Whether this thread is inside a region now. For assertions in code that must not run there.
+    #[inline(always)]
+    pub fn is_inside(&self) -> bool {
+        self.rtm.is_some_and(Rtm::is_inside)
+    }
+
+    /// Runs `body` as one hardware region, again and again as the policy allows, until it commits.
+    /// `None` if there is no hardware or the policy gave up; the caller then runs its software
+    /// twin. Of a body that did not commit nothing remains.
+    ///
+    /// After an abort by [`Region::abort_locked`], `still_locked` is asked, outside the region,
+    /// until it answers `false`; then the region is tried again. If that takes too long (some
+    /// hundred time slices given away), the policy gives up.
+    ///
+    /// The [crate's documentation](crate) lists what `body` must not do. It may run further
+    /// regions: they become part of the outermost one, which alone is retried, and whose
+    /// `still_locked` alone is asked.
+    #[must_use = "`None` asks for the software twin"]
+    #[inline(always)]
+    pub fn run<R>(
+        &self,
+        body: impl Fn(&Region) -> R,
+        still_locked: impl Fn() -> bool,
+    ) -> Option<R> {
+        let rtm = self.rtm?;
+        let mut aborts = Aborts::default();
+        loop {
+            let status = rtm.begin();
+            if status == STARTED {
+                let result = body(&Region { rtm, not_send: PhantomData });
+                // SAFETY: `begin` said that the region started, and it is still open: had it been
+                // rolled back, this line would not be reached, and whoever ends a region has to
+                // have begun it.
+                unsafe { rtm.end() };
+                self.counters.add(Counter::Committed);
+                return Some(result);
+            }
+            if !self.may_retry(status, &mut aborts, &still_locked) {
+                return None;
+            }
+        }
+    }
+
+    /// Counts an abort, waits if a word was locked, and says whether the policy allows another
+    /// try.
+    #[cold]
+    #[inline(never)]
+    fn may_retry(&self, status: u32, aborts: &mut Aborts, still_locked: &dyn Fn() -> bool) -> bool {
+        let (counter, suffered, threshold) = match Cause::of(status) {
+            Cause::Locked => (Counter::Locked, &mut aborts.conflict, self.policy.conflict),
+            Cause::Conflict => (Counter::Conflict, &mut aborts.conflict, self.policy.conflict),
+            Cause::Capacity => (Counter::Capacity, &mut aborts.capacity, self.policy.capacity),
+            Cause::SystemEvent => {
+                (Counter::SystemEvent, &mut aborts.system_event, self.policy.system_event)
+            }
+        };
+        self.counters.add(counter);
+        *suffered += 1;
+        let retry = *suffered < threshold
+            && (!matches!(counter, Counter::Locked) || wait_until_free(still_locked));
+        if !retry {
+            self.counters.add(Counter::Fallback);
+        }
+        retry
+    }
+
+    /// What this worker has counted so far.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.snapshot()
+    }
+
+    /// A handle with which other threads can read this worker's statistics, also after its end.
+    pub fn reader(&self) -> StatisticsReader {
+        StatisticsReader(Arc::clone(&self.counters))
+    }
+}
+
+/// The aborts that one run has suffered, by the threshold that they count against.
+#[derive(Default)]
+struct Aborts {
+    conflict: u32,
+    capacity: u32,
+    system_event: u32,
+}
+
+/// Rounds of a wait that spin, each twice as long as the one before: 127 pauses in all, about the
+/// time for which a twin holds a lock if nobody interrupts it.
+const WAIT_ROUNDS_SPINNING: u32 = 7;
+/// Rounds that follow, each of which gives the processor away, so that a holder that was preempted
+/// can run.
+const WAIT_ROUNDS_YIELDING: u32 = 256;
+
+/// Waits until `still_locked` answers `false`, and says whether it did before patience ran out.
+fn wait_until_free(still_locked: &dyn Fn() -> bool) -> bool {
+    for round in 0..WAIT_ROUNDS_SPINNING + WAIT_ROUNDS_YIELDING {
+        if !still_locked() {
+            return true;
+        }
+        if round < WAIT_ROUNDS_SPINNING {
+            (0..1 << round).for_each(|_| spin_loop());
+        } else {
+            yield_now();
+        }
+    }
+    false
+}
+
+/// Proof of being inside a region: only [`Regions::run`] makes one, and lends it to the body.
+#[derive(Debug)]
+pub struct Region {
+    rtm: Rtm,
+    /// Another thread would not be inside.
+    not_send: PhantomData<*const ()>,
+}
+
+impl Region {
+    /// Rolls the region back, because a word that it met is locked by a software twin.
+    /// [`Regions::run`] then waits for the lock.
+    #[inline(always)]
+    pub fn abort_locked(&self) -> ! {
+        // SAFETY: the body of `Regions::run` has this reference for the time of the region only,
+        // and on its own thread only.
+        unsafe { self.rtm.abort::<LOCKED>() }
+    }
+}
+
+/// How often regions of one worker, or of several added up, came to each end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Regions started and ended, each retry counted: the sum of the commits and the aborts.
+    pub started: u64,
+    /// Regions that committed.
+    pub committed: u64,
+    /// Aborts because another thread touched the same lines.
+    pub aborted_conflict: u64,
+    /// Aborts because the region was too large for the caches.
+    pub aborted_capacity: u64,
+    /// Aborts by interrupts, faults and forbidden instructions.
+    pub aborted_system_event: u64,
+    /// Aborts by [`Region::abort_locked`].
+    pub aborted_explicit: u64,
+    /// Runs that the policy gave up, so that the software twin did the work.
+    pub fallbacks: u64,
+}
+
+impl AddAssign for Statistics {
+    fn add_assign(&mut self, other: Statistics) {
+        self.started += other.started;
+        self.committed += other.committed;
+        self.aborted_conflict += other.aborted_conflict;
+        self.aborted_capacity += other.aborted_capacity;
+        self.aborted_system_event += other.aborted_system_event;
+        self.aborted_explicit += other.aborted_explicit;
+        self.fallbacks += other.fallbacks;
+    }
+}
+
+impl Add for Statistics {
+    type Output = Statistics;
+
+    fn add(mut self, other: Statistics) -> Statistics {
+        self += other;
+        self
+    }
+}
+
+impl Sum for Statistics {
+    fn sum<I: Iterator<Item = Statistics>>(each: I) -> Statistics {
+        each.fold(Statistics::default(), Add::add)
+    }
+}
+
+/// Reads the statistics of one worker from any thread.
+#[derive(Clone, Debug)]
+pub struct StatisticsReader(Arc<Counters>);
+
+impl StatisticsReader {
+    /// What the worker has counted so far. Each number only grows from one call to the next; they
+    /// are read one after the other, so a worker that runs meanwhile may be caught between two.
+    pub fn statistics(&self) -> Statistics {
+        self.0.snapshot()
+    }
+}
+
+/// The places of [`Counters`].
+#[derive(Clone, Copy)]
+enum Counter {
+    Committed,
+    Conflict,
+    Capacity,
+    SystemEvent,
+    Locked,
+    Fallback,
+}
+
+/// What one worker counts. Aligned so that two workers share no cache line, nor a pair of lines
+/// that the processor fetches together.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Counters([Word; 6]);
+
+impl Counters {
+    /// Adds one. Only the worker that owns the counters calls this.
+    #[inline(always)]
+    fn add(&self, counter: Counter) {
+        let word = &self.0[counter as usize];
+        // Relaxed, and no read-modify-write: there is one writer, so nothing can come between the
+        // load and the store. The partner is `snapshot`, which takes any value that was there,
+        // and concludes nothing about other memory from it.
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    fn snapshot(&self) -> Statistics {
+        // Relaxed: see `add`.
+        let count = |counter: Counter| self.0[counter as usize].load(Ordering::Relaxed);
+        let mut statistics = Statistics {
+            started: 0,
+            committed: count(Counter::Committed),
+            aborted_conflict: count(Counter::Conflict),
+            aborted_capacity: count(Counter::Capacity),
+            aborted_system_event: count(Counter::SystemEvent),
+            aborted_explicit: count(Counter::Locked),
+            fallbacks: count(Counter::Fallback),
+        };
+        statistics.started = statistics.committed
+            + statistics.aborted_conflict
+            + statistics.aborted_capacity
+            + statistics.aborted_system_event
+            + statistics.aborted_explicit;
+        statistics
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Protects the words that users write, and the message that they get for others.
+    #[test]
+    fn choices_are_three_words() {
+        assert_eq!("auto".parse(), Ok(Choice::Auto));
+        assert_eq!("rtm".parse(), Ok(Choice::Rtm));
+        assert_eq!("software".parse(), Ok(Choice::Software));
+        for wrong in ["", "RTM", " auto", "auto ", "hardware", "1"] {
+            let error = wrong.parse::<Choice>().unwrap_err();
+            assert_eq!(error, InvalidChoice(wrong.to_owned()));
+            let message = error.to_string();
+            assert!(message.contains(&format!("{wrong:?}")), "{message}");
+            assert!(message.contains("auto, rtm or software"), "{message}");
+        }
+    }
+
+    /// Protects the agreement of the three choices with each other and with the processor's flags
+    /// as the kernel lists them: hardware is used only where it is there, and never claimed else.
+    #[test]
+    fn the_backend_is_what_the_processor_has() {
+        let policy = RetryPolicy::default();
+        let software = Htm::open(Choice::Software, policy).unwrap();
+        assert_eq!(software.backend(), Backend::Software);
+        assert_eq!(software.unavailable(), None);
+        let auto = Htm::open(Choice::Auto, policy).unwrap();
+        match Htm::open(Choice::Rtm, policy) {
+            Ok(htm) => {
+                assert_eq!(htm.backend(), Backend::Rtm);
+                assert_eq!(auto.backend(), Backend::Rtm);
+                assert_eq!(auto.unavailable(), None);
+            }
+            Err(why) => {
+                assert_eq!(auto.backend(), Backend::Software);
+                assert_eq!(auto.unavailable(), Some(why));
+                assert!(why.to_string().starts_with("RTM is not available: "));
+            }
+        }
+        if let Ok(processors) = std::fs::read_to_string("/proc/cpuinfo") {
+            let listed = processors.split_whitespace().any(|flag| flag == "rtm");
+            let checked_later = matches!(
+                auto.unavailable(),
+                Some(Unavailable::NeverCommits { .. } | Unavailable::Misbehaves)
+            );
+            let reported = auto.backend() == Backend::Rtm || checked_later;
+            assert!(listed || !reported, "RTM found where the kernel lists none");
+        }
+    }
+
+    /// Protects the messages: each names the check that failed.
+    #[test]
+    fn each_reason_names_its_check() {
+        for (why, words) in [
+            (Unavailable::NotBuilt, "x86-64"),
+            (Unavailable::NotReported, "EBX bit 11"),
+            (Unavailable::AlwaysAborts, "EDX bit 11"),
+            (Unavailable::NeverCommits { status: 0x2a }, "0x2a"),
+            (Unavailable::Misbehaves, "undone"),
+        ] {
+            let message = why.to_string();
+            assert!(message.contains(words), "{message}");
+        }
+    }
+
+    /// Protects the paper's numbers.
+    #[test]
+    fn the_default_policy_is_the_papers() {
+        let policy = Htm::software().policy();
+        assert_eq!(policy.conflict, 100);
+        assert_eq!(policy.capacity, 10);
+        assert_eq!(policy.system_event, 2);
+    }
+
+    /// Protects the software backend: the body is never run, and nothing is counted.
+    #[test]
+    fn software_never_runs_a_body() {
+        let regions = Regions::new(&Htm::software());
+        assert!(!regions.is_hardware());
+        assert!(!regions.is_inside());
+        let answer = regions.run(|_| panic!("ran"), || panic!("asked"));
+        assert_eq!(answer, None::<()>);
+        assert_eq!(regions.statistics(), Statistics::default());
+    }
+
+    /// Protects the sums over workers: every field is added to itself.
+    #[test]
+    fn statistics_add_field_by_field() {
+        let one = Statistics {
+            started: 1,
+            committed: 2,
+            aborted_conflict: 3,
+            aborted_capacity: 4,
+            aborted_system_event: 5,
+            aborted_explicit: 6,
+            fallbacks: 7,
+        };
+        let three = Statistics {
+            started: 3,
+            committed: 6,
+            aborted_conflict: 9,
+            aborted_capacity: 12,
+            aborted_system_event: 15,
+            aborted_explicit: 18,
+            fallbacks: 21,
+        };
+        assert_eq!([one; 3].into_iter().sum::<Statistics>(), three);
+        assert_eq!(one + one + one, three);
+    }
+
+    /// Protects what may cross threads: a database's choice and a reader may be shared, a worker's
+    /// regions may move. (That they may not be shared is `not_sync`'s to say.)
+    #[test]
+    fn handles_cross_threads() {
+        fn shared<T: Send + Sync>() {}
+        fn moved<T: Send>() {}
+        shared::<Htm>();
+        shared::<StatisticsReader>();
+        moved::<Regions>();
+    }
+
+    /// Protects the bound of a wait: it asks so often and no more, and stops at the first "free".
+    #[test]
+    fn a_wait_is_bounded() {
+        let asked = Cell::new(0);
+        let locked_for = |times: u32| {
+            asked.set(0);
+            wait_until_free(&|| {
+                asked.set(asked.get() + 1);
+                asked.get() <= times
+            })
+        };
+        assert!(locked_for(0));
+        assert_eq!(asked.get(), 1);
+        assert!(locked_for(20));
+        assert_eq!(asked.get(), 21);
+        assert!(!locked_for(u32::MAX));
+        assert_eq!(asked.get(), WAIT_ROUNDS_SPINNING + WAIT_ROUNDS_YIELDING);
+    }
+}

@@ -1,0 +1,171 @@
+//! Intel's Restricted Transactional Memory: its four instructions, and how to tell that they work.
+//!
+//! **The instructions** are written with `asm!`, since the compiler's own names for them are not
+//! stable. The address that XBEGIN names for aborts is that of the instruction after it. So an
+//! abort looks to the compiler like the one return of the statement, with another value in EAX.
+//! That is sound without any "returns twice" care, because the processor restores every other
+//! register, the stack pointer included, and all memory, the stack included: whatever the compiler
+//! kept across the statement, wherever it kept it, is there again. The statements do not say
+//! `nomem`, so no access to shared memory moves over them, in or out.
+//!
+//! They are undefined instructions on a processor without RTM. So they are methods of [`Rtm`], a
+//! token that [`Rtm::detect`] hands out.
+//!
+//! **Detection** asks CPUID (leaf 7: EBX bit 11, RTM, must be set, and EDX bit 11,
+//! RTM_ALWAYS_ABORT, clear), and only then tries: one region must commit, and one that aborts
+//! itself must be undone. The trials are for virtual machines and microcode that report RTM and
+//! abort every region.
+use std::arch::asm;
+use std::arch::x86_64::{__cpuid, __cpuid_count};
+use std::hint::black_box;
+
+use crate::region::Unavailable;
+use crate::status::{Cause, LOCKED, STARTED};
+use crate::word::{Ordering, Word};
+
+const CPUID_FEATURES: u32 = 7;
+const CPUID_EBX_RTM: u32 = 1 << 11;
+const CPUID_EDX_ALWAYS_ABORT: u32 = 1 << 11;
+
+/// How often each trial is repeated before it has failed: an interrupt may end any single one.
+const TRIALS: u32 = 256;
+
+/// Permission to execute the instructions of RTM: its holder has seen them work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rtm(());
+
+impl Rtm {
+    /// Asks the processor for RTM, and tries it.
+    pub(crate) fn detect() -> Result<Rtm, Unavailable> {
+        if __cpuid(0).eax < CPUID_FEATURES {
+            return Err(Unavailable::NotReported);
+        }
+        let features = __cpuid_count(CPUID_FEATURES, 0);
+        if features.ebx & CPUID_EBX_RTM == 0 {
+            return Err(Unavailable::NotReported);
+        }
+        if features.edx & CPUID_EDX_ALWAYS_ABORT != 0 {
+            return Err(Unavailable::AlwaysAborts);
+        }
+        let rtm = Rtm(());
+        rtm.try_commit()?;
+        rtm.try_roll_back()?;
+        Ok(rtm)
+    }
+
+    /// The token without the detection.
+    ///
+    /// # Safety
+    ///
+    /// XBEGIN, XEND, XABORT and XTEST behave on the threads that use the token as the processor's
+    /// manual says, by themselves or because something emulates them.
+    pub(crate) unsafe fn assume() -> Rtm {
+        Rtm(())
+    }
+
+    /// Starts a region and returns [`STARTED`]. If the region is rolled back, this returns again
+    /// instead, with the status, and everything else as it was when it was called.
+    ///
+    /// Safe, because a region that is never ended does no harm: it is undone.
+    #[inline(always)]
+    pub(crate) fn begin(self) -> u32 {
+        let mut status = STARTED;
+        // SAFETY: the token says that the instruction exists. It touches no memory but through a
+        // roll-back, which restores what was there before this statement; EAX is declared as
+        // written, no flag changes, and nothing is pushed. Control goes on behind the statement
+        // in both cases, since the label for aborts stands at its end.
+        unsafe {
+            asm!(
+                "xbegin 2f",
+                "2:",
+                inout("eax") status,
+                options(nostack, preserves_flags)
+            );
+        }
+        status
+    }
+
+    /// Commits the region.
+    ///
+    /// # Safety
+    ///
+    /// This thread is inside a region (else the processor raises a protection fault).
+    #[inline(always)]
+    pub(crate) unsafe fn end(self) {
+        // SAFETY: the token says that the instruction exists, the caller that a region is open.
+        // It changes no register and no flag.
+        unsafe { asm!("xend", options(nostack, preserves_flags)) }
+    }
+
+    /// Rolls the region back, with `OPERAND` in the status.
+    ///
+    /// # Safety
+    ///
+    /// This thread is inside a region.
+    #[inline(always)]
+    pub(crate) unsafe fn abort<const OPERAND: u8>(self) -> ! {
+        // SAFETY: the token says that the instruction exists. Inside a region, where the caller
+        // says we are, XABORT never goes on to the next instruction. Outside it would do nothing;
+        // UD2 then stops the process, so that `noreturn` holds there too.
+        unsafe {
+            asm!(
+                "xabort {operand}",
+                "ud2",
+                operand = const OPERAND,
+                options(nostack, noreturn)
+            )
+        }
+    }
+
+    /// Whether this thread is inside a region.
+    #[inline(always)]
+    pub(crate) fn is_inside(self) -> bool {
+        let inside: u8;
+        // SAFETY: the token says that the instruction exists. It writes the flags, which `asm!`
+        // takes as changed, and SETNZ the declared register.
+        unsafe {
+            asm!("xtest", "setnz {inside}", inside = out(reg_byte) inside, options(nostack));
+        }
+        inside != 0
+    }
+
+    /// Passes if some region commits, with its store done.
+    fn try_commit(self) -> Result<(), Unavailable> {
+        let cell = Word::new(0);
+        let cell = black_box(&cell); // a word that nobody else can name would need no real store
+        let mut status = 0;
+        for _ in 0..TRIALS {
+            status = self.begin();
+            if status == STARTED {
+                cell.store(u64::from(self.is_inside()), Ordering::Relaxed);
+                // SAFETY: `begin` has just said that the region started.
+                unsafe { self.end() };
+                let committed = cell.load(Ordering::Relaxed) == 1 && !self.is_inside();
+                return committed.then_some(()).ok_or(Unavailable::Misbehaves);
+            }
+        }
+        Err(Unavailable::NeverCommits { status })
+    }
+
+    /// Passes if some region that aborts itself says so in the status; every one of them must
+    /// leave memory as it was.
+    fn try_roll_back(self) -> Result<(), Unavailable> {
+        let cell = Word::new(0);
+        let cell = black_box(&cell); // as above
+        for _ in 0..TRIALS {
+            let status = self.begin();
+            if status == STARTED {
+                cell.store(1, Ordering::Relaxed);
+                // SAFETY: `begin` has just said that the region started.
+                unsafe { self.abort::<LOCKED>() }
+            }
+            if cell.load(Ordering::Relaxed) != 0 {
+                return Err(Unavailable::Misbehaves);
+            }
+            if Cause::of(status) == Cause::Locked {
+                return Ok(());
+            }
+        }
+        Err(Unavailable::Misbehaves)
+    }
+}

@@ -1,0 +1,32 @@
+//! The face of `rtm.rs` where no region of hardware can exist: on other architectures, and under
+//! a model checker, whose words no processor tracks.
+//!
+//! [`Rtm`] has no values here, so none of its methods can be called, and every `Option<Rtm>` is
+//! `None` at compile time.
+use crate::region::Unavailable;
+
+/// The hardware, which is not there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Rtm {}
+
+impl Rtm {
+    pub(crate) fn detect() -> Result<Rtm, Unavailable> {
+        Err(Unavailable::NotBuilt)
+    }
+
+    pub(crate) fn begin(self) -> u32 {
+        match self {}
+    }
+
+    pub(crate) unsafe fn end(self) {
+        match self {}
+    }
+
+    pub(crate) unsafe fn abort<const OPERAND: u8>(self) -> ! {
+        match self {}
+    }
+
+    pub(crate) fn is_inside(self) -> bool {
+        match self {}
+    }
+}

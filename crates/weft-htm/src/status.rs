@@ -1,0 +1,95 @@
+//! Why a region ended without committing, as RTM tells it in EAX:
+//!
+//! ```text
+//!  31       24 23                 6     5       4        3         2        1        0
+//! +-----------+--------------------+--------+-------+----------+----------+-------+----------+
+//! | operand   |      reserved      | nested | debug | capacity | conflict | retry | explicit |
+//! | of XABORT |                    |        |       |          |          | hint  |          |
+//! +-----------+--------------------+--------+-------+----------+----------+-------+----------+
+//! ```
+//!
+//! Several bits may be set at once. All clear means a fault, an interrupt, or an instruction that
+//! regions may not hold. [`STARTED`], all ones, is never a status: the reserved bits are zero.
+//!
+//! The retry hint and the nested bit are not used. The paper's thresholds by cause take the place
+//! of the hint, and an abort inside a nested region ends the outermost one, which is the one that
+//! is retried.
+
+/// What stands in EAX when a region has started.
+pub(crate) const STARTED: u32 = !0;
+
+const EXPLICIT: u32 = 1 << 0;
+const CONFLICT: u32 = 1 << 2;
+const CAPACITY: u32 = 1 << 3;
+const OPERAND_SHIFT: u32 = 24;
+
+/// The operand of the only XABORT that Weft executes: a word that the region met is locked.
+pub(crate) const LOCKED: u8 = 0xff;
+
+/// Why a region was rolled back, as far as a retry policy cares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// The region found a word locked by a software twin, and said so.
+    Locked,
+    /// Another thread touched what the region wrote, or wrote what it read.
+    Conflict,
+    /// The region touched more lines than the processor can track.
+    Capacity,
+    /// Everything else: interrupts, faults, forbidden instructions, debugger traps, and an XABORT
+    /// that is not ours.
+    SystemEvent,
+}
+
+impl Cause {
+    /// The cause that a status stands for. Of two causes the one that is less likely to go away
+    /// counts: capacity before conflict.
+    pub(crate) fn of(status: u32) -> Cause {
+        if status & EXPLICIT != 0 {
+            match status >> OPERAND_SHIFT == u32::from(LOCKED) {
+                true => Cause::Locked,
+                false => Cause::SystemEvent,
+            }
+        } else if status & CAPACITY != 0 {
+            Cause::Capacity
+        } else if status & CONFLICT != 0 {
+            Cause::Conflict
+        } else {
+            Cause::SystemEvent
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Protects the table above: each bit alone, their combinations, and the two statuses that
+    /// carry no cause at all.
+    #[test]
+    fn every_status_has_the_cause_that_its_bits_say() {
+        const RETRY: u32 = 1 << 1;
+        const DEBUG: u32 = 1 << 4;
+        const NESTED: u32 = 1 << 5;
+        let locked = u32::from(LOCKED) << OPERAND_SHIFT | EXPLICIT;
+        let foreign = 0x2a << OPERAND_SHIFT | EXPLICIT;
+        for (status, cause) in [
+            (0, Cause::SystemEvent),
+            (RETRY, Cause::SystemEvent),
+            (DEBUG, Cause::SystemEvent),
+            (NESTED, Cause::SystemEvent),
+            (foreign, Cause::SystemEvent),
+            (locked, Cause::Locked),
+            (locked | NESTED, Cause::Locked),
+            (CONFLICT, Cause::Conflict),
+            (CONFLICT | RETRY, Cause::Conflict),
+            (CONFLICT | RETRY | NESTED, Cause::Conflict),
+            (CAPACITY, Cause::Capacity),
+            (CAPACITY | NESTED, Cause::Capacity),
+            (CAPACITY | CONFLICT | RETRY, Cause::Capacity),
+            // The operand counts only beside the bit that says there was an XABORT.
+            (u32::from(LOCKED) << OPERAND_SHIFT, Cause::SystemEvent),
+        ] {
+            assert_eq!(Cause::of(status), cause, "status {status:#x}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The grammar of `#[record(…)]`, on a struct and on a field. Names of columns are only read here;
+//! `row` finds out what they refer to.
+//!
+//! What becomes a name in Rust (an index's constant, a check's function) can be written with or
+//! without quotation marks. Without them is better: an editor can follow it, and clippy does not
+//! take the second of two unique indexes for a repeated attribute, as it does where everything in
+//! an attribute is a word, a list or a literal.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::meta::ParseNestedMeta;
+use syn::parse::Parse;
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Error, Ident, LitStr, Path, Result, Token, parenthesized, token};
+
+/// What the attributes of a struct say.
+#[derive(Default)]
+pub(crate) struct StructOptions {
+    pub table: Option<LitStr>,
+    pub storage: Option<Storage>,
+    pub key: Option<KeyOption>,
+    pub indexes: Vec<IndexOption>,
+    pub checks: Vec<Path>,
+}
+
+/// As `weft::schema::Storage`.
+#[derive(Clone, Copy)]
+pub(crate) enum Storage {
+    Ordered,
+    Hash,
+}
+
+/// `key(a, b)`
+pub(crate) struct KeyOption {
+    pub span: Span,
+    pub columns: Vec<Ident>,
+}
+
+/// `index(name = by_a, columns(a, b), unique)`
+pub(crate) struct IndexOption {
+    pub name: Ident,
+    pub columns: Vec<Ident>,
+    pub unique: bool,
+}
+
+/// What the attributes of a field say: where they say it, for each option that is there.
+#[derive(Default)]
+pub(crate) struct FieldOptions {
+    pub key: Option<Span>,
+    pub index: Option<Span>,
+    pub unique: Option<Span>,
+}
+
+impl StructOptions {
+    pub(crate) fn parse(attributes: &[Attribute]) -> Result<StructOptions> {
+        let mut options = StructOptions::default();
+        for_each_option(attributes, |option| options.parse_option(&option))?;
+        Ok(options)
+    }
+
+    fn parse_option(&mut self, option: &ParseNestedMeta<'_>) -> Result<()> {
+        if option.path.is_ident("table") {
+            let table = option.value()?.parse::<LitStr>()?;
+            if table.value().is_empty() {
+                return Err(Error::new(table.span(), "a table's name cannot be empty"));
+            }
+            set_once(&mut self.table, table, option)
+        } else if option.path.is_ident("storage") {
+            set_once(&mut self.storage, parse_storage(option)?, option)
+        } else if option.path.is_ident("key") {
+            let columns = parse_columns(option, "key")?;
+            let span = option.path.get_ident().expect("checked above").span();
+            set_once(&mut self.key, KeyOption { span, columns }, option)
+        } else if option.path.is_ident("index") {
+            self.indexes.push(parse_index(option)?);
+            Ok(())
+        } else if option.path.is_ident("check") {
+            self.checks.push(parse_check(option)?);
+            Ok(())
+        } else if option.path.is_ident("unique") {
+            Err(option.error(
+                "`unique` on a struct belongs to an index: `index(name = …, columns(…), unique)`",
+            ))
+        } else {
+            Err(unknown(option, "a struct", "`key`, `table`, `storage`, `index` or `check`"))
+        }
+    }
+}
+
+impl FieldOptions {
+    pub(crate) fn parse(attributes: &[Attribute]) -> Result<FieldOptions> {
+        let mut options = FieldOptions::default();
+        for_each_option(attributes, |option| options.parse_option(&option))?;
+        Ok(options)
+    }
+
+    fn parse_option(&mut self, option: &ParseNestedMeta<'_>) -> Result<()> {
+        let (place, name) = if option.path.is_ident("key") {
+            (&mut self.key, "key")
+        } else if option.path.is_ident("index") {
+            (&mut self.index, "index")
+        } else if option.path.is_ident("unique") {
+            (&mut self.unique, "unique")
+        } else {
+            return Err(unknown(option, "a field", "`key`, `index` or `unique`"));
+        };
+        if !option.input.is_empty() && !option.input.peek(Token![,]) {
+            return Err(option.error(format!(
+                "`{name}` on a field takes no arguments; what needs some is declared on the struct"
+            )));
+        }
+        let span = option.path.get_ident().expect("checked above").span();
+        set_once(place, span, option)
+    }
+}
+
+fn for_each_option(
+    attributes: &[Attribute],
+    mut parse_option: impl FnMut(ParseNestedMeta<'_>) -> Result<()>,
+) -> Result<()> {
+    attributes
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("record"))
+        .try_for_each(|attribute| attribute.parse_nested_meta(&mut parse_option))
+}
+
+fn set_once<T>(place: &mut Option<T>, value: T, option: &ParseNestedMeta<'_>) -> Result<()> {
+    if place.replace(value).is_some() {
+        let name = name_of(option);
+        return Err(option.error(format!("`{name}` is given twice")));
+    }
+    Ok(())
+}
+
+fn unknown(option: &ParseNestedMeta<'_>, place: &str, allowed: &str) -> Error {
+    let name = name_of(option);
+    option.error(format!("unknown option `{name}` on {place}: expected {allowed}"))
+}
+
+fn name_of(option: &ParseNestedMeta<'_>) -> String {
+    let segments: Vec<_> = option.path.segments.iter().map(|it| it.ident.to_string()).collect();
+    segments.join("::")
+}
+
+fn parse_storage(option: &ParseNestedMeta<'_>) -> Result<Storage> {
+    let name = option.value()?.parse::<LitStr>()?;
+    match name.value().as_str() {
+        "ordered" => Ok(Storage::Ordered),
+        "hash" => Ok(Storage::Hash),
+        other => Err(Error::new(
+            name.span(),
+            format!("unknown storage `{other}`: expected \"ordered\" or \"hash\""),
+        )),
+    }
+}
+
+/// `(a, b)`, after `option`'s name.
+fn parse_columns(option: &ParseNestedMeta<'_>, name: &str) -> Result<Vec<Ident>> {
+    if !option.input.peek(token::Paren) {
+        return Err(option.error(format!("name the columns: `{name}(…, …)`")));
+    }
+    let content;
+    parenthesized!(content in option.input);
+    let columns = Punctuated::<_, Token![,]>::parse_terminated_with(&content, Ident::parse_any)?;
+    if columns.is_empty() {
+        return Err(option.error(format!("`{name}` needs at least one column")));
+    }
+    Ok(columns.into_iter().collect())
+}
+
+fn parse_index(option: &ParseNestedMeta<'_>) -> Result<IndexOption> {
+    let mut name = None;
+    let mut columns = None;
+    let mut unique = None;
+    if !option.input.peek(token::Paren) {
+        return Err(option.error("describe the index: `index(name = …, columns(…, …))`"));
+    }
+    option.parse_nested_meta(|part| {
+        if part.path.is_ident("name") {
+            set_once(&mut name, parse_index_name(&part)?, &part)
+        } else if part.path.is_ident("columns") {
+            set_once(&mut columns, parse_columns(&part, "columns")?, &part)
+        } else if part.path.is_ident("unique") {
+            set_once(&mut unique, (), &part)
+        } else {
+            Err(unknown(&part, "an index", "`name`, `columns` or `unique`"))
+        }
+    })?;
+    let name = name.ok_or_else(|| option.error("an index needs a name: `name = by_…`"))?;
+    let columns = columns.ok_or_else(|| option.error("an index needs columns: `columns(…, …)`"))?;
+    Ok(IndexOption { name, columns, unique: unique.is_some() })
+}
+
+/// An identifier, as it is or within quotation marks.
+fn parse_index_name(option: &ParseNestedMeta<'_>) -> Result<Ident> {
+    let value = option.value()?;
+    if !value.peek(LitStr) {
+        return value.call(Ident::parse_any);
+    }
+    let text = value.parse::<LitStr>()?;
+    text.parse_with(Ident::parse_any).map_err(|_| {
+        let message = format!(
+            "an index is named as a column is, since a constant is named after it; \
+             {:?} is no such name",
+            text.value()
+        );
+        Error::new(text.span(), message)
+    })
+}
+
+/// A path, as it is or within quotation marks.
+fn parse_check(option: &ParseNestedMeta<'_>) -> Result<Path> {
+    let value = option.value()?;
+    if !value.peek(LitStr) {
+        return Path::parse(value);
+    }
+    let text = value.parse::<LitStr>()?;
+    text.parse().map_err(|_| {
+        Error::new(text.span(), "expected the path of a function: `check = Customer::check`")
+    })
+}

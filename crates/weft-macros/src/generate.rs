@@ -1,0 +1,252 @@
+//! The code that `#[derive(Record)]` writes. All of its paths start at `::weft`.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::Ident;
+use syn::spanned::Spanned;
+
+use crate::attributes::Storage;
+use crate::row::{Column, Index, Row};
+
+/// The implementation of `Record`, and the constants that name the indexes.
+pub(crate) fn record(row: &Row<'_>) -> TokenStream {
+    let name = row.name;
+    let table = &row.table;
+    let storage = match row.storage {
+        Storage::Ordered => quote!(Ordered),
+        Storage::Hash => quote!(Hash),
+    };
+    let key_type = key_type(row, &row.key, row.key_span);
+    let key_columns_are_keys = key_columns_are_keys(row);
+    let columns = (0..row.columns.len()).map(|position| column_description(row, position));
+    let indexes = row.indexes.iter().map(|index| index_description(row, index));
+    let key_methods = key_methods(row);
+    let index_methods = index_methods(row);
+    let check_method = check_method(row);
+    let constants = index_constants(row);
+    quote! {
+        #key_columns_are_keys
+
+        #[automatically_derived]
+        impl ::weft::schema::Record for #name {
+            type Key = #key_type;
+            const TABLE: &'static str = #table;
+            const STORAGE: ::weft::schema::Storage = ::weft::schema::Storage::#storage;
+            const COLUMNS: &'static [::weft::schema::Column] = &[#(#columns),*];
+            const INDEXES: &'static [::weft::schema::IndexDescription] = &[#(#indexes),*];
+            #key_methods
+            #index_methods
+            #check_method
+        }
+
+        #constants
+    }
+}
+
+/// The type of a key made of the columns at `positions`: one column's own, else a tuple.
+///
+/// Its tokens point at the fields, and the tuple at `span`, so that the compiler does too when a
+/// type there is no `Key`.
+fn key_type(row: &Row<'_>, positions: &[usize], span: Span) -> TokenStream {
+    let types = positions.iter().map(|&position| row.columns[position].type_of);
+    if let [position] = positions {
+        row.columns[*position].type_of.to_token_stream()
+    } else {
+        quote_spanned!(span=> (#(#types),*))
+    }
+}
+
+/// Uses each column of a primary key as a `Key` by itself: if one is none, the compiler points at
+/// that column, and not only at the tuple of all.
+fn key_columns_are_keys(row: &Row<'_>) -> TokenStream {
+    if row.key.len() == 1 {
+        return TokenStream::new();
+    }
+    row.key
+        .iter()
+        .map(|&position| {
+            let column_width = width(&row.columns[position]);
+            quote!(const _: ::core::option::Option<usize> = #column_width;)
+        })
+        .collect()
+}
+
+/// The width of a column's encoding, in tokens that point at the column.
+fn width(column: &Column<'_>) -> TokenStream {
+    let type_of = column.type_of;
+    quote_spanned!(at(column)=> <#type_of as ::weft::encoding::Key>::WIDTH_BYTES)
+}
+
+/// Where messages about a column point; names resolve as everywhere else in generated code.
+fn at(column: &Column<'_>) -> Span {
+    column.type_of.span().resolved_at(Span::call_site())
+}
+
+fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
+    let column = &row.columns[position];
+    let name = &column.name;
+    let type_name = column.type_name();
+    let in_key = row.key.contains(&position);
+    quote! {
+        ::weft::schema::Column { name: #name, type_name: #type_name, in_key: #in_key }
+    }
+}
+
+fn index_description(row: &Row<'_>, index: &Index) -> TokenStream {
+    let name = &index.name;
+    let unique = index.unique;
+    let columns = index.columns.iter().map(|&position| &row.columns[position].name);
+    let widths = entry_columns(row, index).map(width);
+    quote! {
+        ::weft::schema::IndexDescription {
+            name: #name,
+            columns: &[#(#columns),*],
+            unique: #unique,
+            width_bytes: ::weft::encoding::total_width_bytes(&[#(#widths),*]),
+        }
+    }
+}
+
+/// The columns that make up an entry of `index`: its own, and if it is not unique those of the
+/// primary key after them. A column that is in both is not written twice: the entry tells two
+/// rows apart, and sorts them, without.
+fn entry_columns<'r>(row: &'r Row<'_>, index: &'r Index) -> impl Iterator<Item = &'r Column<'r>> {
+    let key = row.key.iter().filter(|position| !index.unique && !index.columns.contains(position));
+    index.columns.iter().chain(key).map(|&position| &row.columns[position])
+}
+
+fn key_methods(row: &Row<'_>) -> TokenStream {
+    let fields: Vec<&Ident> = row.key.iter().map(|&position| row.columns[position].field).collect();
+    let (key, equals) = if let [field] = fields[..] {
+        (quote!(::core::clone::Clone::clone(&self.#field)), quote!(self.#field == *key))
+    } else {
+        let elements = (0..fields.len()).map(Literal::usize_unsuffixed);
+        (
+            quote!((#(::core::clone::Clone::clone(&self.#fields)),*)),
+            quote!(#(self.#fields == key.#elements)&&*),
+        )
+    };
+    quote! {
+        #[inline]
+        fn key(&self) -> Self::Key {
+            #key
+        }
+
+        #[inline]
+        fn key_equals(&self, key: &Self::Key) -> bool {
+            #equals
+        }
+    }
+}
+
+fn index_methods(row: &Row<'_>) -> TokenStream {
+    let positions: Vec<Literal> = (0..row.indexes.len()).map(Literal::usize_unsuffixed).collect();
+    let encodings = row.indexes.iter().map(|index| {
+        let pushes = entry_columns(row, index).map(|column| {
+            let (field, type_of) = (column.field, column.type_of);
+            quote_spanned! {at(column)=>
+                <#type_of as ::weft::encoding::Key>::encode(&self.#field, encoder);
+            }
+        });
+        quote!({ #(#pushes)* })
+    });
+    let differences = row.indexes.iter().map(|index| index_difference(row, index));
+    // A row without indexes uses neither parameter.
+    let (encoder, other) = if row.indexes.is_empty() {
+        (format_ident!("_encoder"), format_ident!("_other"))
+    } else {
+        (format_ident!("encoder"), format_ident!("other"))
+    };
+    let table = &row.table;
+    let no_such_index = quote! {
+        ::core::panic!("table `{}` has no secondary index {}", #table, index)
+    };
+    quote! {
+        #[inline]
+        fn encode_index_key(
+            &self,
+            index: usize,
+            #encoder: &mut impl ::weft::encoding::KeyEncoder,
+        ) {
+            match index {
+                #(#positions => #encodings,)*
+                _ => #no_such_index,
+            }
+        }
+
+        #[inline]
+        fn index_key_differs(&self, #other: &Self, index: usize) -> bool {
+            match index {
+                #(#positions => #differences,)*
+                _ => #no_such_index,
+            }
+        }
+    }
+}
+
+/// Compares the index's columns, but for those of the primary key, which do not change.
+fn index_difference(row: &Row<'_>, index: &Index) -> TokenStream {
+    let fields: Vec<&Ident> = index
+        .columns
+        .iter()
+        .filter(|position| !row.key.contains(position))
+        .map(|&position| row.columns[position].field)
+        .collect();
+    if fields.is_empty() {
+        // Names the parameter, which no other index of the row might use.
+        return quote!({
+            let _ = other;
+            false
+        });
+    }
+    quote!(#(self.#fields != other.#fields)||*)
+}
+
+fn check_method(row: &Row<'_>) -> TokenStream {
+    if row.checks.is_empty() {
+        return TokenStream::new();
+    }
+    let checks = &row.checks;
+    quote! {
+        #[inline]
+        fn check(&self) -> ::core::result::Result<(), ::weft::schema::Violation> {
+            #({
+                let check: fn(&Self) -> ::core::result::Result<(), ::weft::schema::Violation> =
+                    #checks;
+                check(self)?;
+            })*
+            ::core::result::Result::Ok(())
+        }
+    }
+}
+
+fn index_constants(row: &Row<'_>) -> TokenStream {
+    if row.indexes.is_empty() {
+        return TokenStream::new();
+    }
+    let name = row.name;
+    let visibility = row.visibility;
+    let constants = row.indexes.iter().enumerate().map(|(position, index)| {
+        let constant = Ident::new(&index.name.to_uppercase(), index.name_span);
+        let key_type = key_type(row, &index.columns, index.name_span);
+        let columns: Vec<String> = index
+            .columns
+            .iter()
+            .map(|&position| format!("`{}`", row.columns[position].name))
+            .collect();
+        let kind = if index.unique { "unique index" } else { "index" };
+        let documentation = format!(" The {kind} `{}`, on {}.", index.name, columns.join(", "));
+        let new = quote_spanned!(index.name_span=> ::weft::schema::Index::new(#position));
+        quote! {
+            #[doc = #documentation]
+            #[allow(dead_code)]
+            #visibility const #constant: ::weft::schema::Index<#name, #key_type> = #new;
+        }
+    });
+    quote! {
+        #[automatically_derived]
+        impl #name {
+            #(#constants)*
+        }
+    }
+}

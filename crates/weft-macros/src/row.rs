@@ -1,0 +1,286 @@
+//! A row type as its attributes describe it, with every name resolved and every rule checked.
+
+use std::collections::HashSet;
+
+use proc_macro2::Span;
+use quote::ToTokens;
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DeriveInput, Error, Fields, FieldsNamed, Ident, Path, Result, Type, Visibility};
+
+use crate::attributes::{FieldOptions, IndexOption, KeyOption, Storage, StructOptions};
+
+/// The most columns of a key or an index: the longest tuple that implements `Key`.
+const COLUMNS_MAX: usize = 8;
+
+/// A struct that derives `Record`.
+pub(crate) struct Row<'a> {
+    pub name: &'a Ident,
+    pub visibility: &'a Visibility,
+    pub table: String,
+    pub storage: Storage,
+    pub columns: Vec<Column<'a>>,
+    /// Positions in `columns`.
+    pub key: Vec<usize>,
+    /// Where the key is declared.
+    pub key_span: Span,
+    pub indexes: Vec<Index>,
+    pub checks: Vec<Path>,
+}
+
+/// A named field.
+pub(crate) struct Column<'a> {
+    pub field: &'a Ident,
+    pub name: String,
+    pub type_of: &'a Type,
+}
+
+/// A secondary index.
+pub(crate) struct Index {
+    pub name: String,
+    pub name_span: Span,
+    /// Positions in `Row::columns`.
+    pub columns: Vec<usize>,
+    pub unique: bool,
+}
+
+impl<'a> Row<'a> {
+    pub(crate) fn from_input(input: &'a DeriveInput) -> Result<Row<'a>> {
+        let fields = named_fields(input)?;
+        let options = StructOptions::parse(&input.attrs)?;
+        let columns: Vec<Column<'a>> = fields.named.iter().map(Column::from_field).collect();
+        let field_options = fields
+            .named
+            .iter()
+            .map(|field| FieldOptions::parse(&field.attrs))
+            .collect::<Result<Vec<_>>>()?;
+        let key_span = options.key.as_ref().map_or(input.ident.span(), |key| key.span);
+        let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
+        let indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
+        let name = input.ident.unraw().to_string();
+        let table = options.table.map_or_else(|| snake_case(&name), |table| table.value());
+        Ok(Row {
+            name: &input.ident,
+            visibility: &input.vis,
+            table,
+            storage: options.storage.unwrap_or(Storage::Ordered),
+            columns,
+            key,
+            key_span,
+            indexes,
+            checks: options.checks,
+        })
+    }
+}
+
+impl<'a> Column<'a> {
+    fn from_field(field: &'a syn::Field) -> Column<'a> {
+        let ident = field.ident.as_ref().expect("the fields are named");
+        Column { field: ident, name: ident.unraw().to_string(), type_of: &field.ty }
+    }
+
+    /// The column's type, as one would write it.
+    pub(crate) fn type_name(&self) -> String {
+        closed_up(&self.type_of.to_token_stream().to_string())
+    }
+}
+
+fn named_fields(input: &DeriveInput) -> Result<&FieldsNamed> {
+    let fields = match &input.data {
+        Data::Struct(data) => &data.fields,
+        Data::Enum(_) | Data::Union(_) => {
+            return Err(Error::new(
+                input.ident.span(),
+                "a row is a struct with named fields, its columns: \
+                 make this type a column of one",
+            ));
+        }
+    };
+    let Fields::Named(fields) = fields else {
+        return Err(Error::new(
+            input.ident.span(),
+            "a row is a struct with named fields, since columns have names: \
+             write `struct Row { id: u64, … }`",
+        ));
+    };
+    if !input.generics.params.is_empty() {
+        return Err(Error::new(
+            input.generics.span(),
+            "a row cannot be generic, since a table holds rows of one type: \
+             declare one struct per table, without borrowed data",
+        ));
+    }
+    Ok(fields)
+}
+
+fn resolve_key(
+    row: &Ident,
+    on_struct: Option<KeyOption>,
+    columns: &[Column<'_>],
+    on_fields: &[FieldOptions],
+) -> Result<Vec<usize>> {
+    let marked: Vec<usize> =
+        (0..columns.len()).filter(|&column| on_fields[column].key.is_some()).collect();
+    match on_struct {
+        Some(key) if !marked.is_empty() => Err(Error::new(
+            key.span,
+            "the primary key is given twice: \
+             either list its columns here, or mark the fields with `#[record(key)]`",
+        )),
+        Some(key) => resolve_columns("the primary key", key.span, &key.columns, columns),
+        None if marked.is_empty() => Err(Error::new(
+            row.span(),
+            format!(
+                "`{row}` has no primary key: mark its columns with `#[record(key)]`, \
+                 or list them on the struct with `#[record(key(…, …))]`"
+            ),
+        )),
+        None => {
+            check_count("the primary key", row.span(), marked.len())?;
+            Ok(marked)
+        }
+    }
+}
+
+fn resolve_indexes(
+    on_struct: Vec<IndexOption>,
+    columns: &[Column<'_>],
+    on_fields: &[FieldOptions],
+) -> Result<Vec<Index>> {
+    let mut indexes = Vec::new();
+    for option in on_struct {
+        let name = option.name.unraw().to_string();
+        let what = format!("index `{name}`");
+        let columns = resolve_columns(&what, option.name.span(), &option.columns, columns)?;
+        let name_span = option.name.span();
+        indexes.push(Index { name, name_span, columns, unique: option.unique });
+    }
+    for (position, options) in on_fields.iter().enumerate() {
+        let (name_span, unique) = match (options.index, options.unique) {
+            (None, None) => continue,
+            (Some(_), Some(span)) => {
+                return Err(Error::new(span, "`unique` makes an index already: drop `index`"));
+            }
+            (Some(span), None) => (span, false),
+            (None, Some(span)) => (span, true),
+        };
+        let name = columns[position].name.clone();
+        indexes.push(Index { name, name_span, columns: vec![position], unique });
+    }
+    let mut constants = HashSet::new();
+    for index in &indexes {
+        if !constants.insert(index.name.to_uppercase()) {
+            let message = format!("there is already an index named `{}`", index.name);
+            return Err(Error::new(index.name_span, message));
+        }
+    }
+    Ok(indexes)
+}
+
+/// The positions of the columns that `names` names, for `what`.
+fn resolve_columns(
+    what: &str,
+    span: Span,
+    names: &[Ident],
+    columns: &[Column<'_>],
+) -> Result<Vec<usize>> {
+    check_count(what, span, names.len())?;
+    let mut positions = Vec::new();
+    for name in names {
+        let plain = name.unraw().to_string();
+        let Some(position) = columns.iter().position(|column| column.name == plain) else {
+            let known: Vec<_> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
+            let message = format!(
+                "{what} names a column `{plain}`, but the columns are {}",
+                known.join(", ")
+            );
+            return Err(Error::new(name.span(), message));
+        };
+        if positions.contains(&position) {
+            let message = format!("{what} names the column `{plain}` twice");
+            return Err(Error::new(name.span(), message));
+        }
+        positions.push(position);
+    }
+    Ok(positions)
+}
+
+fn check_count(what: &str, span: Span, count: usize) -> Result<()> {
+    if count > COLUMNS_MAX {
+        let message = format!("{what} has {count} columns, but can have at most {COLUMNS_MAX}");
+        return Err(Error::new(span, message));
+    }
+    Ok(())
+}
+
+/// `OrderLine` as `order_line`, `HTTPLog2` as `http_log2`.
+fn snake_case(name: &str) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    let mut result = String::new();
+    for (position, &character) in characters.iter().enumerate() {
+        let is_lowercase_at = |at: usize| characters.get(at).is_some_and(|it| it.is_lowercase());
+        let starts_word = character.is_uppercase()
+            && position > 0
+            && characters[position - 1] != '_'
+            && (!characters[position - 1].is_uppercase() || is_lowercase_at(position + 1));
+        if starts_word {
+            result.push('_');
+        }
+        result.extend(character.to_lowercase());
+    }
+    result
+}
+
+/// Takes the spaces out of printed tokens, but for those that part two words or follow a comma.
+fn closed_up(tokens: &str) -> String {
+    let is_word = |character: char| character.is_alphanumeric() || character == '_';
+    let mut result = String::new();
+    let mut characters = tokens.chars().peekable();
+    while let Some(character) = characters.next() {
+        let keeps_space = match (result.chars().next_back(), characters.peek()) {
+            (Some(before), Some(&after)) => {
+                matches!(before, ',' | ';') || (is_word(before) && is_word(after))
+            }
+            _ => false,
+        };
+        if character != ' ' || keeps_space {
+            result.push(character);
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_are_named_after_structs() {
+        for (name, table) in [
+            ("Customer", "customer"),
+            ("OrderLine", "order_line"),
+            ("HTTPLog2", "http_log2"),
+            ("Item2Bin", "item2_bin"),
+            ("Odd_Name", "odd_name"),
+            ("X", "x"),
+        ] {
+            assert_eq!(snake_case(name), table);
+        }
+    }
+
+    #[test]
+    fn types_are_printed_as_one_writes_them() {
+        for written in [
+            "u8",
+            "Option<ArrayString<16>>",
+            "[u8; 4]",
+            "(u8, Vec<u8>)",
+            "&'static str",
+            "std::sync::Arc<str>",
+            "Box<dyn Send>",
+        ] {
+            let parsed: Type = syn::parse_str(written).unwrap();
+            assert_eq!(closed_up(&parsed.to_token_stream().to_string()), written);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The registers of an interrupted thread, as the kernel hands them to a signal handler: what the
+//! handler changes there, the thread has when the handler returns.
+use std::ptr::NonNull;
+
+use iced_x86::Register;
+use libc::{REG_EFL, REG_RAX, REG_RIP, c_int, greg_t, ucontext_t};
+
+/// Flag bit: stop after each instruction.
+const TRAP_FLAG: greg_t = 0x100;
+/// Flag bits that XTEST writes: carry, parity, adjust, zero, sign, overflow.
+const ARITHMETIC_FLAGS: greg_t = 0x8d5;
+const ZERO_FLAG: greg_t = 0x40;
+
+/// The general registers, the instruction pointer and the flags come first in the kernel's array.
+const SAVED_REGISTERS: usize = REG_EFL as usize + 1;
+
+/// The kernel writes the size of the vector state into the first 512 bytes of it, behind a mark.
+const LEGACY_STATE_BYTES: usize = 512;
+const MARK_AT: usize = 464;
+const MARK: u32 = 0x4650_5853;
+const SIZE_AT: usize = 468;
+/// The largest vector state there is, with room to spare (with AMX tiles it is about 11 KiB).
+const VECTOR_STATE_BYTES_MAX: usize = 16 << 10;
+
+/// The registers of the thread that a signal interrupted.
+pub(crate) struct Context(NonNull<ucontext_t>);
+
+/// A copy of all registers.
+pub(crate) struct Registers {
+    general: [greg_t; SAVED_REGISTERS],
+    vector: Vec<u8>,
+}
+
+impl Registers {
+    /// Room for a copy.
+    pub(crate) fn new() -> Registers {
+        Registers {
+            general: [0; SAVED_REGISTERS],
+            vector: Vec::with_capacity(VECTOR_STATE_BYTES_MAX),
+        }
+    }
+}
+
+impl Context {
+    /// # Safety
+    ///
+    /// `context` is what the kernel passed to the signal handler that is running, and no other
+    /// `Context` of it is in use.
+    pub(crate) unsafe fn new(context: NonNull<ucontext_t>) -> Context {
+        Context(context)
+    }
+
+    fn register(&self, index: c_int) -> greg_t {
+        // SAFETY: `new` was promised a live context that is ours alone; indices are libc's own.
+        unsafe { (*self.0.as_ptr()).uc_mcontext.gregs[index as usize] }
+    }
+
+    fn set_register(&mut self, index: c_int, value: greg_t) {
+        // SAFETY: as in `register`.
+        unsafe { (*self.0.as_ptr()).uc_mcontext.gregs[index as usize] = value }
+    }
+
+    /// The address of the next instruction.
+    pub(crate) fn instruction_pointer(&self) -> u64 {
+        self.register(REG_RIP) as u64
+    }
+
+    /// Goes on behind an instruction of `length` bytes.
+    pub(crate) fn skip(&mut self, length: usize) {
+        self.set_register(REG_RIP, self.register(REG_RIP) + length as greg_t);
+    }
+
+    /// Whether the thread stops after each instruction.
+    pub(crate) fn set_single_step(&mut self, on: bool) {
+        let flags = self.register(REG_EFL);
+        self.set_register(REG_EFL, if on { flags | TRAP_FLAG } else { flags & !TRAP_FLAG });
+    }
+
+    /// Leaves the flags as XTEST does.
+    pub(crate) fn set_test_result(&mut self, inside: bool) {
+        let zero = if inside { 0 } else { ZERO_FLAG };
+        let flags = self.register(REG_EFL) & !ARITHMETIC_FLAGS | zero;
+        self.set_register(REG_EFL, flags);
+    }
+
+    /// The value of a register that can be part of an address.
+    pub(crate) fn address_part(&self, register: Register) -> Option<u64> {
+        use libc::{
+            REG_R8, REG_R9, REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RBP, REG_RBX,
+            REG_RCX, REG_RDI, REG_RDX, REG_RSI, REG_RSP,
+        };
+        let index = match register.full_register() {
+            Register::FS => return Some(thread_pointer()),
+            Register::ES | Register::CS | Register::SS | Register::DS => return Some(0),
+            Register::RAX => REG_RAX,
+            Register::RBX => REG_RBX,
+            Register::RCX => REG_RCX,
+            Register::RDX => REG_RDX,
+            Register::RSI => REG_RSI,
+            Register::RDI => REG_RDI,
+            Register::RBP => REG_RBP,
+            Register::RSP => REG_RSP,
+            Register::R8 => REG_R8,
+            Register::R9 => REG_R9,
+            Register::R10 => REG_R10,
+            Register::R11 => REG_R11,
+            Register::R12 => REG_R12,
+            Register::R13 => REG_R13,
+            Register::R14 => REG_R14,
+            Register::R15 => REG_R15,
+            _ => return None,
+        };
+        let value = self.register(index) as u64;
+        match register.size() {
+            8 => Some(value),
+            4 => Some(value & 0xffff_ffff),
+            _ => None,
+        }
+    }
+
+    /// Copies all registers.
+    pub(crate) fn save(&self, registers: &mut Registers) {
+        for (index, saved) in registers.general.iter_mut().enumerate() {
+            *saved = self.register(index as c_int);
+        }
+        registers.vector.clear();
+        registers.vector.extend_from_slice(self.vector_state());
+    }
+
+    /// Puts all registers back, but RAX gets `status` and the thread goes on at `address`.
+    pub(crate) fn restore(&mut self, registers: &Registers, status: u32, address: u64) {
+        for (index, saved) in registers.general.iter().enumerate() {
+            self.set_register(index as c_int, *saved);
+        }
+        assert_eq!(self.vector_state().len(), registers.vector.len());
+        // SAFETY: the kernel put the vector state of the interrupted thread there, of the length
+        // that was just compared; the copy is in memory of our own.
+        unsafe {
+            let state = (*self.0.as_ptr()).uc_mcontext.fpregs.cast::<u8>();
+            state.copy_from_nonoverlapping(registers.vector.as_ptr(), registers.vector.len());
+        }
+        self.set_register(REG_RAX, greg_t::from(status));
+        self.set_register(REG_RIP, address as greg_t);
+    }
+
+    /// The floating-point and vector registers as the kernel stored them.
+    fn vector_state(&self) -> &[u8] {
+        // SAFETY: on x86-64 the kernel always stores this state, at least the first 512 bytes of
+        // it, and writes there behind the mark how many bytes it stored in all.
+        unsafe {
+            let state = (*self.0.as_ptr()).uc_mcontext.fpregs.cast::<u8>();
+            let field = |at: usize| state.add(at).cast::<u32>().read_unaligned();
+            let size = match field(MARK_AT) {
+                MARK => field(SIZE_AT) as usize,
+                _ => LEGACY_STATE_BYTES,
+            };
+            assert!(size <= VECTOR_STATE_BYTES_MAX);
+            std::slice::from_raw_parts(state, size)
+        }
+    }
+}
+
+/// The base of the FS segment. The handler runs on the interrupted thread, so it is the same.
+fn thread_pointer() -> u64 {
+    let base: u64;
+    // SAFETY: the thread control block begins with a pointer to itself (x86-64 System V ABI).
+    unsafe {
+        std::arch::asm!(
+            "mov {}, fs:[0]",
+            out(reg) base,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    base
+}

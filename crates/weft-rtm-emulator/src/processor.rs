@@ -1,0 +1,343 @@
+//! The emulated processor of one thread: what happens to a region from XBEGIN to its end.
+//!
+//! The thread executes its own instructions, one at a time. Between two of them the emulator looks
+//! at the next one: an instruction of RTM is carried out here; a forbidden one aborts the region;
+//! of any other one the memory that it will touch is noted first.
+//!
+//! ```text
+//!               XBEGIN ─▶ depth 1 ──XBEGIN─▶ depth 2 ─ … 7
+//!                 │         │  ▲                │
+//!   outside ◀─────┤         │  └─────XEND───────┘
+//!      ▲          │         ▼
+//!      │          │      XEND: commit ──────────────────────────────▶ outside
+//!      └── abort: memory and registers as at the outermost XBEGIN, status in EAX
+//! ```
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    OpAccess, UsedMemory,
+};
+
+use crate::context::{Context, Registers};
+use crate::lines::{Lines, Overflow};
+use crate::{status, world};
+
+const PAGE_BYTES: u64 = 4096;
+const INSTRUCTION_BYTES_MAX: u64 = 15;
+/// Regions within regions; one more aborts.
+const DEPTH_MAX: u32 = 7;
+/// Memory operands that one instruction may have here. PUSH of a memory word and the string
+/// instructions have two.
+const TOUCHES_MAX: usize = 4;
+
+/// What the emulated processor is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Processor {
+    /// Ways of the first-level cache, which has 64 sets: a region that writes to more lines than
+    /// this in one set overflows.
+    pub ways: usize,
+    /// Lines that a region can read.
+    pub read_lines: usize,
+    /// Instructions after which a timer interrupt aborts a region.
+    pub instructions: u32,
+    /// How often, in a million instructions, a conflict strikes.
+    pub conflicts_per_million: u32,
+}
+
+impl Default for Processor {
+    /// Much like the processors that had RTM: 32 KiB of first-level cache in 8 ways.
+    fn default() -> Self {
+        Processor { ways: 8, read_lines: 4096, instructions: 100_000, conflicts_per_million: 0 }
+    }
+}
+
+/// When a planned abort strikes a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// Before the instruction of this number, counted from 0 behind XBEGIN.
+    Before(u32),
+    /// At the outermost XEND, with all the work done.
+    AtEnd,
+}
+
+/// What the regions of one thread came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Outermost regions begun.
+    pub begun: u64,
+    /// Outermost regions committed.
+    pub committed: u64,
+    /// Regions aborted.
+    pub aborted: u64,
+    /// The status of the last abort.
+    pub last_status: u32,
+    /// Instructions looked at in regions.
+    pub instructions: u64,
+}
+
+/// The state of one emulated processor.
+pub(crate) struct State {
+    processor: Processor,
+    counts: Counts,
+    plan: Plan,
+    random: u64,
+    /// 0 outside a region.
+    depth: u32,
+    /// Instructions of this region so far.
+    age: u32,
+    /// Where the outermost XBEGIN goes on after an abort, and with which registers.
+    fallback: u64,
+    registers: Registers,
+    lines: Lines,
+    info: InstructionInfoFactory,
+}
+
+/// Aborts that are still to come.
+#[derive(Clone, Copy)]
+struct Plan {
+    moment: Moment,
+    status: u32,
+    regions: u32,
+}
+
+impl State {
+    pub(crate) fn new(processor: Processor, seed: u64) -> State {
+        let mut state = State {
+            processor,
+            counts: Counts::default(),
+            plan: Plan { moment: Moment::AtEnd, status: 0, regions: 0 },
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            depth: 0,
+            age: 0,
+            fallback: 0,
+            registers: Registers::new(),
+            lines: Lines::new(processor.ways, processor.read_lines),
+            info: InstructionInfoFactory::new(),
+        };
+        // ENTER with 31 levels touches more memory than any other instruction: afterwards neither
+        // the decoder nor the information about an instruction needs memory in a handler.
+        let enter = decode(&[0xc8, 0x10, 0x00, 0x1f], 0);
+        assert_eq!(enter.mnemonic(), Mnemonic::Enter);
+        assert!(touches(&mut state.info, &enter).len() > TOUCHES_MAX);
+        state
+    }
+
+    pub(crate) fn plan(&mut self, moment: Moment, status: u32, regions: u32) {
+        self.plan = Plan { moment, status, regions };
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(crate) fn is_in_region(&self) -> bool {
+        self.depth > 0
+    }
+
+    /// Outside a region: carries out an instruction of RTM. `false` if it is none.
+    pub(crate) fn undefined_instruction(&mut self, context: &mut Context) -> bool {
+        let instruction = next_instruction(context);
+        match instruction.mnemonic() {
+            Mnemonic::Xbegin => self.begin(context, &instruction),
+            Mnemonic::Xtest => {
+                context.skip(instruction.len());
+                context.set_test_result(false);
+            }
+            Mnemonic::Xabort => context.skip(instruction.len()),
+            _ => return false,
+        }
+        true
+    }
+
+    fn begin(&mut self, context: &mut Context, instruction: &Instruction) {
+        world::stop();
+        self.counts.begun += 1;
+        (self.depth, self.age) = (1, 0);
+        self.lines.clear();
+        self.fallback = instruction.near_branch_target();
+        context.save(&mut self.registers);
+        context.skip(instruction.len());
+        context.set_single_step(true);
+        self.step(context);
+    }
+
+    /// Inside a region: looks at the next instruction. Instructions of RTM are carried out at
+    /// once, so that it is then the turn of the one behind.
+    pub(crate) fn step(&mut self, context: &mut Context) {
+        loop {
+            if self.age == self.processor.instructions {
+                return self.abort(context, 0);
+            }
+            if self.plan.regions > 0 && self.plan.moment == Moment::Before(self.age) {
+                return self.abort(context, self.plan.status);
+            }
+            self.age += 1;
+            self.counts.instructions += 1;
+            let instruction = next_instruction(context);
+            match instruction.mnemonic() {
+                Mnemonic::Xbegin if self.depth == DEPTH_MAX => {
+                    return self.abort(context, status::CAPACITY);
+                }
+                Mnemonic::Xbegin => self.depth += 1,
+                Mnemonic::Xend if self.depth == 1 => return self.commit(context, &instruction),
+                Mnemonic::Xend => self.depth -= 1,
+                Mnemonic::Xtest => context.set_test_result(true),
+                Mnemonic::Xabort => {
+                    return self.abort(context, status::explicit(instruction.immediate8()));
+                }
+                forbidden if is_forbidden(forbidden) => return self.abort(context, 0),
+                _ => return self.allow(context, &instruction),
+            }
+            context.skip(instruction.len());
+        }
+    }
+
+    /// Lets the thread execute an ordinary instruction, unless a conflict strikes or the memory
+    /// that it touches does not fit.
+    fn allow(&mut self, context: &mut Context, instruction: &Instruction) {
+        if self.conflict_strikes() {
+            return self.abort(context, status::CONFLICT | status::RETRY);
+        }
+        match self.note_touches(context, instruction) {
+            Ok(()) => {}
+            Err(Refused::Overflow) => self.abort(context, status::CAPACITY),
+            Err(Refused::Untraceable) => self.abort(context, 0),
+        }
+    }
+
+    fn conflict_strikes(&mut self) -> bool {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 1_000_000 < u64::from(self.processor.conflicts_per_million)
+    }
+
+    fn note_touches(
+        &mut self,
+        context: &Context,
+        instruction: &Instruction,
+    ) -> Result<(), Refused> {
+        let touched = touches(&mut self.info, instruction);
+        if touched.len() > TOUCHES_MAX {
+            return Err(Refused::Untraceable);
+        }
+        for memory in touched {
+            if memory.access() == OpAccess::NoMemAccess {
+                continue;
+            }
+            let address = memory
+                .virtual_address(0, |register, _, _| context.address_part(register))
+                .ok_or(Refused::Untraceable)?;
+            let size = match memory.memory_size().size() {
+                0 => return Err(Refused::Untraceable),
+                size => size as u64,
+            };
+            if memory.access() != OpAccess::Write {
+                self.lines.note_read(address, size)?;
+            }
+            if !matches!(memory.access(), OpAccess::Read | OpAccess::CondRead) {
+                self.lines.note_write(address, size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A fault inside the region: the region aborts, and the program never sees the fault.
+    pub(crate) fn fault(&mut self, context: &mut Context) {
+        self.abort(context, 0);
+    }
+
+    fn commit(&mut self, context: &mut Context, instruction: &Instruction) {
+        if self.plan.regions > 0 && self.plan.moment == Moment::AtEnd {
+            return self.abort(context, self.plan.status);
+        }
+        self.counts.committed += 1;
+        context.skip(instruction.len());
+        context.set_single_step(false);
+        self.leave();
+    }
+
+    fn abort(&mut self, context: &mut Context, status: u32) {
+        let nested = if self.depth > 1 { status::NESTED } else { 0 };
+        // SAFETY: the region ends here by a roll-back, and every thread that takes part is held.
+        unsafe { self.lines.undo() };
+        self.counts.aborted += 1;
+        self.counts.last_status = status | nested;
+        // The saved registers include the flags of before, without the trap flag.
+        context.restore(&self.registers, status | nested, self.fallback);
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        self.depth = 0;
+        self.plan.regions = self.plan.regions.saturating_sub(1);
+        world::resume();
+    }
+}
+
+/// Why an instruction cannot be executed in a region.
+enum Refused {
+    /// Its memory does not fit into the read set or the write set.
+    Overflow,
+    /// The emulator cannot tell what memory it touches.
+    Untraceable,
+}
+
+impl From<Overflow> for Refused {
+    fn from(_: Overflow) -> Refused {
+        Refused::Overflow
+    }
+}
+
+/// Instructions that abort every region: they leave user mode, or the manual names them.
+fn is_forbidden(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Syscall
+            | Mnemonic::Sysenter
+            | Mnemonic::Int
+            | Mnemonic::Int1
+            | Mnemonic::Int3
+            | Mnemonic::Ud2
+            | Mnemonic::INVALID
+            | Mnemonic::Cpuid
+            | Mnemonic::Pause
+            | Mnemonic::Hlt
+            | Mnemonic::Xsave
+            | Mnemonic::Xsavec
+            | Mnemonic::Xsaveopt
+            | Mnemonic::Xrstor
+            | Mnemonic::Fxsave
+            | Mnemonic::Fxrstor
+            | Mnemonic::Clflush
+            | Mnemonic::Clflushopt
+            | Mnemonic::Popfq
+    )
+}
+
+/// The memory that an instruction names, explicitly or not.
+fn touches<'a>(
+    info: &'a mut InstructionInfoFactory,
+    instruction: &Instruction,
+) -> &'a [UsedMemory] {
+    info.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE).used_memory()
+}
+
+fn next_instruction(context: &Context) -> Instruction {
+    let address = context.instruction_pointer();
+    let in_page = (PAGE_BYTES - address % PAGE_BYTES).min(INSTRUCTION_BYTES_MAX);
+    // SAFETY: the thread is about to execute the instruction there, so its page is mapped.
+    let bytes = unsafe { std::slice::from_raw_parts(address as *const u8, in_page as usize) };
+    let instruction = decode(bytes, address);
+    if !instruction.is_invalid() || in_page == INSTRUCTION_BYTES_MAX {
+        return instruction;
+    }
+    // SAFETY: a sound instruction that does not end in its page goes on in the next one, which is
+    // then mapped; the code of these tests holds no unsound one.
+    let bytes =
+        unsafe { std::slice::from_raw_parts(address as *const u8, INSTRUCTION_BYTES_MAX as usize) };
+    decode(bytes, address)
+}
+
+fn decode(bytes: &[u8], address: u64) -> Instruction {
+    Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode()
+}

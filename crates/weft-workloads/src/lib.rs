@@ -1,0 +1,26 @@
+//! Benchmark workloads for the Weft database.
+//!
+//! Each is written once, against the engine's public interface, and runs under every protocol.
+//! Read [`workload`] for what a workload is to the harness, then a workload:
+//!
+//! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council.
+//!
+//! ```
+//! use weft::protocol::Dbx;
+//! use weft_workloads::tpcc::{Parameters, Scale, Tpcc};
+//! use weft_workloads::{LoadOptions, Workload};
+//!
+//! let parameters = Parameters { scale: Scale::TINY, ..Parameters::default() };
+//! let tpcc = Tpcc::<Dbx>::load(&parameters, &LoadOptions::default())?;
+//! let mut client = tpcc.client(1, 0, 1);
+//! for _ in 0..100 {
+//!     tpcc.execute(&mut client)?;
+//! }
+//! assert!(tpcc.verify(&|_, _| {})?.iter().all(|condition| condition.holds));
+//! # Ok::<(), weft::Failure>(())
+//! ```
+
+pub mod tpcc;
+pub mod workload;
+
+pub use workload::{Condition, LoadOptions, Outcome, Progress, Workload};

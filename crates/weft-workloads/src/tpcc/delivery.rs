@@ -1,0 +1,107 @@
+//! The Delivery transaction (clause 2.7): the oldest order of each district is delivered.
+//!
+//! A read-write transaction of some 130 rows. The specification queues it and lets it run later,
+//! in the background (clause 2.7.2); here it is executed at once, as an ordinary transaction, and
+//! one transaction delivers for all ten districts, as clause 2.7 leaves to the implementation.
+
+use std::hint::black_box;
+
+use weft::protocol::Protocol;
+use weft::{Error, Failure, Transaction};
+
+use super::client::Client;
+use super::schema::{Cents, DISTRICTS, Timestamp};
+use super::{Tables, Tpcc, failure_of};
+
+/// What the user enters (clause 2.7.1).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The warehouse.
+    pub w_id: u16,
+    /// Who delivers.
+    pub carrier_id: u8,
+    /// When.
+    pub date: Timestamp,
+}
+
+impl Input {
+    /// Draws an input by clause 2.7.1.
+    pub(super) fn draw(client: &mut Client) -> Input {
+        Input {
+            w_id: client.draw_home(),
+            carrier_id: client.random.within_u8(1, 10),
+            date: Timestamp::now(),
+        }
+    }
+}
+
+/// The order delivered for each district, if it had one: the result file's content (clause
+/// 2.7.2).
+pub type Output = [Option<u32>; DISTRICTS as usize];
+
+/// Draws an input and runs the transaction; it is never rolled back.
+pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
+    let input = Input::draw(client);
+    let output = tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input)).map_err(failure_of)?;
+    black_box(&output);
+    Ok(false)
+}
+
+/// The transaction's profile (clause 2.7.4.2), for all districts.
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+) -> Result<Output, Error> {
+    let mut output = [None; DISTRICTS as usize];
+    for (delivered, d_id) in output.iter_mut().zip(1..) {
+        *delivered = deliver(tables, tx, input, d_id)?;
+    }
+    Ok(output)
+}
+
+/// The transaction's profile (clause 2.7.4.2), for one district.
+fn deliver<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    d_id: u8,
+) -> Result<Option<u32>, Error> {
+    let &Input { w_id, carrier_id, date } = input;
+
+    // The new order with the lowest number; without one the district is skipped.
+    let Some(oldest) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
+        return Ok(None);
+    };
+    let o_id = oldest?.no_o_id;
+
+    // It is deleted,
+    tx.delete(&tables.new_order, &(w_id, d_id, o_id))?;
+
+    // its order gets the carrier. (An order is inserted together with its new order. One that is
+    // missing here has been seen half-way by an attempt that will not commit; the consistency
+    // conditions would tell if it did.)
+    let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
+        order.o_carrier_id = Some(carrier_id);
+        order.o_c_id
+    })?;
+    let Some(c_id) = c_id else { return Ok(None) };
+
+    // the lines of the order get the date, and their amounts are added up.
+    let mut ol_total: Cents = 0;
+    for line in tx.prefix(&tables.order_line, &(w_id, d_id, o_id)) {
+        let line = line?;
+        ol_total += line.ol_amount;
+        tx.update(&tables.order_line, &(w_id, d_id, o_id, line.ol_number), |line| {
+            line.ol_delivery_d = Some(date);
+        })?;
+    }
+
+    // The customer owes the total.
+    tx.update(&tables.customer, &(w_id, d_id, c_id), |customer| {
+        customer.c_balance += ol_total;
+        customer.c_delivery_cnt += 1;
+    })?
+    .expect("customers are never removed");
+    Ok(Some(o_id))
+}

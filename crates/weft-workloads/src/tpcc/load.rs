@@ -1,0 +1,435 @@
+//! The initial population (clause 4.3).
+//!
+//! The rows are cut into units, such as a district's customers, which threads take one after
+//! another. Each unit has random numbers of its own, so the rows do not depend on which thread
+//! loads what. Rows are generated outside of the transactions that insert them, which take a
+//! hundred or so at a time.
+
+use std::thread;
+
+use weft::htm::word::{Mutex, Ordering, Word};
+use weft::protocol::Protocol;
+use weft::schema::Record;
+use weft::{Database, Failure, Table};
+
+use super::random::{Constants, Random, last_name};
+use super::schema::{
+    BAD_CREDIT, BasisPoints, Cents, Customer, DISTRICTS, District, FixedText, GOOD_CREDIT, History,
+    Item, LINES_MAX, NewOrderRow, Order, OrderLine, Stock, Timestamp, Warehouse,
+};
+use super::{Parameters, Scale, Tables, Tpcc, failure_of};
+use crate::workload::{LoadOptions, Progress};
+
+/// What each customer has paid before the load ends (clause 4.3.3.1).
+const FIRST_PAYMENT: Cents = 10_00;
+
+/// Rows inserted by one transaction.
+const BATCH_ROWS: usize = 128;
+
+/// Items, or rows of stock, in one unit.
+const UNIT_ROWS: u32 = 10_000;
+
+/// Order lines per order, on average: so many count as loaded with each order.
+const LINES_MEAN: u64 = (5 + LINES_MAX as u64) / 2;
+
+/// Opens a database and fills it.
+///
+/// # Panics
+/// If a number in `parameters` is 0.
+pub(super) fn load<P: Protocol>(
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Tpcc<P>, Failure> {
+    let Parameters { warehouses, scale, .. } = *parameters;
+    let Scale { items, customers_per_district, orders_per_district } = scale;
+    assert!(warehouses > 0, "TPC-C needs at least one warehouse");
+    assert!(
+        items > 0 && customers_per_district > 0 && orders_per_district > 0,
+        "TPC-C needs items, customers and orders: {scale:?}"
+    );
+    let (database, tables) = open(parameters, options)?;
+    let constants = Constants::draw(&mut Random::new(options.seed, 0));
+    let loader = Loader {
+        database: &database,
+        tables: &tables,
+        scale,
+        constants,
+        seed: options.seed,
+        date: Timestamp::now(),
+        progress: options.progress,
+        rows: rows_of(parameters),
+        rows_done: Word::new(0),
+    };
+    loader.run(&units(parameters), options.threads.clamp(1, P::WORKERS_MAX))?;
+    Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients: Word::new(0) })
+}
+
+/// Rows of a table for each warehouse, but for the items, which all warehouses share.
+struct Cardinalities {
+    districts: u64,
+    customers: u64,
+    orders: u64,
+    order_lines: u64,
+    new_orders: u64,
+    stock: u64,
+}
+
+impl Cardinalities {
+    fn of(scale: &Scale) -> Cardinalities {
+        let districts = u64::from(DISTRICTS);
+        let orders = districts * u64::from(scale.orders_per_district);
+        Cardinalities {
+            districts,
+            customers: districts * u64::from(scale.customers_per_district),
+            orders,
+            order_lines: orders * LINES_MEAN,
+            new_orders: orders - districts * u64::from(scale.delivered_per_district()),
+            stock: scale.items.into(),
+        }
+    }
+}
+
+/// All rows to be loaded, order lines at their mean.
+fn rows_of(parameters: &Parameters) -> u64 {
+    let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
+        Cardinalities::of(&parameters.scale);
+    // Each customer has a row of history.
+    let per_warehouse = 1 + districts + 2 * customers + orders + order_lines + new_orders + stock;
+    u64::from(parameters.scale.items) + u64::from(parameters.warehouses) * per_warehouse
+}
+
+/// An empty database with the nine tables.
+fn open<P: Protocol>(
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<(Database<P>, Tables<P>), Failure> {
+    let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
+        Cardinalities::of(&parameters.scale);
+    let all = |per_warehouse: u64| usize::from(parameters.warehouses) * per_warehouse as usize;
+    let database = Database::<P>::builder()
+        .htm(options.htm)
+        .table_with_capacity::<Warehouse>(all(1))
+        .table_with_capacity::<District>(all(districts))
+        .table_with_capacity::<Customer>(all(customers))
+        .table_with_capacity::<History>(all(customers))
+        .table_with_capacity::<NewOrderRow>(all(new_orders))
+        .table_with_capacity::<Order>(all(orders))
+        .table_with_capacity::<OrderLine>(all(order_lines))
+        .table_with_capacity::<Item>(parameters.scale.items as usize)
+        .table_with_capacity::<Stock>(all(stock))
+        .open()?;
+    let tables = Tables {
+        warehouse: database.table()?,
+        district: database.table()?,
+        customer: database.table()?,
+        history: database.table()?,
+        new_order: database.table()?,
+        order: database.table()?,
+        order_line: database.table()?,
+        item: database.table()?,
+        stock: database.table()?,
+    };
+    Ok((database, tables))
+}
+
+/// A part of the population, loaded by one thread.
+#[derive(Clone, Copy, Debug)]
+enum Unit {
+    /// Items, from the first to the last.
+    Items(u32, u32),
+    /// A warehouse's row and its districts'.
+    Warehouse(u16),
+    /// A warehouse's stock of items, from the first to the last.
+    Stock(u16, u32, u32),
+    /// A district's customers, with their history.
+    Customers(u16, u8),
+    /// A district's orders, with their lines, and new orders.
+    Orders(u16, u8),
+}
+
+/// The whole population.
+fn units(parameters: &Parameters) -> Vec<Unit> {
+    let items = parameters.scale.items;
+    let chunks = || {
+        let firsts = (1..=items).step_by(UNIT_ROWS as usize);
+        firsts.map(move |first| (first, items.min(first + (UNIT_ROWS - 1))))
+    };
+    let mut units: Vec<Unit> = chunks().map(|(first, last)| Unit::Items(first, last)).collect();
+    for w_id in 1..=parameters.warehouses {
+        units.push(Unit::Warehouse(w_id));
+        units.extend(chunks().map(|(first, last)| Unit::Stock(w_id, first, last)));
+        units.extend((1..=DISTRICTS).map(|d_id| Unit::Customers(w_id, d_id)));
+        units.extend((1..=DISTRICTS).map(|d_id| Unit::Orders(w_id, d_id)));
+    }
+    units
+}
+
+/// What the threads that load share.
+struct Loader<'a, P: Protocol> {
+    database: &'a Database<P>,
+    tables: &'a Tables<P>,
+    scale: Scale,
+    constants: Constants,
+    seed: u64,
+    /// The date of everything that the load dates.
+    date: Timestamp,
+    progress: Progress<'a>,
+    rows: u64,
+    rows_done: Word,
+}
+
+impl<P: Protocol> Loader<'_, P> {
+    /// Loads all units with so many threads, this one among them. A thread that fails stops the
+    /// others at their next unit.
+    fn run(&self, units: &[Unit], threads: usize) -> Result<(), Failure> {
+        let failure = Mutex::new(None);
+        let next = Word::new(0);
+        let work = || {
+            loop {
+                // ORDERING: relaxed, here and below: the counter only deals out positions, and
+                // the end of the scope orders all that was done before it.
+                let position = next.fetch_add(1, Ordering::Relaxed) as usize;
+                let Some(&unit) = units.get(position) else { break };
+                let random = &mut Random::new(self.seed, position as u64 + 1);
+                if let Err(reason) = self.load_unit(unit, random) {
+                    next.store(units.len() as u64, Ordering::Relaxed);
+                    let first = &mut *failure.lock().expect("no thread panics with the lock");
+                    first.get_or_insert(reason);
+                }
+            }
+        };
+        thread::scope(|scope| {
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            work();
+        });
+        failure.into_inner().expect("no thread panics with the lock").map_or(Ok(()), Err)
+    }
+
+    fn load_unit(&self, unit: Unit, random: &mut Random) -> Result<(), Failure> {
+        match unit {
+            Unit::Items(first, last) => {
+                self.insert(&self.tables.item, (first..=last).map(|i_id| item(random, i_id)))
+            }
+            Unit::Warehouse(w_id) => {
+                let ytd = FIRST_PAYMENT * Cents::from(self.scale.customers_per_district);
+                let warehouse = warehouse(random, w_id, ytd * Cents::from(DISTRICTS));
+                self.insert(&self.tables.warehouse, std::iter::once(warehouse))?;
+                let next_o_id = self.scale.orders_per_district + 1;
+                let districts =
+                    (1..=DISTRICTS).map(|d_id| district(random, (w_id, d_id), ytd, next_o_id));
+                self.insert(&self.tables.district, districts)
+            }
+            Unit::Stock(w_id, first, last) => {
+                let stock = (first..=last).map(|i_id| stock(random, w_id, i_id));
+                self.insert(&self.tables.stock, stock)
+            }
+            Unit::Customers(w_id, d_id) => self.load_customers(random, w_id, d_id),
+            Unit::Orders(w_id, d_id) => self.load_orders(random, w_id, d_id),
+        }
+    }
+
+    fn load_customers(&self, random: &mut Random, w_id: u16, d_id: u8) -> Result<(), Failure> {
+        let count = self.scale.customers_per_district;
+        let customers = (1..=count).map(|c_id| self.customer(random, w_id, d_id, c_id));
+        self.insert(&self.tables.customer, customers)?;
+        let history = (1..=count).map(|c_id| self.history(random, w_id, d_id, c_id));
+        self.insert(&self.tables.history, history)
+    }
+
+    fn load_orders(&self, random: &mut Random, w_id: u16, d_id: u8) -> Result<(), Failure> {
+        // Clause 4.3.3.1: the orders' customers are a permutation. (Of a district with more
+        // orders than customers, a test's, each customer has as many orders as comes out.)
+        let mut customers: Vec<u32> = (1..=self.scale.customers_per_district).collect();
+        random.shuffle(&mut customers);
+        let mut lines = Vec::new();
+        for (o_id, &c_id) in (1..=self.scale.orders_per_district).zip(customers.iter().cycle()) {
+            let order = self.order(random, (w_id, d_id, o_id), c_id);
+            lines
+                .extend((1..=order.o_ol_cnt).map(|number| self.order_line(random, &order, number)));
+            let new_order = order.o_carrier_id.is_none().then_some(NewOrderRow {
+                no_w_id: w_id,
+                no_d_id: d_id,
+                no_o_id: o_id,
+            });
+            self.database
+                .transact(|tx| {
+                    tx.insert(&self.tables.order, order.clone())?;
+                    if let Some(new_order) = &new_order {
+                        tx.insert(&self.tables.new_order, new_order.clone())?;
+                    }
+                    lines
+                        .iter()
+                        .try_for_each(|line| tx.insert(&self.tables.order_line, line.clone()))
+                })
+                .map_err(failure_of)?;
+            lines.clear();
+            self.done(1 + u64::from(new_order.is_some()) + LINES_MEAN);
+        }
+        Ok(())
+    }
+
+    /// Inserts `rows`, a batch per transaction.
+    fn insert<R: Record>(
+        &self,
+        table: &Table<R, P>,
+        mut rows: impl Iterator<Item = R>,
+    ) -> Result<(), Failure> {
+        let mut batch = Vec::with_capacity(BATCH_ROWS);
+        loop {
+            batch.clear();
+            batch.extend(rows.by_ref().take(BATCH_ROWS));
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.database
+                .transact(|tx| batch.iter().try_for_each(|row| tx.insert(table, row.clone())))
+                .map_err(failure_of)?;
+            self.done(batch.len() as u64);
+        }
+    }
+
+    /// Counts `rows` as loaded and reports each full percent.
+    fn done(&self, rows: u64) {
+        // ORDERING: relaxed; the count orders nothing.
+        let before = self.rows_done.fetch_add(rows, Ordering::Relaxed);
+        let step = (self.rows / 100).max(1);
+        if before / step != (before + rows) / step || before + rows == self.rows {
+            (self.progress)(before + rows, self.rows);
+        }
+    }
+
+    fn customer(&self, random: &mut Random, w_id: u16, d_id: u8, c_id: u32) -> Customer {
+        let names = self.scale.last_names();
+        let last = if c_id <= names {
+            c_id - 1
+        } else {
+            random.last_name_number(self.constants.last_name_load, names)
+        };
+        Customer {
+            c_w_id: w_id,
+            c_d_id: d_id,
+            c_id,
+            c_credit: if random.chance(10) { BAD_CREDIT } else { GOOD_CREDIT },
+            c_discount: random.within(0, 5_000) as BasisPoints,
+            c_balance: -FIRST_PAYMENT,
+            c_ytd_payment: FIRST_PAYMENT,
+            c_payment_cnt: 1,
+            c_delivery_cnt: 0,
+            c_credit_lim: 50_000_00,
+            c_since: self.date,
+            c_first: random.text(8..=16),
+            c_middle: FixedText::new(*b"OE"),
+            c_last: last_name(last),
+            c_street_1: random.text(10..=20),
+            c_street_2: random.text(10..=20),
+            c_city: random.text(10..=20),
+            c_state: random.fixed_text(),
+            c_zip: random.zip(),
+            c_phone: random.digits(),
+            c_data: random.text(300..=500),
+        }
+    }
+
+    fn history(&self, random: &mut Random, w_id: u16, d_id: u8, c_id: u32) -> History {
+        History {
+            h_origin: w_id.into(),
+            h_sequence: u32::from(d_id - 1) * self.scale.customers_per_district + c_id,
+            h_c_id: c_id,
+            h_c_d_id: d_id,
+            h_d_id: d_id,
+            h_c_w_id: w_id,
+            h_w_id: w_id,
+            h_date: self.date,
+            h_amount: FIRST_PAYMENT,
+            h_data: random.text(12..=24),
+        }
+    }
+
+    fn order(&self, random: &mut Random, (w_id, d_id, o_id): (u16, u8, u32), c_id: u32) -> Order {
+        let delivered = o_id <= self.scale.delivered_per_district();
+        Order {
+            o_w_id: w_id,
+            o_d_id: d_id,
+            o_id,
+            o_c_id: c_id,
+            o_entry_d: self.date,
+            o_carrier_id: delivered.then(|| random.within_u8(1, 10)),
+            o_ol_cnt: random.within_u8(5, LINES_MAX as u8),
+            o_all_local: true,
+        }
+    }
+
+    fn order_line(&self, random: &mut Random, order: &Order, number: u8) -> OrderLine {
+        let delivered = order.o_carrier_id.is_some();
+        OrderLine {
+            ol_w_id: order.o_w_id,
+            ol_d_id: order.o_d_id,
+            ol_o_id: order.o_id,
+            ol_number: number,
+            ol_quantity: 5,
+            ol_supply_w_id: order.o_w_id,
+            ol_i_id: random.within(1, self.scale.items),
+            ol_delivery_d: delivered.then_some(order.o_entry_d),
+            ol_amount: if delivered { 0 } else { random.within_i64(1, 9_999_99) },
+            ol_dist_info: random.fixed_text(),
+        }
+    }
+}
+
+fn item(random: &mut Random, i_id: u32) -> Item {
+    Item {
+        i_id,
+        i_im_id: random.within(1, 10_000),
+        i_price: random.within_i64(1_00, 100_00),
+        i_name: random.text(14..=24),
+        i_data: random.data(),
+    }
+}
+
+fn warehouse(random: &mut Random, w_id: u16, w_ytd: Cents) -> Warehouse {
+    Warehouse {
+        w_id,
+        w_tax: random.within(0, 2_000) as BasisPoints,
+        w_ytd,
+        w_name: random.text(6..=10),
+        w_street_1: random.text(10..=20),
+        w_street_2: random.text(10..=20),
+        w_city: random.text(10..=20),
+        w_state: random.fixed_text(),
+        w_zip: random.zip(),
+    }
+}
+
+fn district(
+    random: &mut Random,
+    (d_w_id, d_id): (u16, u8),
+    d_ytd: Cents,
+    d_next_o_id: u32,
+) -> District {
+    District {
+        d_w_id,
+        d_id,
+        d_tax: random.within(0, 2_000) as BasisPoints,
+        d_next_o_id,
+        d_ytd,
+        d_name: random.text(6..=10),
+        d_street_1: random.text(10..=20),
+        d_street_2: random.text(10..=20),
+        d_city: random.text(10..=20),
+        d_state: random.fixed_text(),
+        d_zip: random.zip(),
+    }
+}
+
+fn stock(random: &mut Random, s_w_id: u16, s_i_id: u32) -> Stock {
+    Stock {
+        s_w_id,
+        s_i_id,
+        s_quantity: random.within_u8(10, 100).into(),
+        s_order_cnt: 0,
+        s_remote_cnt: 0,
+        s_ytd: 0,
+        s_dist: std::array::from_fn(|_| random.fixed_text()),
+        s_data: random.data(),
+    }
+}

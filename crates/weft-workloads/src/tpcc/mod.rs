@@ -1,0 +1,201 @@
+//! TPC-C, revision 5.11: a wholesale supplier's order entry.
+//!
+//! Warehouses of ten districts each with three thousand customers; five kinds of transaction.
+//! The code is arranged for a reader who has the specification at hand; clause numbers stand
+//! where each step is.
+//!
+//! - [`schema`]: the nine tables (clause 1);
+//! - [`random`]: `NURand`, last names, random text (clauses 2.1.6 and 4.3.2);
+//! - [`load`]: the initial population (clause 4.3);
+//! - [`customer`]: the selection of a customer by number or name;
+//! - [`new_order`], [`payment`], [`order_status`], [`delivery`], [`stock_level`]: the five
+//!   transactions, one file each (clauses 2.4 to 2.8): input, output, profile;
+//! - [`mix`]: how often each is drawn (clause 5.2.4);
+//! - [`client`]: what stands for a terminal and its user;
+//! - [`conditions`]: the consistency conditions (clause 3.3.2) and some more, checked after a run.
+//!
+//! ## Where this is not the benchmark of the specification
+//!
+//! - Clients think no time and type no keys (clause 5.2.5): each runs one transaction after the
+//!   other. Results are transactions per second, not tpmC, and comparable only with others
+//!   obtained so.
+//! - Terminals are not bound to a district: a client draws a district for each transaction, and a
+//!   warehouse too if it has several for a home ([`client`]).
+//! - Delivery is not deferred to a queue (clause 2.7.2): it is executed when it is drawn, and its
+//!   ten districts are delivered by one transaction, which clause 2.7 allows.
+//! - Every transaction is executed serializably, also Stock-Level, which clause 2.8 would allow to
+//!   see less.
+//! - Text is ASCII.
+
+pub mod client;
+pub mod conditions;
+pub mod customer;
+pub mod delivery;
+pub mod load;
+pub mod mix;
+pub mod new_order;
+pub mod order_status;
+pub mod payment;
+pub mod random;
+pub mod schema;
+pub mod stock_level;
+
+#[cfg(test)]
+mod tests;
+
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::Protocol;
+use weft::{Database, Error, Failure, Table};
+
+pub use client::Client;
+pub use mix::Mix;
+
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
+use mix::TransactionType;
+use random::Constants;
+use schema::{
+    Customer, DISTRICTS, District, History, Item, NewOrderRow, Order, OrderLine, Stock, Warehouse,
+};
+
+/// Size and mix of a TPC-C database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// The number of warehouses, W of the specification; at least 1.
+    pub warehouses: u16,
+    /// How often each transaction is drawn.
+    pub mix: Mix,
+    /// Rows per warehouse.
+    pub scale: Scale,
+}
+
+impl Default for Parameters {
+    /// One warehouse, the standard mix, the specification's cardinalities.
+    fn default() -> Self {
+        Parameters { warehouses: 1, mix: Mix::STANDARD, scale: Scale::SPECIFICATION }
+    }
+}
+
+/// Cardinalities (clause 4.3.3.1). Anything but [`Scale::SPECIFICATION`] is for tests: fewer rows
+/// are more contended and sit in nearer caches, so that measurements mean something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Items, and rows of stock per warehouse.
+    pub items: u32,
+    /// Customers per district.
+    pub customers_per_district: u32,
+    /// Orders per district after the load, of which the last 30 % are not delivered.
+    pub orders_per_district: u32,
+}
+
+impl Scale {
+    /// The cardinalities of the specification.
+    pub const SPECIFICATION: Scale =
+        Scale { items: 100_000, customers_per_district: 3_000, orders_per_district: 3_000 };
+
+    /// A database that loads at once, for tests.
+    pub const TINY: Scale =
+        Scale { items: 200, customers_per_district: 30, orders_per_district: 30 };
+
+    /// Whether these are the cardinalities of the specification.
+    pub fn is_specification(&self) -> bool {
+        *self == Scale::SPECIFICATION
+    }
+
+    /// Orders per district that the load leaves delivered: 2,100 in the specification.
+    pub const fn delivered_per_district(&self) -> u32 {
+        self.orders_per_district - self.orders_per_district * 3 / 10
+    }
+
+    /// Last names in use: the load gives the first customers of a district one of each.
+    pub(crate) const fn last_names(&self) -> u32 {
+        if self.customers_per_district < random::LAST_NAMES {
+            self.customers_per_district
+        } else {
+            random::LAST_NAMES
+        }
+    }
+}
+
+/// Handles of the nine tables.
+#[derive(Clone)]
+pub(crate) struct Tables<P: Protocol> {
+    pub(crate) warehouse: Table<Warehouse, P>,
+    pub(crate) district: Table<District, P>,
+    pub(crate) customer: Table<Customer, P>,
+    pub(crate) history: Table<History, P>,
+    pub(crate) new_order: Table<NewOrderRow, P>,
+    pub(crate) order: Table<Order, P>,
+    pub(crate) order_line: Table<OrderLine, P>,
+    pub(crate) item: Table<Item, P>,
+    pub(crate) stock: Table<Stock, P>,
+}
+
+/// A loaded TPC-C database.
+pub struct Tpcc<P: Protocol> {
+    database: Database<P>,
+    tables: Tables<P>,
+    parameters: Parameters,
+    constants: Constants,
+    /// Clients made so far; gives each its origin of history rows.
+    clients: Word,
+}
+
+impl<P: Protocol> Tpcc<P> {
+    /// The parameters it was loaded with.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// All districts, warehouse by warehouse.
+    fn districts(&self) -> impl Iterator<Item = (u16, u8)> + use<P> {
+        let warehouses = self.parameters.warehouses;
+        (1..=warehouses).flat_map(|w_id| (1..=DISTRICTS).map(move |d_id| (w_id, d_id)))
+    }
+}
+
+impl<P: Protocol> Workload<P> for Tpcc<P> {
+    const NAME: &'static str = "tpcc";
+    const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
+    type Parameters = Parameters;
+    type Client = Client;
+
+    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        load::load(parameters, options)
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
+        // ORDERING: relaxed, since only the numbers' being different matters.
+        let number = self.clients.fetch_add(1, Ordering::Relaxed) as u32;
+        Client::new(&self.parameters, self.constants, seed, number, thread, threads)
+    }
+
+    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
+        let transaction = client.draw_transaction();
+        let rolled_back = match transaction {
+            TransactionType::NewOrder => new_order::execute(self, client)?,
+            TransactionType::Payment => payment::execute(self, client)?,
+            TransactionType::OrderStatus => order_status::execute(self, client)?,
+            TransactionType::Delivery => delivery::execute(self, client)?,
+            TransactionType::StockLevel => stock_level::execute(self, client)?,
+        };
+        Ok(Outcome { transaction: transaction as usize, rolled_back })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        conditions::verify(self, progress)
+    }
+}
+
+/// What remains of an engine's error once conflicts are retried.
+fn failure_of(error: Error) -> Failure {
+    match error {
+        Error::Failure(failure) => failure,
+        Error::Conflict(conflict) => {
+            unreachable!("a conflict is retried without limit, and yet came out: {conflict:?}")
+        }
+    }
+}

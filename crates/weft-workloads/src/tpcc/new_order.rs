@@ -1,0 +1,261 @@
+//! The New-Order transaction (clause 2.4): a customer orders five to fifteen items.
+//!
+//! A mid-weight read-write transaction, and the one whose rate is the benchmark's result. One
+//! order in a hundred names an item that does not exist, and is rolled back (clause 2.4.1.4).
+
+use std::hint::black_box;
+
+use arrayvec::{ArrayString, ArrayVec};
+use weft::protocol::Protocol;
+use weft::{Error, Failure, Transaction};
+
+use super::client::Client;
+use super::random::is_original;
+use super::schema::{
+    BasisPoints, Cents, Credit, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine, Timestamp,
+};
+use super::{Tables, Tpcc, failure_of};
+
+/// What the user enters (clause 2.4.1).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The home warehouse.
+    pub w_id: u16,
+    /// The district.
+    pub d_id: u8,
+    /// The customer.
+    pub c_id: u32,
+    /// The items ordered.
+    pub lines: ArrayVec<LineInput, LINES_MAX>,
+    /// When the order is entered.
+    pub entry_d: Timestamp,
+}
+
+/// What the user enters for one item (clause 2.4.1.5).
+#[derive(Clone, Copy, Debug)]
+pub struct LineInput {
+    /// The item.
+    pub i_id: u32,
+    /// The warehouse that is to supply it.
+    pub supply_w_id: u16,
+    /// How many.
+    pub quantity: u8,
+}
+
+impl Input {
+    /// Draws an input by clause 2.4.1.
+    pub(super) fn draw(client: &mut Client) -> Input {
+        let w_id = client.draw_home();
+        let d_id = client.draw_district();
+        let c_id = client.draw_customer();
+        // Clause 2.4.1.3: 5 to 15 items.
+        let ol_cnt = client.random.within(5, LINES_MAX as u32);
+        let mut lines: ArrayVec<LineInput, LINES_MAX> =
+            (0..ol_cnt).map(|_| LineInput::draw(client, w_id)).collect();
+        // Clause 2.4.1.4: one order in a hundred is to be rolled back, for its last item's sake.
+        if client.random.chance(1) {
+            lines[ol_cnt as usize - 1].i_id = client.scale.items + 1;
+        }
+        Input { w_id, d_id, c_id, lines, entry_d: Timestamp::now() }
+    }
+
+    /// Whether every item is supplied by the home warehouse.
+    fn is_all_local(&self) -> bool {
+        self.lines.iter().all(|line| line.supply_w_id == self.w_id)
+    }
+}
+
+impl LineInput {
+    /// Draws an item by clause 2.4.1.5: one in a hundred is supplied by a remote warehouse.
+    #[inline]
+    fn draw(client: &mut Client, w_id: u16) -> LineInput {
+        let i_id = client.random.item(&client.constants, client.scale.items);
+        let supply_w_id = if client.random.chance(1) { client.draw_remote(w_id) } else { w_id };
+        LineInput { i_id, supply_w_id, quantity: client.random.within_u8(1, 10) }
+    }
+}
+
+/// What the terminal shows (clause 2.4.3), apart from the input.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Output {
+    /// The order's number.
+    pub o_id: u32,
+    /// The customer's last name.
+    pub c_last: ArrayString<NAME_BYTES_MAX>,
+    /// The customer's credit.
+    pub c_credit: Option<Credit>,
+    /// The customer's discount.
+    pub c_discount: BasisPoints,
+    /// The warehouse's tax.
+    pub w_tax: BasisPoints,
+    /// The district's tax.
+    pub d_tax: BasisPoints,
+    /// Sum of the amounts, less the discount, plus the taxes.
+    pub total_amount: Cents,
+    /// One line per item; nothing if the order was rolled back.
+    pub lines: ArrayVec<LineOutput, LINES_MAX>,
+}
+
+/// What the terminal shows of one item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineOutput {
+    /// The item's name.
+    pub i_name: ArrayString<24>,
+    /// Its price.
+    pub i_price: Cents,
+    /// What is left in stock.
+    pub s_quantity: i32,
+    /// `B` (true) if both the item's and the stock's data hold `ORIGINAL`, else `G`.
+    pub brand: bool,
+    /// Quantity times price.
+    pub ol_amount: Cents,
+}
+
+/// Why an order was not entered.
+#[derive(Debug)]
+pub(super) enum NotEntered {
+    /// An item does not exist: the roll-back of clause 2.4.2.3.
+    UnusedItem,
+    /// The engine's reason.
+    Engine(Error),
+}
+
+impl From<Error> for NotEntered {
+    fn from(error: Error) -> Self {
+        NotEntered::Engine(error)
+    }
+}
+
+/// Draws an input and runs the transaction; whether it was rolled back.
+pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
+    let input = Input::draw(client);
+    let output = &mut client.new_order;
+    let result = tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, output));
+    black_box(&*output);
+    match result {
+        Ok(()) => Ok(false),
+        Err(NotEntered::UnusedItem) => Ok(true),
+        Err(NotEntered::Engine(error)) => Err(failure_of(error)),
+    }
+}
+
+/// The transaction's profile (clause 2.4.2.2).
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    output: &mut Output,
+) -> Result<(), NotEntered> {
+    let &Input { w_id, d_id, c_id, ref lines, entry_d } = input;
+    output.lines.clear();
+
+    // The warehouse's tax.
+    let warehouse = tx.get(&tables.warehouse, &w_id)?.expect("warehouses are never removed");
+    output.w_tax = warehouse.w_tax;
+
+    // The district's tax, and the next order's number.
+    (output.d_tax, output.o_id) = tx
+        .update(&tables.district, &(w_id, d_id), |district| {
+            let o_id = district.d_next_o_id;
+            district.d_next_o_id += 1;
+            (district.d_tax, o_id)
+        })?
+        .expect("districts are never removed");
+
+    // The customer's discount, last name and credit.
+    let customer =
+        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
+    output.c_discount = customer.c_discount;
+    output.c_last = customer.c_last;
+    output.c_credit = Some(customer.c_credit);
+
+    // The order itself, and that it is not delivered yet.
+    tx.insert(
+        &tables.order,
+        Order {
+            o_w_id: w_id,
+            o_d_id: d_id,
+            o_id: output.o_id,
+            o_c_id: c_id,
+            o_entry_d: entry_d,
+            o_carrier_id: None,
+            o_ol_cnt: lines.len() as u8,
+            o_all_local: input.is_all_local(),
+        },
+    )?;
+    tx.insert(
+        &tables.new_order,
+        NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: output.o_id },
+    )?;
+
+    // The items, one by one.
+    let mut sum = 0;
+    for (position, line) in lines.iter().enumerate() {
+        let entered = enter_line(tables, tx, input, output.o_id, position, line)?;
+        sum += entered.ol_amount;
+        output.lines.push(entered);
+    }
+
+    output.total_amount = total_amount(sum, output);
+    Ok(())
+}
+
+/// One item of the order (clause 2.4.2.2, "for each O_OL_CNT item on the order").
+#[inline]
+fn enter_line<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    o_id: u32,
+    position: usize,
+    line: &LineInput,
+) -> Result<LineOutput, NotEntered> {
+    // The item's price, name and data. If it is not found the order is rolled back.
+    let Some(item) = tx.get(&tables.item, &line.i_id)? else {
+        return Err(NotEntered::UnusedItem);
+    };
+
+    // Its stock: taken from the quantity, which is filled up by 91 before it falls below 10.
+    let (s_quantity, ol_dist_info, brand) = tx
+        .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
+            let quantity = i32::from(line.quantity);
+            stock.s_quantity -= quantity;
+            if stock.s_quantity < 10 {
+                stock.s_quantity += 91;
+            }
+            stock.s_ytd += u64::from(line.quantity);
+            stock.s_order_cnt += 1;
+            if line.supply_w_id != input.w_id {
+                stock.s_remote_cnt += 1;
+            }
+            let brand = is_original(&item.i_data) && is_original(&stock.s_data);
+            (stock.s_quantity, stock.s_dist[usize::from(input.d_id) - 1], brand)
+        })?
+        .expect("stock is never removed");
+
+    let ol_amount = Cents::from(line.quantity) * item.i_price;
+    tx.insert(
+        &tables.order_line,
+        OrderLine {
+            ol_w_id: input.w_id,
+            ol_d_id: input.d_id,
+            ol_o_id: o_id,
+            ol_number: position as u8 + 1,
+            ol_quantity: line.quantity,
+            ol_supply_w_id: line.supply_w_id,
+            ol_i_id: line.i_id,
+            ol_delivery_d: None,
+            ol_amount,
+            ol_dist_info,
+        },
+    )?;
+    Ok(LineOutput { i_name: item.i_name, i_price: item.i_price, s_quantity, brand, ol_amount })
+}
+
+/// Sum of the amounts × (1 − C_DISCOUNT) × (1 + W_TAX + D_TAX), rounded to the cent.
+fn total_amount(sum: Cents, output: &Output) -> Cents {
+    const ONE: Cents = 10_000;
+    let discounted = sum * (ONE - Cents::from(output.c_discount));
+    let taxed = discounted * (ONE + Cents::from(output.w_tax) + Cents::from(output.d_tax));
+    (taxed + ONE * ONE / 2) / (ONE * ONE)
+}

@@ -1,0 +1,143 @@
+//! The Order-Status transaction (clause 2.6): a customer asks for the state of the last order.
+//!
+//! A mid-weight read-only transaction.
+
+use std::hint::black_box;
+
+use arrayvec::{ArrayString, ArrayVec};
+use weft::protocol::Protocol;
+use weft::{Error, Failure, Transaction};
+
+use super::client::Client;
+use super::customer::Selector;
+use super::schema::{Cents, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp};
+use super::{Tables, Tpcc, failure_of};
+
+/// What the user enters (clause 2.6.1).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// The customer's warehouse.
+    pub w_id: u16,
+    /// The customer's district.
+    pub d_id: u8,
+    /// The customer.
+    pub customer: Selector,
+}
+
+impl Input {
+    /// Draws an input by clause 2.6.1.
+    pub(super) fn draw(client: &mut Client) -> Input {
+        Input {
+            w_id: client.draw_home(),
+            d_id: client.draw_district(),
+            customer: Selector::draw(client),
+        }
+    }
+}
+
+/// What the terminal shows (clause 2.6.3).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The customer's number.
+    pub c_id: u32,
+    /// The customer's first name.
+    pub c_first: ArrayString<NAME_BYTES_MAX>,
+    /// The customer's last name.
+    pub c_last: ArrayString<NAME_BYTES_MAX>,
+    /// The customer's balance.
+    pub c_balance: Cents,
+    /// The customer's last order, if there is one.
+    pub order: Option<OrderOutput>,
+}
+
+/// What the terminal shows of an order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OrderOutput {
+    /// Its number.
+    pub o_id: u32,
+    /// When it was entered.
+    pub entry_d: Timestamp,
+    /// Who delivered it, if it was.
+    pub carrier_id: Option<u8>,
+    /// Its items.
+    pub lines: ArrayVec<LineOutput, LINES_MAX>,
+}
+
+/// What the terminal shows of one item.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LineOutput {
+    /// The supplying warehouse.
+    pub supply_w_id: u16,
+    /// The item.
+    pub i_id: u32,
+    /// How many.
+    pub quantity: u8,
+    /// Quantity times price.
+    pub amount: Cents,
+    /// When it was delivered, if it was.
+    pub delivery_d: Option<Timestamp>,
+}
+
+/// Draws an input and runs the transaction; it is never rolled back.
+pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
+    let input = Input::draw(client);
+    let found = &mut client.found;
+    let output =
+        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found)).map_err(failure_of)?;
+    black_box(&output);
+    Ok(false)
+}
+
+/// The transaction's profile (clause 2.6.2.2).
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    found: &mut Vec<u32>,
+) -> Result<Output, Error> {
+    let &Input { w_id, d_id, ref customer } = input;
+
+    // The customer, by number (case 1) or by last name (case 2).
+    let c_id = customer.find(&tables.customer, tx, (w_id, d_id), found)?;
+    let customer =
+        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
+
+    // The order with the largest number of all that are the customer's.
+    let orders = tx.prefix_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id));
+    let order = match orders.descending().next() {
+        Some(order) => Some(show(tables, tx, order?)?),
+        None => None,
+    };
+    Ok(Output {
+        c_id,
+        c_first: customer.c_first,
+        c_last: customer.c_last,
+        c_balance: customer.c_balance,
+        order,
+    })
+}
+
+/// The order and its lines.
+fn show<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    order: &Order,
+) -> Result<OrderOutput, Error> {
+    let mut lines = ArrayVec::new();
+    for line in tx.prefix(&tables.order_line, &(order.o_w_id, order.o_d_id, order.o_id)) {
+        let line = line?;
+        lines.push(LineOutput {
+            supply_w_id: line.ol_supply_w_id,
+            i_id: line.ol_i_id,
+            quantity: line.ol_quantity,
+            amount: line.ol_amount,
+            delivery_d: line.ol_delivery_d,
+        });
+    }
+    Ok(OrderOutput {
+        o_id: order.o_id,
+        entry_d: order.o_entry_d,
+        carrier_id: order.o_carrier_id,
+        lines,
+    })
+}

@@ -1,0 +1,206 @@
+//! The Payment transaction (clause 2.5): a customer pays, and the sales figures of the district
+//! and the warehouse follow.
+//!
+//! A light-weight read-write transaction that fights over the warehouse's row. 15 % of the
+//! payments are made by customers of another warehouse.
+
+use std::hint::black_box;
+
+use arrayvec::ArrayString;
+use weft::protocol::Protocol;
+use weft::{Error, Failure, Transaction};
+
+use super::client::Client;
+use super::customer::Selector;
+use super::schema::{BAD_CREDIT, Cents, Customer, History, NAME_BYTES_MAX, Timestamp};
+use super::{Tables, Tpcc, failure_of};
+
+/// What the user enters (clause 2.5.1).
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Where the payment is made: warehouse.
+    pub w_id: u16,
+    /// Where the payment is made: district.
+    pub d_id: u8,
+    /// The customer's warehouse.
+    pub c_w_id: u16,
+    /// The customer's district.
+    pub c_d_id: u8,
+    /// The customer.
+    pub customer: Selector,
+    /// The amount.
+    pub amount: Cents,
+    /// When.
+    pub date: Timestamp,
+    /// The key of the row of history to be written.
+    pub history_key: (u32, u32),
+}
+
+impl Input {
+    /// Draws an input by clause 2.5.1.
+    pub(super) fn draw(client: &mut Client) -> Input {
+        let w_id = client.draw_home();
+        let d_id = client.draw_district();
+        // Clause 2.5.1.2: 85 % pay at home.
+        let (c_w_id, c_d_id) = if client.random.chance(85) || client.warehouses == 1 {
+            (w_id, d_id)
+        } else {
+            (client.draw_remote(w_id), client.draw_district())
+        };
+        Input {
+            w_id,
+            d_id,
+            c_w_id,
+            c_d_id,
+            customer: Selector::draw(client),
+            // Clause 2.5.1.3: 1.00 to 5,000.00.
+            amount: client.random.within_i64(1_00, 5_000_00),
+            date: Timestamp::now(),
+            history_key: client.next_history_key(),
+        }
+    }
+}
+
+/// What the terminal shows (clause 2.5.3): who paid, and what it comes to. The names and
+/// addresses that it also shows are in rows that the transaction reads; they are not copied.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    /// The customer's number.
+    pub c_id: u32,
+    /// The customer's last name.
+    pub c_last: ArrayString<NAME_BYTES_MAX>,
+    /// The customer's new balance.
+    pub c_balance: Cents,
+    /// The first 200 characters of C_DATA, for a customer with bad credit.
+    pub c_data: Option<ArrayString<200>>,
+}
+
+/// Draws an input and runs the transaction; it is never rolled back.
+pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
+    let input = Input::draw(client);
+    let found = &mut client.found;
+    let output =
+        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found)).map_err(failure_of)?;
+    black_box(&output);
+    Ok(false)
+}
+
+/// The transaction's profile (clause 2.5.2.2).
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    found: &mut Vec<u32>,
+) -> Result<Output, Error> {
+    // The warehouse's year-to-date, and its name.
+    let w_name = tx
+        .update(&tables.warehouse, &input.w_id, |warehouse| {
+            warehouse.w_ytd += input.amount;
+            warehouse.w_name
+        })?
+        .expect("warehouses are never removed");
+
+    // The district's year-to-date, and its name.
+    let d_name = tx
+        .update(&tables.district, &(input.w_id, input.d_id), |district| {
+            district.d_ytd += input.amount;
+            district.d_name
+        })?
+        .expect("districts are never removed");
+
+    // The customer, by number (case 1) or by last name (case 2).
+    let home = (input.c_w_id, input.c_d_id);
+    let c_id = input.customer.find(&tables.customer, tx, home, found)?;
+    let output = tx
+        .update(&tables.customer, &(input.c_w_id, input.c_d_id, c_id), |customer| {
+            pay(customer, input)
+        })?
+        .expect("customers are never removed");
+
+    // The payment is written down; H_DATA is W_NAME and D_NAME, four spaces between.
+    let mut h_data = ArrayString::new();
+    h_data.push_str(&w_name);
+    h_data.push_str("    ");
+    h_data.push_str(&d_name);
+    let (h_origin, h_sequence) = input.history_key;
+    tx.insert(
+        &tables.history,
+        History {
+            h_origin,
+            h_sequence,
+            h_c_id: c_id,
+            h_c_d_id: input.c_d_id,
+            h_d_id: input.d_id,
+            h_c_w_id: input.c_w_id,
+            h_w_id: input.w_id,
+            h_date: input.date,
+            h_amount: input.amount,
+            h_data,
+        },
+    )?;
+    Ok(output)
+}
+
+/// Changes the customer's row.
+fn pay(customer: &mut Customer, input: &Input) -> Output {
+    customer.c_balance -= input.amount;
+    customer.c_ytd_payment += input.amount;
+    customer.c_payment_cnt += 1;
+    let c_data = (customer.c_credit == BAD_CREDIT).then(|| {
+        customer.c_data = data_of_bad_credit(customer, input);
+        let mut shown = ArrayString::new();
+        shown.push_str(&customer.c_data[..customer.c_data.len().min(200)]);
+        shown
+    });
+    Output { c_id: customer.c_id, c_last: customer.c_last, c_balance: customer.c_balance, c_data }
+}
+
+/// C_DATA of a customer with bad credit: the payment's particulars, and what was there before,
+/// cut off at 500 characters.
+fn data_of_bad_credit(customer: &Customer, input: &Input) -> ArrayString<500> {
+    let mut data = ArrayString::new();
+    let particulars = [
+        u64::from(customer.c_id),
+        input.c_d_id.into(),
+        input.c_w_id.into(),
+        input.d_id.into(),
+        input.w_id.into(),
+        input.amount as u64,
+    ];
+    for particular in particulars {
+        push_decimal(&mut data, particular);
+        data.push(' ');
+    }
+    let kept = customer.c_data.len().min(data.remaining_capacity());
+    data.push_str(&customer.c_data[..kept]);
+    data
+}
+
+/// Appends `number` in decimal.
+fn push_decimal(text: &mut ArrayString<500>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.push_str(std::str::from_utf8(&digits[first..]).expect("digits are ASCII"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        for number in [0, 7, 10, 99, 100, 5_000_00, u64::from(u32::MAX), u64::MAX] {
+            let mut text = ArrayString::new();
+            push_decimal(&mut text, number);
+            assert_eq!(text.as_str(), number.to_string());
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The random quantities of the specification (clauses 2.1.6, 4.3.2 and 4.3.3).
+//!
+//! [`Random`] draws uniform numbers, the non-uniform `NURand` that makes some customers and items
+//! more popular than others, and random text. [`Constants`] holds the constants `C` of `NURand`:
+//! drawn once for a database, and for customers' last names once more for the runs on it.
+//! Nothing here allocates.
+
+use std::ops::RangeInclusive;
+
+use arrayvec::ArrayString;
+use fastrand::Rng;
+
+use super::schema::{FixedText, NAME_BYTES_MAX};
+
+/// The letters and digits of random text (clause 4.3.2.2).
+const ALPHANUMERIC: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+/// The syllables of customers' last names, by decimal digit (clause 4.3.2.3).
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+
+/// The number of different last names.
+pub const LAST_NAMES: u32 = 1000;
+
+/// The last name made of the three digits of `number`, below [`LAST_NAMES`] (clause 4.3.2.3).
+#[inline]
+pub fn last_name(number: u32) -> ArrayString<NAME_BYTES_MAX> {
+    debug_assert!(number < LAST_NAMES);
+    let mut name = ArrayString::new();
+    name.push_str(SYLLABLES[number as usize / 100]);
+    name.push_str(SYLLABLES[number as usize / 10 % 10]);
+    name.push_str(SYLLABLES[number as usize % 10]);
+    name
+}
+
+/// The constants `C` of `NURand` (clause 2.1.6.1), one for each of its uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constants {
+    /// For last names, while loading.
+    pub last_name_load: u32,
+    /// For last names, while running: so far from the one of the load as clause 2.1.6.1 asks,
+    /// lest the names that many customers bear be those that are asked for most.
+    pub last_name_run: u32,
+    /// For customer numbers.
+    pub customer: u32,
+    /// For item numbers.
+    pub item: u32,
+}
+
+impl Constants {
+    /// Draws constants that satisfy clause 2.1.6.1.
+    pub fn draw(random: &mut Random) -> Constants {
+        let last_name_load = random.within(0, 255);
+        let last_name_run = loop {
+            let candidate = random.within(0, 255);
+            if Self::may_run_with(last_name_load, candidate) {
+                break candidate;
+            }
+        };
+        Constants {
+            last_name_load,
+            last_name_run,
+            customer: random.within(0, 1023),
+            item: random.within(0, 8191),
+        }
+    }
+
+    /// Whether a database loaded with `load` may be run with `run`: their distance is within 65
+    /// and 119, and neither 96 nor 112. (Every `load` in 0..=255 has such a `run`.)
+    fn may_run_with(load: u32, run: u32) -> bool {
+        let distance = load.abs_diff(run);
+        (65..=119).contains(&distance) && distance != 96 && distance != 112
+    }
+}
+
+/// A source of random numbers and text.
+#[derive(Clone, Debug)]
+pub struct Random(Rng);
+
+impl Random {
+    /// The source for one purpose: `stream` tells apart the sources that share a seed.
+    pub fn new(seed: u64, stream: u64) -> Random {
+        // The generator's first outputs resemble each other for similar seeds: scatter them.
+        let mut state = seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        Random(Rng::with_seed(state ^ (state >> 31)))
+    }
+
+    /// `random(low .. high)` of the specification: uniform, both ends included.
+    #[inline]
+    pub fn within(&mut self, low: u32, high: u32) -> u32 {
+        self.0.u32(low..=high)
+    }
+
+    /// Uniform, both ends included, where a byte suffices.
+    #[inline]
+    pub fn within_u8(&mut self, low: u8, high: u8) -> u8 {
+        self.within(low.into(), high.into()) as u8
+    }
+
+    /// Uniform, both ends included, in cents or any other `i64`.
+    #[inline]
+    pub fn within_i64(&mut self, low: i64, high: i64) -> i64 {
+        self.0.i64(low..=high)
+    }
+
+    /// True in `percent` of all calls.
+    #[inline]
+    pub fn chance(&mut self, percent: u32) -> bool {
+        self.within(1, 100) <= percent
+    }
+
+    /// A number of `within` other than `except`, or `except` where there is no other.
+    #[inline]
+    pub fn other_than(&mut self, except: u16, low: u16, high: u16) -> u16 {
+        if low == high {
+            return except;
+        }
+        let drawn = self.within(low.into(), u32::from(high) - 1) as u16;
+        if drawn >= except { drawn + 1 } else { drawn }
+    }
+
+    /// `NURand(A, x, y)` of clause 2.1.6 with its constant `C`.
+    #[inline]
+    fn nurand(&mut self, a: u32, c: u32, x: u32, y: u32) -> u32 {
+        (((self.within(0, a) | self.within(x, y)) + c) % (y - x + 1)) + x
+    }
+
+    /// A customer number up to `customers`: `NURand(1023, 1, 3000)`.
+    #[inline]
+    pub fn customer(&mut self, constants: &Constants, customers: u32) -> u32 {
+        self.nurand(1023, constants.customer, 1, customers)
+    }
+
+    /// An item number up to `items`: `NURand(8191, 1, 100000)`.
+    #[inline]
+    pub fn item(&mut self, constants: &Constants, items: u32) -> u32 {
+        self.nurand(8191, constants.item, 1, items)
+    }
+
+    /// The number of a last name, of the first `names`: `NURand(255, 0, 999)` with constant `c`,
+    /// one of the two in [`Constants`].
+    #[inline]
+    pub fn last_name_number(&mut self, c: u32, names: u32) -> u32 {
+        self.nurand(255, c, 0, names - 1)
+    }
+
+    /// A random a-string with a length out of `lengths` (clause 4.3.2.2).
+    pub fn text<const N: usize>(&mut self, lengths: RangeInclusive<u32>) -> ArrayString<N> {
+        let length = self.within(*lengths.start(), *lengths.end()) as usize;
+        let mut bytes = [0; N];
+        self.fill(&mut bytes[..length]);
+        let mut text = ArrayString::new();
+        text.push_str(ascii(&bytes[..length]));
+        text
+    }
+
+    /// A random a-string of exactly `N` characters.
+    pub fn fixed_text<const N: usize>(&mut self) -> FixedText<N> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes);
+        FixedText::new(bytes)
+    }
+
+    /// A random n-string of exactly `N` digits (clause 4.3.2.2).
+    pub fn digits<const N: usize>(&mut self) -> FixedText<N> {
+        FixedText::new(std::array::from_fn(|_| b'0' + self.within_u8(0, 9)))
+    }
+
+    /// A random zip code: four digits and `11111` (clause 4.3.2.7).
+    pub fn zip(&mut self) -> FixedText<9> {
+        let mut bytes = *b"000011111";
+        bytes[..4].copy_from_slice(self.digits::<4>().as_bytes());
+        FixedText::new(bytes)
+    }
+
+    /// The data of an item or of stock: an a-string of 26 to 50 characters, of which a tenth hold
+    /// `ORIGINAL` somewhere (clause 4.3.3.1).
+    pub fn data(&mut self) -> ArrayString<50> {
+        let length = self.within(26, 50) as usize;
+        let mut bytes = [0; 50];
+        self.fill(&mut bytes[..length]);
+        if self.chance(10) {
+            let at = self.within(0, (length - ORIGINAL.len()) as u32) as usize;
+            bytes[at..at + ORIGINAL.len()].copy_from_slice(ORIGINAL);
+        }
+        let mut text = ArrayString::new();
+        text.push_str(ascii(&bytes[..length]));
+        text
+    }
+
+    /// Shuffles `numbers`: every permutation is equally likely (clause 4.3.3.1).
+    pub fn shuffle(&mut self, numbers: &mut [u32]) {
+        self.0.shuffle(numbers);
+    }
+
+    /// Fills `bytes` with letters and digits, ten out of each random word: six bits each, and
+    /// the two values in 64 that stand for no character are skipped.
+    fn fill(&mut self, bytes: &mut [u8]) {
+        let (mut bits, mut left) = (0, 0);
+        for byte in bytes {
+            *byte = loop {
+                if left == 0 {
+                    (bits, left) = (self.0.u64(..), 10);
+                }
+                let value = bits as usize & 63;
+                bits >>= 6;
+                left -= 1;
+                if let Some(character) = ALPHANUMERIC.get(value) {
+                    break *character;
+                }
+            };
+        }
+    }
+}
+
+/// What the data of a tenth of items and stock hold.
+pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
+
+/// Whether `data` holds [`ORIGINAL`]. Eight bytes are compared at once, which for strings of
+/// this length takes a fraction of what a general substring search takes.
+#[inline]
+pub fn is_original(data: &str) -> bool {
+    data.as_bytes().windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
+}
+
+/// The text that `bytes`, all ASCII, spell.
+fn ascii(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("random text is made of ASCII characters")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEED: u64 = 17;
+
+    #[test]
+    fn last_names_spell_their_digits() {
+        assert_eq!(last_name(371).as_str(), "PRICALLYOUGHT");
+        assert_eq!(last_name(40).as_str(), "BARPRESBAR");
+        assert_eq!(last_name(0).as_str(), "BARBARBAR");
+        assert_eq!(last_name(999).as_str(), "EINGEINGEING");
+        let mut names: Vec<_> = (0..LAST_NAMES).map(last_name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), 1000, "two numbers share a name");
+        assert!(names.iter().all(|name| name.len() <= NAME_BYTES_MAX));
+    }
+
+    #[test]
+    fn nurand_covers_its_range_unevenly() {
+        let mut random = Random::new(SEED, 0);
+        let constants = Constants::draw(&mut random);
+        let mut drawn = vec![0_u32; 3001];
+        for _ in 0..600_000 {
+            drawn[random.customer(&constants, 3000) as usize] += 1;
+        }
+        assert_eq!(drawn[0], 0, "seed {SEED}");
+        // An even draw would give each customer 200 or so. The bits of A are set three times in
+        // four: a few customers are drawn far more often than others.
+        assert!(drawn[1..].iter().filter(|&&times| times > 0).count() > 2_700, "seed {SEED}");
+        let most = drawn.iter().max().unwrap();
+        assert!(*most > 1_000, "seed {SEED}: no customer is popular: at most {most} draws");
+
+        for _ in 0..100_000 {
+            let item = random.item(&constants, 100_000);
+            assert!((1..=100_000).contains(&item), "seed {SEED}: item {item}");
+            let name = random.last_name_number(constants.last_name_run, LAST_NAMES);
+            assert!(name < LAST_NAMES, "seed {SEED}: name {name}");
+        }
+    }
+
+    /// Clause 2.1.6's definition against a count of every pair of draws, for a small range.
+    #[test]
+    fn nurand_has_the_distribution_of_its_definition() {
+        let (a, c, x, y) = (7, 5, 3, 12);
+        let mut expected = [0_u32; 13];
+        for left in 0..=a {
+            for right in x..=y {
+                expected[((((left | right) + c) % (y - x + 1)) + x) as usize] += 1;
+            }
+        }
+        let pairs: u32 = expected.iter().sum();
+        let mut random = Random::new(SEED, 1);
+        let mut drawn = [0_u32; 13];
+        const DRAWS: u32 = 800_000;
+        for _ in 0..DRAWS {
+            drawn[random.nurand(a, c, x, y) as usize] += 1;
+        }
+        for (value, (&drawn, &expected)) in drawn.iter().zip(&expected).enumerate() {
+            let share = f64::from(drawn) / f64::from(DRAWS);
+            let expected = f64::from(expected) / f64::from(pairs);
+            assert!((share - expected).abs() < 0.003, "seed {SEED}: {value}: {share} {expected}");
+        }
+    }
+
+    #[test]
+    fn constants_keep_the_distance_between_load_and_run() {
+        for seed in 0..2_000 {
+            let constants = Constants::draw(&mut Random::new(seed, 0));
+            let distance = constants.last_name_load.abs_diff(constants.last_name_run);
+            assert!((65..=119).contains(&distance), "seed {seed}: {constants:?}");
+            assert!(distance != 96 && distance != 112, "seed {seed}: {constants:?}");
+            assert!(constants.last_name_run <= 255 && constants.last_name_load <= 255);
+            assert!(constants.customer <= 1023 && constants.item <= 8191);
+        }
+        for load in 0..=255 {
+            assert!((0..=255).any(|run| Constants::may_run_with(load, run)), "load with {load}");
+        }
+    }
+
+    #[test]
+    fn text_has_the_lengths_and_characters_of_the_specification() {
+        let mut random = Random::new(SEED, 2);
+        let mut lengths = [0_u32; 17];
+        let mut characters = [0_u32; 256];
+        for _ in 0..20_000 {
+            let text = random.text::<16>(8..=16);
+            lengths[text.len()] += 1;
+            text.bytes().for_each(|byte| characters[usize::from(byte)] += 1);
+        }
+        assert!(lengths[..8].iter().all(|&count| count == 0), "seed {SEED}");
+        assert!(lengths[8..].iter().all(|&count| count > 1_800), "seed {SEED}: {lengths:?}");
+        for byte in 0..=255_u8 {
+            let count = characters[usize::from(byte)];
+            let expected = if byte.is_ascii_alphanumeric() { 3_400..4_350 } else { 0..1 };
+            assert!(expected.contains(&count), "seed {SEED}: byte {byte} {count} times");
+        }
+        let zip = random.zip();
+        assert!(zip.as_bytes()[..4].iter().all(u8::is_ascii_digit));
+        assert_eq!(&zip.as_bytes()[4..], b"11111");
+        assert!(random.digits::<16>().as_bytes().iter().all(u8::is_ascii_digit));
+    }
+
+    #[test]
+    fn a_tenth_of_the_data_is_original() {
+        let mut random = Random::new(SEED, 3);
+        let data: Vec<_> = (0..20_000).map(|_| random.data()).collect();
+        let original = data.iter().filter(|data| is_original(data)).count();
+        assert!((1_800..2_200).contains(&original), "seed {SEED}: {original} of 20,000");
+        for data in &data {
+            assert!((26..=50).contains(&data.len()));
+            assert_eq!(is_original(data), data.contains("ORIGINAL"), "{data}");
+        }
+    }
+
+    #[test]
+    fn other_than_draws_every_other_number() {
+        let mut random = Random::new(SEED, 4);
+        let mut drawn = [0_u32; 6];
+        for _ in 0..4_000 {
+            drawn[usize::from(random.other_than(3, 1, 5))] += 1;
+        }
+        assert_eq!((drawn[0], drawn[3]), (0, 0), "seed {SEED}");
+        assert!([1, 2, 4, 5].iter().all(|&i| drawn[i] > 850), "seed {SEED}: {drawn:?}");
+        assert_eq!(random.other_than(1, 1, 1), 1);
+    }
+
+    #[test]
+    fn sources_of_one_seed_differ_by_stream_and_repeat() {
+        let draw = |seed, stream| {
+            let mut random = Random::new(seed, stream);
+            std::array::from_fn::<u32, 8, _>(|_| random.within(0, u32::MAX))
+        };
+        assert_eq!(draw(1, 2), draw(1, 2));
+        assert_ne!(draw(1, 2), draw(1, 3));
+        assert_ne!(draw(1, 2), draw(2, 2));
+    }
+}

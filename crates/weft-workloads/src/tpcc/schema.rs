@@ -1,0 +1,291 @@
+//! The nine tables of clause 1.3, with every column of the specification under its own name.
+//!
+//! | table | key | stored in | rows per warehouse |
+//! | --- | --- | --- | --- |
+//! | [`Warehouse`] | w | hash table | 1 |
+//! | [`District`] | w, d | hash table | 10 |
+//! | [`Customer`] | w, d, c | hash table; by w, d, last name, first name | 30,000 |
+//! | [`History`] | origin, sequence | B+-tree | 30,000, growing |
+//! | [`NewOrderRow`] | w, d, o | B+-tree | 9,000 |
+//! | [`Order`] | w, d, o | B+-tree; by w, d, c, o | 30,000, growing |
+//! | [`OrderLine`] | w, d, o, number | B+-tree | 300,000 or so, growing |
+//! | [`Item`] | i | hash table | 100,000 in all |
+//! | [`Stock`] | w, i | hash table | 100,000 |
+//!
+//! The tables that some transaction scans are trees and the others hash tables, as in §7.4.1 of
+//! the DBX paper. Primary keys fit in eight bytes, the longest exactly: (w, d, o, number) is
+//! 2 + 1 + 4 + 1.
+//!
+//! `HISTORY` has no primary key in the specification (clause 1.3.1). Here it has one without
+//! meaning: who wrote the row and its number among that writer's rows. Nobody shares a counter,
+//! and each writer appends to a place of its own in the tree. A writer of the load is a warehouse
+//! (origin = w); a writer of a run is a client ([`History::FIRST_CLIENT`] and up).
+//!
+//! Money is in cents, rates in hundredths of a percent. Rows own no heap memory: variable text is
+//! an `ArrayString` as wide as the column, fixed text a [`FixedText`]. The columns that the
+//! specification allows to be null are options.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::time::SystemTime;
+
+use arrayvec::ArrayString;
+use weft::Record;
+
+/// Districts per warehouse (clause 1.2.1).
+pub const DISTRICTS: u8 = 10;
+
+/// The most lines that an order has (clause 2.4.1.3).
+pub const LINES_MAX: usize = 15;
+
+/// Width of the columns for first and last names, in bytes.
+pub const NAME_BYTES_MAX: usize = 16;
+
+/// Money, in cents.
+pub type Cents = i64;
+
+/// A rate, in hundredths of a percent: 10,000 is one.
+pub type BasisPoints = u16;
+
+/// Text of exactly `N` ASCII characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FixedText<const N: usize>([u8; N]);
+
+impl<const N: usize> FixedText<N> {
+    /// The text that `characters` spell.
+    ///
+    /// # Panics
+    /// If they are not all ASCII.
+    pub const fn new(characters: [u8; N]) -> Self {
+        assert!(characters.is_ascii(), "fixed text is ASCII");
+        FixedText(characters)
+    }
+
+    /// The characters as bytes.
+    #[inline]
+    pub const fn as_bytes(&self) -> &[u8; N] {
+        &self.0
+    }
+}
+
+impl<const N: usize> fmt::Debug for FixedText<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A date and time: microseconds since the start of 1970 (UTC), and never zero, so that an
+/// optional one takes no more room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(NonZeroU64);
+
+impl Timestamp {
+    /// The current time.
+    #[inline]
+    pub fn now() -> Timestamp {
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Timestamp::from_micros(since_1970.map_or(1, |time| time.as_micros() as u64))
+    }
+
+    /// The time `micros` microseconds after the start of 1970; 0 is taken for 1.
+    #[inline]
+    pub const fn from_micros(micros: u64) -> Timestamp {
+        match NonZeroU64::new(micros) {
+            Some(micros) => Timestamp(micros),
+            None => Timestamp(NonZeroU64::MIN),
+        }
+    }
+}
+
+/// A row of `WAREHOUSE`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "warehouse", storage = "hash")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct Warehouse {
+    #[record(key)]
+    pub w_id: u16,
+    pub w_tax: BasisPoints,
+    pub w_ytd: Cents,
+    pub w_name: ArrayString<10>,
+    pub w_street_1: ArrayString<20>,
+    pub w_street_2: ArrayString<20>,
+    pub w_city: ArrayString<20>,
+    pub w_state: FixedText<2>,
+    pub w_zip: FixedText<9>,
+}
+
+/// A row of `DISTRICT`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "district", storage = "hash")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct District {
+    #[record(key)]
+    pub d_w_id: u16,
+    #[record(key)]
+    pub d_id: u8,
+    pub d_tax: BasisPoints,
+    pub d_next_o_id: u32,
+    pub d_ytd: Cents,
+    pub d_name: ArrayString<10>,
+    pub d_street_1: ArrayString<20>,
+    pub d_street_2: ArrayString<20>,
+    pub d_city: ArrayString<20>,
+    pub d_state: FixedText<2>,
+    pub d_zip: FixedText<9>,
+}
+
+/// A row of `CUSTOMER`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "customer", storage = "hash")]
+#[record(index(name = "by_name", columns(c_w_id, c_d_id, c_last, c_first)))]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct Customer {
+    #[record(key)]
+    pub c_w_id: u16,
+    #[record(key)]
+    pub c_d_id: u8,
+    #[record(key)]
+    pub c_id: u32,
+    pub c_credit: Credit,
+    pub c_discount: BasisPoints,
+    pub c_balance: Cents,
+    pub c_ytd_payment: Cents,
+    pub c_payment_cnt: u32,
+    pub c_delivery_cnt: u32,
+    pub c_credit_lim: Cents,
+    pub c_since: Timestamp,
+    pub c_first: ArrayString<NAME_BYTES_MAX>,
+    pub c_middle: FixedText<2>,
+    pub c_last: ArrayString<NAME_BYTES_MAX>,
+    pub c_street_1: ArrayString<20>,
+    pub c_street_2: ArrayString<20>,
+    pub c_city: ArrayString<20>,
+    pub c_state: FixedText<2>,
+    pub c_zip: FixedText<9>,
+    pub c_phone: FixedText<16>,
+    pub c_data: ArrayString<500>,
+}
+
+/// A customer's credit: the column is `GC` or `BC`.
+pub type Credit = FixedText<2>;
+
+/// Good credit.
+pub const GOOD_CREDIT: Credit = FixedText::new(*b"GC");
+
+/// Bad credit.
+pub const BAD_CREDIT: Credit = FixedText::new(*b"BC");
+
+/// A row of `HISTORY`. The first two columns are not in the specification: see [the
+/// module](self).
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "history", storage = "ordered")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct History {
+    #[record(key)]
+    pub h_origin: u32,
+    #[record(key)]
+    pub h_sequence: u32,
+    pub h_c_id: u32,
+    pub h_c_d_id: u8,
+    pub h_d_id: u8,
+    pub h_c_w_id: u16,
+    pub h_w_id: u16,
+    pub h_date: Timestamp,
+    pub h_amount: Cents,
+    pub h_data: ArrayString<24>,
+}
+
+impl History {
+    /// The origin of the first client's rows; smaller ones are warehouses.
+    pub const FIRST_CLIENT: u32 = 1 << 16;
+}
+
+/// A row of `NEW-ORDER`, an order not yet delivered.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "new_order", storage = "ordered")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct NewOrderRow {
+    #[record(key)]
+    pub no_w_id: u16,
+    #[record(key)]
+    pub no_d_id: u8,
+    #[record(key)]
+    pub no_o_id: u32,
+}
+
+/// A row of `ORDER`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "order", storage = "ordered")]
+#[record(index(name = "by_customer", columns(o_w_id, o_d_id, o_c_id, o_id), unique))]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct Order {
+    #[record(key)]
+    pub o_w_id: u16,
+    #[record(key)]
+    pub o_d_id: u8,
+    #[record(key)]
+    pub o_id: u32,
+    pub o_c_id: u32,
+    pub o_entry_d: Timestamp,
+    pub o_carrier_id: Option<u8>,
+    pub o_ol_cnt: u8,
+    pub o_all_local: bool,
+}
+
+/// A row of `ORDER-LINE`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "order_line", storage = "ordered")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct OrderLine {
+    #[record(key)]
+    pub ol_w_id: u16,
+    #[record(key)]
+    pub ol_d_id: u8,
+    #[record(key)]
+    pub ol_o_id: u32,
+    #[record(key)]
+    pub ol_number: u8,
+    pub ol_quantity: u8,
+    pub ol_supply_w_id: u16,
+    pub ol_i_id: u32,
+    pub ol_delivery_d: Option<Timestamp>,
+    pub ol_amount: Cents,
+    pub ol_dist_info: FixedText<24>,
+}
+
+/// A row of `ITEM`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "item", storage = "hash")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct Item {
+    #[record(key)]
+    pub i_id: u32,
+    pub i_im_id: u32,
+    pub i_price: Cents,
+    pub i_name: ArrayString<24>,
+    pub i_data: ArrayString<50>,
+}
+
+/// A row of `STOCK`.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "stock", storage = "hash")]
+#[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+pub struct Stock {
+    #[record(key)]
+    pub s_w_id: u16,
+    #[record(key)]
+    pub s_i_id: u32,
+    pub s_quantity: i32,
+    pub s_order_cnt: u32,
+    pub s_remote_cnt: u32,
+    pub s_ytd: u64,
+    /// `S_DIST_01` to `S_DIST_10`.
+    pub s_dist: [FixedText<24>; DISTRICTS as usize],
+    pub s_data: ArrayString<50>,
+}
+
+const _: () = {
+    assert!(size_of::<Option<Timestamp>>() == 8);
+    assert!(size_of::<OrderLine>() <= 64, "an order line should fit a cache line");
+    assert!(size_of::<Order>() <= 32);
+};

@@ -1,0 +1,127 @@
+//! What a workload is to the harness that runs it: how it loads, what one client does, and how
+//! to tell afterwards that the database is right.
+//!
+//! A workload is written once, for every protocol. The harness:
+//!
+//! 1. calls [`Workload::load`], which opens a database of its own and fills it;
+//! 2. makes one [client](Workload::client) per thread and calls [`Workload::execute`] on it until
+//!    the time is up: each call is one whole transaction, conflicts retried inside;
+//! 3. once all clients have stopped, calls [`Workload::verify`] and reports every [`Condition`].
+
+use std::fmt;
+
+use weft::protocol::Protocol;
+use weft::{Database, Failure};
+
+/// Told how much of a long task is done: `(done, total)`, in rows.
+///
+/// It is called from the threads that do the work, a few hundred times a second at most, and
+/// should return quickly.
+pub type Progress<'a> = &'a (dyn Fn(u64, u64) + Sync);
+
+/// One workload, written once for every protocol.
+pub trait Workload<P: Protocol>: Send + Sync + Sized {
+    /// The workload's name on the command line and in results.
+    const NAME: &'static str;
+
+    /// The names of its transaction types; [`Outcome::transaction`] is a position in it.
+    const TRANSACTIONS: &'static [&'static str];
+
+    /// Size of the database and shape of the load.
+    type Parameters: Clone + Send + Sync;
+
+    /// What one client carries from one transaction to the next: random numbers, home, buffers.
+    type Client: Send;
+
+    /// Opens a database and fills it. The same parameters and seed give the same rows (but for
+    /// the dates in them), whatever the number of threads.
+    ///
+    /// # Errors
+    /// Parameters out of range, or what the engine reports.
+    fn load(parameters: &Self::Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure>;
+
+    /// The database under test.
+    fn database(&self) -> &Database<P>;
+
+    /// The client for the `thread`-th of `threads` threads, `thread` counted from 0. `seed` is
+    /// the run's: clients of different threads draw different numbers from the same seed.
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
+
+    /// Generates the input of one transaction and runs it to its end; conflicts are retried
+    /// inside.
+    ///
+    /// # Errors
+    /// A failure of the engine, which no retry would cure.
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
+
+    /// Checks every invariant. Only while no transaction is running.
+    ///
+    /// # Errors
+    /// A failure of the engine; a broken invariant is a [`Condition`] that does not hold.
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure>;
+}
+
+/// How to load, apart from what.
+#[derive(Clone, Copy)]
+pub struct LoadOptions<'a> {
+    /// Repeats the same rows.
+    pub seed: u64,
+    /// Threads to load with; a protocol that allows fewer workers loads with as many as it allows.
+    pub threads: usize,
+    /// The HTM backend for the database.
+    pub htm: weft::htm::Choice,
+    /// Told of the rows loaded so far.
+    pub progress: Progress<'a>,
+}
+
+impl Default for LoadOptions<'_> {
+    /// One thread, seed 0, whatever HTM there is, no report of progress.
+    fn default() -> Self {
+        LoadOptions { seed: 0, threads: 1, htm: weft::htm::Choice::Auto, progress: &|_, _| {} }
+    }
+}
+
+impl fmt::Debug for LoadOptions<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("LoadOptions")
+            .field("seed", &self.seed)
+            .field("threads", &self.threads)
+            .field("htm", &self.htm)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How one transaction ended. Both ways it has run to completion and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its type: a position in [`Workload::TRANSACTIONS`].
+    pub transaction: usize,
+    /// Whether it ended in a roll-back that the workload asked for, such as an unused item
+    /// number; never because of a conflict.
+    pub rolled_back: bool,
+}
+
+/// What became of one invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The invariant in words, such as `TPC-C consistency condition 1: W_YTD = sum(D_YTD)`.
+    pub name: String,
+    /// Whether it held everywhere it was checked.
+    pub holds: bool,
+    /// The number of places where it was checked.
+    pub checked: u64,
+    /// The first place where it did not hold, with both sides.
+    pub detail: Option<String>,
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.holds { "holds" } else { "BROKEN" };
+        write!(formatter, "{}: {verdict} ({} checked)", self.name, self.checked)?;
+        match &self.detail {
+            Some(detail) => write!(formatter, ": {detail}"),
+            None => Ok(()),
+        }
+    }
+}

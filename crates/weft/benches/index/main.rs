@@ -1,0 +1,56 @@
+//! Speed of the indexes: nanoseconds of processor time per operation.
+//!
+//! `cargo bench -p weft --bench index [-- FILTER]` runs the sections whose names contain FILTER.
+//! Processor time, not elapsed time, so that other programs disturb the numbers less; a row is
+//! the median of several rounds.
+#![allow(missing_docs, reason = "a benchmark has no callers")]
+
+mod memory;
+mod tree;
+
+use std::time::Duration;
+
+/// Keys in an index, as in the table of rivals that the engine is measured against.
+pub const KEYS: usize = 1_000_000;
+/// Threads that work on one index together.
+pub const THREADS: usize = 2;
+/// Rounds of which the median is reported.
+pub const ROUNDS: usize = 5;
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let sections: [(&str, fn()); 1] = [("tree", tree::run)];
+    for (name, run) in sections {
+        if filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
+            run();
+        }
+    }
+}
+
+/// Runs `work` on [`THREADS`] threads, which it is given the numbers of, and returns the time
+/// that one of its operations takes; `work` returns how many it did.
+pub fn time_threads(work: impl Fn(usize) -> usize + Sync) -> f64 {
+    let work = &work;
+    let total: (Duration, usize) = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let start = memory::thread_time();
+                    let operations = work(thread);
+                    (memory::thread_time() - start, operations)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().expect("a benchmark thread panicked"))
+            .fold((Duration::ZERO, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    });
+    total.0.as_nanos() as f64 / total.1 as f64
+}
+
+/// Prints one row: a name, and the median of its measurements.
+pub fn report(section: &str, name: &str, measurements: &mut [f64]) {
+    measurements.sort_unstable_by(f64::total_cmp);
+    println!("{section:<28} {name:<24} {:>8.1} ns", measurements[measurements.len() / 2]);
+}

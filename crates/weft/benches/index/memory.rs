@@ -1,0 +1,100 @@
+//! Workers that give the indexes memory, and a clock.
+
+use std::alloc::{Layout, alloc};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::time::Duration;
+
+use weft::index::IndexWorker;
+
+/// A worker of a benchmark. Nothing is ever given back: there is no grace period to wait for.
+pub trait BenchWorker: IndexWorker {
+    const NAME: &str;
+    fn new() -> Self;
+}
+
+/// Takes every block from the global allocator.
+pub struct GlobalWorker;
+
+impl BenchWorker for GlobalWorker {
+    const NAME: &str = "global allocator";
+    fn new() -> Self {
+        GlobalWorker
+    }
+}
+
+impl IndexWorker for GlobalWorker {
+    fn allocate(&self, layout: Layout) -> NonNull<u8> {
+        // SAFETY: an index allocates no empty blocks.
+        NonNull::new(unsafe { alloc(layout) }).expect("memory")
+    }
+
+    unsafe fn free(&self, _block: NonNull<u8>, _layout: Layout) {}
+
+    unsafe fn retire(&self, _block: NonNull<u8>, _layout: Layout) {}
+}
+
+/// Cuts blocks off chunks of huge pages, as the engine's workers do.
+pub struct HugePageWorker {
+    next: Cell<usize>,
+    end: Cell<usize>,
+}
+
+impl HugePageWorker {
+    const CHUNK_BYTES: usize = 2 << 20;
+
+    fn new_chunk(&self) {
+        let layout = Layout::from_size_align(Self::CHUNK_BYTES, Self::CHUNK_BYTES).expect("valid");
+        // SAFETY: the chunk is not empty.
+        let chunk = NonNull::new(unsafe { alloc(layout) }).expect("memory");
+        #[cfg(target_os = "linux")]
+        // SAFETY: the chunk is a whole range of pages that this worker owns; the advice does not
+        // change its content.
+        unsafe {
+            libc::madvise(chunk.as_ptr().cast(), Self::CHUNK_BYTES, libc::MADV_HUGEPAGE);
+        }
+        let start = chunk.as_ptr().expose_provenance();
+        self.next.set(start);
+        self.end.set(start + Self::CHUNK_BYTES);
+    }
+}
+
+impl BenchWorker for HugePageWorker {
+    const NAME: &str = "huge pages";
+    fn new() -> Self {
+        HugePageWorker { next: Cell::new(0), end: Cell::new(0) }
+    }
+}
+
+impl IndexWorker for HugePageWorker {
+    fn allocate(&self, layout: Layout) -> NonNull<u8> {
+        let mut start = self.next.get().next_multiple_of(layout.align());
+        if start + layout.size() > self.end.get() {
+            self.new_chunk();
+            start = self.next.get();
+        }
+        self.next.set(start + layout.size());
+        NonNull::new(std::ptr::with_exposed_provenance_mut(start)).expect("in a chunk")
+    }
+
+    unsafe fn free(&self, _block: NonNull<u8>, _layout: Layout) {}
+
+    unsafe fn retire(&self, _block: NonNull<u8>, _layout: Layout) {}
+}
+
+/// The processor time that this thread has used; elapsed time where that cannot be had.
+pub fn thread_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is valid for the write.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        static START: std::sync::LazyLock<std::time::Instant> =
+            std::sync::LazyLock::new(std::time::Instant::now);
+        START.elapsed()
+    }
+}

@@ -1,0 +1,521 @@
+//! Databases: opening one, registering its tables, running transactions on it.
+
+use std::any::TypeId;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use weft_htm::word::{Ordering, spin_loop, yield_now};
+use weft_htm::{Backend, Choice, Htm, RetryPolicy};
+
+use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
+use crate::epoch::garbage::Retired;
+use crate::epoch::reclaim::OFFLINE;
+use crate::error::{Conflict, Error, Failure};
+use crate::metrics::Metrics;
+use crate::protocol::{Dbx, Protocol};
+use crate::schema::Record;
+use crate::table::{AnyTable, Identity, Table, TableInner};
+use crate::transaction::Transaction;
+use crate::worker::{Shared, Worker, WorkerMemory, Workers};
+
+/// How many threads may use a database at a time, unless the builder says otherwise.
+pub const WORKERS_MAX_DEFAULT: usize = 256;
+
+/// An in-memory database under concurrency-control protocol `P`.
+///
+/// A handle: clones lead to the same database, which goes, with everything in it, when the last
+/// one is dropped. Databases are independent of each other; a process may hold several.
+///
+/// ```
+/// use weft::{Database, Error, Record};
+///
+/// #[derive(Clone, Record)]
+/// #[record(table = "counters")]
+/// struct Counter {
+///     #[record(key)]
+///     name: String,
+///     value: i64,
+/// }
+///
+/// let database: Database = Database::builder().table::<Counter>().open()?;
+/// let counters = database.table::<Counter>()?;
+/// let value = database.transact(|tx| {
+///     tx.insert(&counters, Counter { name: "visits".into(), value: 41 })?;
+///     tx.update(&counters, &"visits".into(), |counter| {
+///         counter.value += 1;
+///         counter.value
+///     })
+/// })?;
+/// assert_eq!(value, Some(42));
+/// # Ok::<(), Error>(())
+/// ```
+pub struct Database<P: Protocol = Dbx> {
+    inner: Arc<Inner<P>>,
+}
+
+impl<P: Protocol> Clone for Database<P> {
+    fn clone(&self) -> Self {
+        Database { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<P: Protocol> std::fmt::Debug for Database<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Database").field("protocol", &P::NAME).finish_non_exhaustive()
+    }
+}
+
+/// What the handles of a database share.
+pub(crate) struct Inner<P: Protocol> {
+    pub shared: Arc<Shared>,
+    pub identity: Arc<Identity>,
+    protocol: Arc<P::Shared>,
+    workers: Workers<P>,
+    tables: HashMap<TypeId, Arc<dyn AnyTable>>,
+    /// Number of indexes, primary and secondary, of all tables.
+    indexes: usize,
+    ticker: Option<Ticker>,
+}
+
+impl<P: Protocol> Drop for Inner<P> {
+    fn drop(&mut self) {
+        self.ticker = None;
+        // Garbage first: rows in it are no longer in any index. Then the indexes with the rest.
+        let memory = WorkerMemory::new(Arc::clone(&self.shared), 0);
+        let left = self.shared.take_orphans();
+        let workers = self.workers.take_all().flat_map(|worker| worker.memory.take_garbage());
+        for entry in left.into_iter().chain(workers).flat_map(|batch| batch.retired) {
+            // SAFETY: no transaction is left that could reach anything.
+            unsafe { drop_retired(entry, &memory) };
+        }
+        for table in self.tables.values() {
+            // SAFETY: the last handle is gone, and a transaction borrows one.
+            unsafe { table.tear_down(&memory) };
+        }
+    }
+}
+
+/// Drops what retired rows own, when the database is being dropped.
+///
+/// # Safety
+/// Nobody can reach the entry any more.
+unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
+    // SAFETY: by the contract.
+    unsafe {
+        match entry {
+            Retired::Row(row, table) => memory.drop_row(row, table, false),
+            Retired::InlineRow(row, table) => memory.drop_row(row, table, true),
+            Retired::Record(record, table) => (table.core().drop_newest)(table, record, memory),
+            Retired::Large(block, layout) => crate::record::arena::free_huge(block, *layout),
+            // Blocks lie in chunks; a deleted record is still in its index.
+            Retired::Block(..) | Retired::Deleted(..) => {}
+        }
+    }
+}
+
+/// Opens a [`Database`]: name its tables, then [`Builder::open`].
+#[must_use = "a builder does nothing until open() is called"]
+pub struct Builder<P: Protocol = Dbx> {
+    tables: Vec<TableMaker>,
+    htm: Option<Choice>,
+    retry_policy: RetryPolicy,
+    custom_htm: Option<Htm>,
+    workers_max: usize,
+    protocol: PhantomData<P>,
+}
+
+type MadeTable = (TypeId, Arc<dyn AnyTable>);
+
+struct TableMaker {
+    name: &'static str,
+    indexes: usize,
+    make: Box<dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable, Failure>>,
+}
+
+impl<P: Protocol> std::fmt::Debug for Builder<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tables: Vec<_> = self.tables.iter().map(|table| table.name).collect();
+        formatter.debug_struct("Builder").field("tables", &tables).finish_non_exhaustive()
+    }
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Adds the table of row type `T`.
+    pub fn table<T: Record>(self) -> Self {
+        self.table_with_capacity::<T>(0)
+    }
+
+    /// Adds the table of row type `T`, made for about `rows` rows from the start, if it is stored
+    /// in a hash table. It grows all the same.
+    pub fn table_with_capacity<T: Record>(mut self, rows: usize) -> Self {
+        self.tables.push(TableMaker {
+            name: T::TABLE,
+            indexes: 1 + T::INDEXES.len(),
+            make: Box::new(move |identity, number, memory| {
+                let table = TableInner::<T, P>::new(identity, number, rows, memory)?;
+                Ok((TypeId::of::<T>(), Arc::new(table)))
+            }),
+        });
+        self
+    }
+
+    /// Chooses the HTM backend. Without this call the environment variable `WEFT_HTM` does
+    /// (`auto`, `rtm` or `software`), and else [`Choice::Auto`] applies.
+    pub fn htm(mut self, choice: Choice) -> Self {
+        self.htm = Some(choice);
+        self
+    }
+
+    /// Sets how often hardware regions are retried, by the cause of their abort.
+    pub fn htm_retry_policy(mut self, policy: RetryPolicy) -> Self {
+        self.retry_policy = policy;
+        self
+    }
+
+    /// Uses a backend that was opened elsewhere, such as an emulated one in a test.
+    #[doc(hidden)]
+    pub fn custom_htm(mut self, htm: Htm) -> Self {
+        self.custom_htm = Some(htm);
+        self
+    }
+
+    /// Sets how many threads may use the database at a time; 256 by default. Each costs about
+    /// 200 bytes, whether it is used or not.
+    pub fn workers_max(mut self, workers_max: usize) -> Self {
+        self.workers_max = workers_max;
+        self
+    }
+
+    /// Opens the database.
+    ///
+    /// # Errors
+    /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::Htm`] if hardware was
+    /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
+    /// [`Failure::Thread`].
+    pub fn open(self) -> Result<Database<P>, Failure> {
+        let htm = match self.custom_htm {
+            Some(htm) => htm,
+            None => {
+                let choice = match self.htm {
+                    Some(choice) => choice,
+                    None => Choice::from_environment()?.unwrap_or(Choice::Auto),
+                };
+                Htm::open(choice, self.retry_policy)?
+            }
+        };
+        let workers_max = self.workers_max.max(1);
+        let shared = Arc::new(Shared::new(htm, workers_max));
+        let identity = Arc::new(Identity);
+        let mut names = std::collections::HashSet::new();
+        let mut tables = HashMap::new();
+        let mut indexes = 0;
+        let memory = WorkerMemory::new(Arc::clone(&shared), 0);
+        for table in self.tables {
+            let (row_type, made) = (table.make)(&identity, indexes, &memory)?;
+            if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
+                return Err(Failure::DuplicateTable { table: table.name });
+            }
+            indexes += table.indexes;
+        }
+        memory.leave();
+        let ticker = Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
+            .map_err(|error| Failure::Thread { message: error.to_string() })?;
+        Ok(Database {
+            inner: Arc::new(Inner {
+                shared,
+                identity,
+                protocol: Arc::default(),
+                workers: Workers::new(workers_max),
+                tables,
+                indexes,
+                ticker: Some(ticker),
+            }),
+        })
+    }
+}
+
+/// Bounds on a transaction's retries.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct TransactionOptions {
+    /// How often a transaction that met a conflict is run again; for ever if `None`.
+    pub retries_max: Option<u32>,
+    /// After what time, counted from the call, it gives up: between attempts, and inside the
+    /// closure at its next few operations. Never, if `None`. (A closure that stops calling the
+    /// database cannot be interrupted.)
+    pub deadline: Option<Duration>,
+}
+
+impl TransactionOptions {
+    /// No bounds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`TransactionOptions::retries_max`].
+    pub fn retries_max(mut self, retries_max: u32) -> Self {
+        self.retries_max = Some(retries_max);
+        self
+    }
+
+    /// Sets [`TransactionOptions::deadline`].
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Starts to open a database.
+    pub fn builder() -> Builder<P> {
+        Builder {
+            tables: Vec::new(),
+            htm: None,
+            retry_policy: RetryPolicy::default(),
+            custom_htm: None,
+            workers_max: WORKERS_MAX_DEFAULT,
+            protocol: PhantomData,
+        }
+    }
+
+    /// The table of row type `T`.
+    ///
+    /// # Errors
+    /// [`Failure::UnknownTable`] if the database was opened without it.
+    pub fn table<T: Record>(&self) -> Result<Table<T, P>, Failure> {
+        let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
+        match table.and_then(|table| table.into_any().downcast::<TableInner<T, P>>().ok()) {
+            Some(inner) => Ok(Table { inner }),
+            None => Err(Failure::UnknownTable {
+                table: T::TABLE,
+                row_type: std::any::type_name::<T>(),
+            }),
+        }
+    }
+
+    /// Runs `body` as a transaction until it commits, and returns what it returned.
+    ///
+    /// A conflict with another transaction rolls back and runs `body` again, after a randomized
+    /// wait that doubles each time, for as long as it takes. An `Err` of `body`'s own, or a
+    /// panic, rolls back and passes through. (If it was caused by what other transactions were
+    /// doing meanwhile, that is, if what `body` has read is not current any more, it counts as a
+    /// conflict: what passes through was concluded from a consistent state.)
+    ///
+    /// `body` may run several times: whatever it does besides the database must bear that.
+    ///
+    /// # Errors
+    /// Those of `body`; and [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`],
+    /// [`Failure::SingleThreaded`], [`Failure::Closed`].
+    pub fn transact<R, E: From<Error>>(
+        &self,
+        body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.transact_with(&TransactionOptions::default(), body)
+    }
+
+    /// As [`Database::transact`], within bounds.
+    ///
+    /// # Errors
+    /// Also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`].
+    pub fn transact_with<R, E: From<Error>>(
+        &self,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let worker = self.worker().map_err(Error::from)?;
+        let deadline = options.deadline.map(|deadline| (Instant::now() + deadline, deadline));
+        let mut attempt = 0;
+        loop {
+            let transaction =
+                Transaction::begin(&self.inner, worker, attempt, deadline).map_err(Error::from)?;
+            let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
+            let conflict = match result {
+                Ok(Ok(value)) => match transaction.finish() {
+                    Ok(()) => return Ok(value),
+                    Err(Error::Conflict(conflict)) => conflict,
+                    Err(failure) => return Err(failure.into()),
+                },
+                Ok(Err(error)) => match transaction.give_up() {
+                    Some(conflict) => conflict,
+                    None => return Err(error),
+                },
+                Err(panic) => match transaction.give_up() {
+                    Some(conflict) => conflict,
+                    None => resume_unwind(panic),
+                },
+            };
+            attempt += 1;
+            check_bounds(options, deadline, attempt, conflict).map_err(Error::from)?;
+            backoff(worker, attempt);
+        }
+    }
+
+    /// Begins a transaction, to be [committed](Transaction::commit) by the caller; dropping it
+    /// rolls it back. For those who want a retry loop of their own.
+    ///
+    /// # Errors
+    /// [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`],
+    /// [`Failure::Closed`].
+    pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
+        Transaction::begin(&self.inner, self.worker()?, 0, None)
+    }
+
+    /// Closes the database: no transaction begins any more, on any handle. Returns when the
+    /// running ones have ended.
+    ///
+    /// # Errors
+    /// [`Failure::NestedTransaction`] if this very thread is in one.
+    pub fn close(&self) -> Result<(), Failure> {
+        if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
+            return Err(Failure::NestedTransaction);
+        }
+        self.inner.shared.closed.store(1, Ordering::SeqCst);
+        while self.inner.shared.grace.horizon() != OFFLINE {
+            yield_now();
+        }
+        Ok(())
+    }
+
+    /// What the database has done, and holds, so far.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::gather(&self.inner.shared)
+    }
+
+    /// The protocol's name.
+    pub fn protocol_name(&self) -> &'static str {
+        P::NAME
+    }
+
+    /// The HTM backend that was chosen when the database was opened.
+    pub fn htm_backend(&self) -> Backend {
+        self.inner.shared.htm.backend()
+    }
+
+    /// This thread's worker; makes the thread one if need be.
+    #[inline(always)]
+    fn worker(&self) -> Result<&Worker<P>, Failure> {
+        match registered(&self.inner) {
+            Some(worker) => Ok(worker),
+            None => self.register(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn register(&self) -> Result<&Worker<P>, Failure> {
+        if self.inner.shared.closed.load(Ordering::SeqCst) != 0 {
+            return Err(Failure::Closed);
+        }
+        let inner = &self.inner;
+        let Some((slot, worker)) =
+            inner.workers.join(&inner.shared, &inner.protocol, inner.indexes)
+        else {
+            let workers_max = inner.shared.counters.len();
+            return Err(Failure::TooManyWorkers { workers_max });
+        };
+        let registration = Box::new(Seat { inner: Arc::downgrade(inner), slot });
+        REGISTRATIONS.with_borrow_mut(|registrations| {
+            registrations.retain(|registration| registration.seat.is_taken());
+            registrations.push(Registration {
+                database: Arc::as_ptr(inner).cast(),
+                worker: worker.cast(),
+                seat: registration,
+            });
+        });
+        // SAFETY: the worker is boxed, and lives until the thread's registration ends.
+        Ok(unsafe { worker.as_ref() })
+    }
+}
+
+fn check_bounds(
+    options: &TransactionOptions,
+    deadline: Option<(Instant, Duration)>,
+    attempts: u32,
+    last: Conflict,
+) -> Result<(), Failure> {
+    if options.retries_max.is_some_and(|retries_max| attempts > retries_max) {
+        return Err(Failure::RetriesExhausted { attempts, last });
+    }
+    match deadline {
+        Some((at, deadline)) if Instant::now() >= at => {
+            Err(Failure::DeadlineExceeded { deadline, attempts })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits before another attempt: up to 2^attempts pauses, at random, so that transactions that
+/// met once do not meet again. After a while it yields as well: there may be more threads than
+/// cores, and the other transaction's may be waiting for this one's.
+#[cold]
+fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32) {
+    const SPINS_MAX_LOG2: u32 = 12;
+    let spins = worker.random.borrow_mut().u32(0..1 << attempts.min(SPINS_MAX_LOG2));
+    for _ in 0..spins {
+        spin_loop();
+    }
+    if attempts > 3 {
+        yield_now();
+    }
+}
+
+// ---- registration of threads ------------------------------------------------------------------
+
+/// One database of which this thread is a worker.
+struct Registration {
+    /// The address of the database's shared part. The seat's weak reference keeps the address
+    /// from being used again.
+    database: *const (),
+    worker: NonNull<()>,
+    seat: Box<dyn AnySeat>,
+}
+
+trait AnySeat {
+    /// Whether the database is still there.
+    fn is_taken(&self) -> bool;
+}
+
+/// A slot held by this thread; dropping it leaves the database.
+struct Seat<P: Protocol> {
+    inner: Weak<Inner<P>>,
+    slot: usize,
+}
+
+impl<P: Protocol> AnySeat for Seat<P> {
+    fn is_taken(&self) -> bool {
+        self.inner.strong_count() > 0
+    }
+}
+
+impl<P: Protocol> Drop for Seat<P> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            // SAFETY: the slot is this thread's, whose registration of it ends here.
+            unsafe { inner.workers.leave(&inner.shared, self.slot) };
+        }
+    }
+}
+
+thread_local! {
+    static REGISTRATIONS: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread's worker of a database, if it is one.
+#[inline(always)]
+fn registered<P: Protocol>(inner: &Arc<Inner<P>>) -> Option<&Worker<P>> {
+    let database = Arc::as_ptr(inner).cast::<()>();
+    // Fails only while the thread's locals are being destroyed: then it is a worker no more.
+    let worker = REGISTRATIONS.try_with(|registrations| {
+        let registrations = registrations.borrow();
+        let found = registrations.iter().find(|registration| registration.database == database);
+        found.map(|registration| registration.worker)
+    });
+    // SAFETY: the worker belongs to this database, by the address; its type is the database's;
+    // and it is boxed and lives until this thread's registration ends, or the database does.
+    worker.ok().flatten().map(|worker| unsafe { worker.cast::<Worker<P>>().as_ref() })
+}

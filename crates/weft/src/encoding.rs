@@ -1,0 +1,565 @@
+//! Keys as byte strings that sort as their values do.
+//!
+//! An index knows no types: it orders words and byte strings. So a key is *encoded*, and the
+//! encoding keeps three promises, on which everything above rests:
+//!
+//! 1. **Order.** Encodings compare, byte by byte, as the values do.
+//! 2. **Injectivity.** Different values have different encodings.
+//! 3. **No encoding is the beginning of another** of the same type. So encodings can be put one
+//!    after the other: a tuple is its elements in a row, and order and injectivity carry over; and
+//!    all the keys that begin with the same elements ([`KeyPrefix`]) lie together.
+//!
+//! ## The format
+//!
+//! | type | bytes | width |
+//! | --- | --- | --- |
+//! | `u8` … `u128` | big-endian | fixed |
+//! | `i8` … `i128` | big-endian, the sign bit flipped, so that negative numbers come first | fixed |
+//! | `bool` | `00` or `01` | 1 |
+//! | `char` | its code point, big-endian | 3 |
+//! | `[u8; N]` | as they are | `N` |
+//! | `ArrayString<N>`, `ArrayVec<u8, N>`, `N` ≤ 15 | the bytes, zeros up to `N`, and the length in one byte | `N` + 1 |
+//! | the same, `N` ≥ 16 | as a string | varies |
+//! | strings, `Vec<u8>` | the bytes, where `00` is written `01 01` and `01` is written `01 02`; then a terminator, `00` | varies |
+//! | `Option<T>` | `None` is `00`, followed by zeros if `T` has a fixed width; `Some` is `01` and the value | 1 + that of `T` |
+//! | `()` | nothing | 0 |
+//! | tuples, up to 8 elements | the elements, one after the other | the sum |
+//!
+//! Why strings are written so: the terminator is smaller than every byte that can stand in its
+//! place, which puts a string before its continuations. The bytes of a string are mostly text, so
+//! the escape costs nothing, and the terminator is one byte. Why short arrays are not: with a
+//! fixed width they fit in a word, as a fifteen-digit telephone number does. The length at the end
+//! is what tells "ab" from "ab" followed by a zero byte.
+//!
+//! Floating-point numbers are no keys: they have no total order (`NaN`, `-0.0`). Store a scaled
+//! integer. Neither are `usize` and `isize`, whose width depends on the machine.
+//!
+//! ## The three forms
+//!
+//! An index holds encodings in one of three forms ([`KeyForm`]), chosen by the width of the type
+//! ([`Key::WIDTH_BYTES`]):
+//!
+//! ```text
+//!   up to 8 bytes    u64       first byte of the encoding in the most significant byte,
+//!   up to 16         u128      zeros after the last one: (7_u16, 1_u8) is 0x0007_0100_0000_0000
+//!   more, or varies  LongKey   the bytes
+//! ```
+//!
+//! Comparing two words compares their bytes in order, so promise 1 holds in every form. For a type
+//! of fixed width the compiler knows at every step how much of the word is filled, and what is
+//! left of an encoding is a handful of shifts.
+
+use std::fmt::Debug;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrayvec::{ArrayString, ArrayVec};
+use smallvec::SmallVec;
+
+use crate::index::{IndexKey, LongKey};
+
+/// A type that can be a key, or a column of one.
+///
+/// Implemented for integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of
+/// bytes, options of these, and tuples of up to eight of these.
+///
+/// A type of your own can be a key by encoding what it is made of. Its implementation must keep
+/// the three promises of [the module](self), which is easiest done by delegating:
+///
+/// ```
+/// use weft::encoding::{Key, KeyEncoder};
+///
+/// #[derive(Clone, Debug, PartialEq, PartialOrd)]
+/// struct AccountNumber { branch: u16, serial: u32 }
+///
+/// impl Key for AccountNumber {
+///     const WIDTH_BYTES: Option<usize> = <(u16, u32)>::WIDTH_BYTES;
+///
+///     fn encode(&self, encoder: &mut impl KeyEncoder) {
+///         (self.branch, self.serial).encode(encoder);
+///     }
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a key, nor a column of a key or of an index",
+    label = "not a key type",
+    note = "keys are made of integers of a fixed width, `bool`, `char`, strings, byte strings, arrays of bytes, options of these, and tuples of up to eight of these",
+    note = "floating-point numbers have no total order: store a scaled integer, such as cents"
+)]
+pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
+    /// The width of every encoding; `None` if it varies.
+    const WIDTH_BYTES: Option<usize>;
+
+    /// Appends this key's encoding to what `encoder` holds.
+    fn encode(&self, encoder: &mut impl KeyEncoder);
+}
+
+/// What a key is encoded into.
+pub trait KeyEncoder {
+    /// Appends the low `width_bytes` bytes of `value`, the most significant first.
+    ///
+    /// # Panics
+    /// If `width_bytes` is not within 1 to 8, or if a word that is too narrow for the key is being
+    /// filled, which means that the key's [`Key::WIDTH_BYTES`] is wrong.
+    fn push(&mut self, value: u64, width_bytes: u32);
+
+    /// Appends all sixteen bytes of `value`, the most significant first.
+    ///
+    /// # Panics
+    /// As [`KeyEncoder::push`], if the key does not fit.
+    fn push_wide(&mut self, value: u128);
+
+    /// Appends `bytes` as they are.
+    ///
+    /// # Panics
+    /// As [`KeyEncoder::push`], if the key does not fit.
+    fn push_slice(&mut self, bytes: &[u8]);
+}
+
+/// Values that are the leading part of a key `K`: all the keys that begin with it lie together.
+///
+/// A key is a prefix of itself. Of a tuple key `(A, B, C)` so are `(A, B)` and `(A,)`, and, for
+/// convenience, a lone `A`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the leading part of the key `{K}`",
+    label = "not a prefix of the key",
+    note = "a prefix is the whole key, or a tuple of its first columns, or its first column alone"
+)]
+pub trait KeyPrefix<K: Key> {
+    /// Appends the encoding of the prefix to what `encoder` holds.
+    fn encode_prefix(&self, encoder: &mut impl KeyEncoder);
+}
+
+impl<K: Key> KeyPrefix<K> for K {
+    #[inline]
+    fn encode_prefix(&self, encoder: &mut impl KeyEncoder) {
+        self.encode(encoder);
+    }
+}
+
+/// The width of encodings in a row: the sum of their widths, unless one of them varies.
+#[doc(hidden)]
+pub const fn total_width_bytes(widths_bytes: &[Option<usize>]) -> Option<usize> {
+    let mut total_bytes = 0;
+    let mut position = 0;
+    while position < widths_bytes.len() {
+        match widths_bytes[position] {
+            Some(width_bytes) => total_bytes += width_bytes,
+            None => return None,
+        }
+        position += 1;
+    }
+    Some(total_bytes)
+}
+
+// Numbers.
+
+macro_rules! unsigned_keys {
+    ($($integer:ident)*) => {$(
+        impl Key for $integer {
+            const WIDTH_BYTES: Option<usize> = Some(size_of::<$integer>());
+
+            #[inline]
+            fn encode(&self, encoder: &mut impl KeyEncoder) {
+                encoder.push(u64::from(*self), $integer::BITS / 8);
+            }
+        }
+    )*};
+}
+
+unsigned_keys!(u8 u16 u32 u64);
+
+macro_rules! signed_keys {
+    ($($integer:ident $unsigned:ident)*) => {$(
+        impl Key for $integer {
+            const WIDTH_BYTES: Option<usize> = $unsigned::WIDTH_BYTES;
+
+            #[inline]
+            fn encode(&self, encoder: &mut impl KeyEncoder) {
+                // The sign bit is the one that is set in the smallest number.
+                (self ^ $integer::MIN).cast_unsigned().encode(encoder);
+            }
+        }
+    )*};
+}
+
+signed_keys!(i8 u8 i16 u16 i32 u32 i64 u64 i128 u128);
+
+impl Key for u128 {
+    const WIDTH_BYTES: Option<usize> = Some(size_of::<u128>());
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push_wide(*self);
+    }
+}
+
+impl Key for bool {
+    const WIDTH_BYTES: Option<usize> = Some(1);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push(u64::from(*self), 1);
+    }
+}
+
+/// Code points end at 0x10_FFFF.
+const CHAR_WIDTH_BYTES: u32 = 3;
+
+impl Key for char {
+    const WIDTH_BYTES: Option<usize> = Some(CHAR_WIDTH_BYTES as usize);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push(u64::from(*self), CHAR_WIDTH_BYTES);
+    }
+}
+
+// Strings and bytes.
+
+/// Ends a string; smaller than every byte that may stand in its place.
+const TERMINATOR: u8 = 0;
+/// Stands before a byte of a string that is not greater than itself. That byte follows, plus one.
+const ESCAPE: u8 = 1;
+/// The longest array whose encoding is padded to a fixed width: with its length it fills the
+/// widest word.
+const PADDED_CAPACITY_MAX: usize = 15;
+
+#[inline]
+fn push_terminated(bytes: &[u8], encoder: &mut impl KeyEncoder) {
+    let mut rest = bytes;
+    while let Some(position) = rest.iter().position(|&byte| byte <= ESCAPE) {
+        encoder.push_slice(&rest[..position]);
+        encoder.push(u64::from(ESCAPE), 1);
+        encoder.push(u64::from(rest[position] + 1), 1);
+        rest = &rest[position + 1..];
+    }
+    encoder.push_slice(rest);
+    encoder.push(u64::from(TERMINATOR), 1);
+}
+
+const fn array_width_bytes(capacity: usize) -> Option<usize> {
+    if capacity <= PADDED_CAPACITY_MAX { Some(capacity + 1) } else { None }
+}
+
+/// Appends the contents, `bytes`, of an array that can hold `CAPACITY`.
+#[inline]
+fn push_array<const CAPACITY: usize>(bytes: &[u8], encoder: &mut impl KeyEncoder) {
+    if CAPACITY > PADDED_CAPACITY_MAX {
+        return push_terminated(bytes, encoder);
+    }
+    let mut padded = [0; PADDED_CAPACITY_MAX + 1];
+    padded[..bytes.len()].copy_from_slice(bytes);
+    padded[CAPACITY] = bytes.len() as u8;
+    encoder.push_slice(&padded[..=CAPACITY]);
+}
+
+macro_rules! terminated_keys {
+    ($($string:ty)*) => {$(
+        impl Key for $string {
+            const WIDTH_BYTES: Option<usize> = None;
+
+            #[inline]
+            fn encode(&self, encoder: &mut impl KeyEncoder) {
+                push_terminated(self.as_ref(), encoder);
+            }
+        }
+    )*};
+}
+
+terminated_keys!(Vec<u8> Box<[u8]> Arc<[u8]>);
+
+macro_rules! text_keys {
+    ($($text:ty)*) => {$(
+        impl Key for $text {
+            const WIDTH_BYTES: Option<usize> = None;
+
+            #[inline]
+            fn encode(&self, encoder: &mut impl KeyEncoder) {
+                push_terminated(self.as_bytes(), encoder);
+            }
+        }
+    )*};
+}
+
+text_keys!(String Box<str> Arc<str> &'static str);
+
+impl<const N: usize> Key for ArrayString<N> {
+    const WIDTH_BYTES: Option<usize> = array_width_bytes(N);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        push_array::<N>(self.as_bytes(), encoder);
+    }
+}
+
+impl<const N: usize> Key for ArrayVec<u8, N> {
+    const WIDTH_BYTES: Option<usize> = array_width_bytes(N);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        push_array::<N>(self, encoder);
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {
+    const WIDTH_BYTES: Option<usize> = Some(N);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push_slice(self);
+    }
+}
+
+// What is made of other keys.
+
+impl<T: Key> Key for Option<T> {
+    const WIDTH_BYTES: Option<usize> = total_width_bytes(&[Some(1), T::WIDTH_BYTES]);
+
+    #[inline]
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push(u64::from(self.is_some()), 1);
+        match self {
+            Some(value) => value.encode(encoder),
+            None => {
+                for _ in 0..T::WIDTH_BYTES.unwrap_or(0) {
+                    encoder.push(0, 1);
+                }
+            }
+        }
+    }
+}
+
+impl Key for () {
+    const WIDTH_BYTES: Option<usize> = Some(0);
+
+    #[inline]
+    fn encode(&self, _encoder: &mut impl KeyEncoder) {}
+}
+
+macro_rules! tuple_keys {
+    ($($element:ident $position:tt),+) => {
+        impl<$($element: Key),+> Key for ($($element,)+) {
+            const WIDTH_BYTES: Option<usize> = total_width_bytes(&[$($element::WIDTH_BYTES),+]);
+
+            #[inline]
+            fn encode(&self, encoder: &mut impl KeyEncoder) {
+                $(self.$position.encode(encoder);)+
+            }
+        }
+
+        impl<$($element: Key),+> KeyPrefix<($($element,)+)> for A {
+            #[inline]
+            fn encode_prefix(&self, encoder: &mut impl KeyEncoder) {
+                self.encode(encoder);
+            }
+        }
+    };
+}
+
+tuple_keys!(A 0);
+tuple_keys!(A 0, B 1);
+tuple_keys!(A 0, B 1, C 2);
+tuple_keys!(A 0, B 1, C 2, D 3);
+tuple_keys!(A 0, B 1, C 2, D 3, E 4);
+tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuple_keys!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// Makes the elements before the semicolon a prefix of all of them, then moves one to the left.
+macro_rules! tuple_prefixes {
+    ($($leading:ident)+;) => {};
+    ($($leading:ident)+; $next:ident $($rest:ident)*) => {
+        impl<$($leading: Key,)+ $next: Key, $($rest: Key),*>
+            KeyPrefix<($($leading,)+ $next, $($rest,)*)> for ($($leading,)+)
+        {
+            #[inline]
+            fn encode_prefix(&self, encoder: &mut impl KeyEncoder) {
+                self.encode(encoder);
+            }
+        }
+
+        tuple_prefixes!($($leading)+ $next; $($rest)*);
+    };
+}
+
+tuple_prefixes!(A; B);
+tuple_prefixes!(A; B C);
+tuple_prefixes!(A; B C D);
+tuple_prefixes!(A; B C D E);
+tuple_prefixes!(A; B C D E F);
+tuple_prefixes!(A; B C D E F G);
+tuple_prefixes!(A; B C D E F G H);
+
+// The forms that an index stores.
+
+/// One of the three forms in which an index stores encodings, and how an encoding becomes one.
+///
+/// An index is declared with the narrowest form that its keys fit in. Nothing but a wrong
+/// [`Key::WIDTH_BYTES`] makes an encoding overflow its form, and then encoding panics: two keys
+/// that were cut to the same word would be one.
+#[doc(hidden)]
+pub trait KeyForm: IndexKey {
+    /// What collects an encoding for this form.
+    type Encoder: KeyEncoder + Clone + Default;
+
+    /// The key that was encoded.
+    fn finish(encoder: Self::Encoder) -> Self;
+
+    /// Where the keys that begin with what was encoded end. (They start at
+    /// [`KeyForm::finish`], itself included.)
+    fn prefix_end(encoder: Self::Encoder) -> Bound<Self>;
+
+    /// A whole key, encoded.
+    #[inline]
+    fn from_key<K: Key>(key: &K) -> Self {
+        let mut encoder = Self::Encoder::default();
+        key.encode(&mut encoder);
+        Self::finish(encoder)
+    }
+
+    /// The range of all keys that begin with `prefix`.
+    #[inline]
+    fn prefix_range<K: Key>(prefix: &impl KeyPrefix<K>) -> (Bound<Self>, Bound<Self>) {
+        let mut encoder = Self::Encoder::default();
+        prefix.encode_prefix(&mut encoder);
+        (Bound::Included(Self::finish(encoder.clone())), Self::prefix_end(encoder))
+    }
+}
+
+/// Fills a word from its most significant byte down.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WordEncoder<W> {
+    word: W,
+    filled_bits: u32,
+}
+
+impl KeyEncoder for WordEncoder<u64> {
+    #[inline(always)]
+    fn push(&mut self, value: u64, width_bytes: u32) {
+        assert!(width_bytes.wrapping_sub(1) < 8, "a word has one to eight bytes");
+        let filled_bits = self.filled_bits + 8 * width_bytes;
+        assert!(filled_bits <= u64::BITS, "a key is wider than its WIDTH_BYTES");
+        // First to the left end, which drops what is above the width; then into place.
+        self.word |= value << (u64::BITS - 8 * width_bytes) >> self.filled_bits;
+        self.filled_bits = filled_bits;
+    }
+
+    #[inline(always)]
+    fn push_wide(&mut self, _value: u128) {
+        panic!("a key is wider than its WIDTH_BYTES");
+    }
+
+    #[inline(always)]
+    fn push_slice(&mut self, bytes: &[u8]) {
+        push_slice_as_words(self, bytes);
+    }
+}
+
+impl KeyEncoder for WordEncoder<u128> {
+    #[inline(always)]
+    fn push(&mut self, value: u64, width_bytes: u32) {
+        assert!(width_bytes.wrapping_sub(1) < 8, "a word has one to eight bytes");
+        let filled_bits = self.filled_bits + 8 * width_bytes;
+        assert!(filled_bits <= u128::BITS, "a key is wider than its WIDTH_BYTES");
+        self.word |= u128::from(value) << (u128::BITS - 8 * width_bytes) >> self.filled_bits;
+        self.filled_bits = filled_bits;
+    }
+
+    #[inline(always)]
+    fn push_wide(&mut self, value: u128) {
+        assert!(self.filled_bits == 0, "a key is wider than its WIDTH_BYTES");
+        self.word = value;
+        self.filled_bits = u128::BITS;
+    }
+
+    #[inline(always)]
+    fn push_slice(&mut self, bytes: &[u8]) {
+        push_slice_as_words(self, bytes);
+    }
+}
+
+/// Pushes `bytes` eight at a time.
+#[inline(always)]
+fn push_slice_as_words(encoder: &mut impl KeyEncoder, bytes: &[u8]) {
+    let (words, rest) = bytes.as_chunks::<8>();
+    for word in words {
+        encoder.push(u64::from_be_bytes(*word), 8);
+    }
+    for byte in rest {
+        encoder.push(u64::from(*byte), 1);
+    }
+}
+
+macro_rules! word_forms {
+    ($($word:ident)*) => {$(
+        impl KeyForm for $word {
+            type Encoder = WordEncoder<$word>;
+
+            #[inline(always)]
+            fn finish(encoder: Self::Encoder) -> $word {
+                encoder.word
+            }
+
+            #[inline(always)]
+            fn prefix_end(encoder: Self::Encoder) -> Bound<$word> {
+                let after = $word::MAX.checked_shr(encoder.filled_bits).unwrap_or(0);
+                Bound::Included(encoder.word | after)
+            }
+        }
+    )*};
+}
+
+word_forms!(u64 u128);
+
+macro_rules! byte_encoders {
+    ($($bytes:ty)*) => {$(
+        impl KeyEncoder for $bytes {
+            #[inline]
+            fn push(&mut self, value: u64, width_bytes: u32) {
+                assert!(width_bytes.wrapping_sub(1) < 8, "a word has one to eight bytes");
+                let bytes = value.to_be_bytes();
+                self.extend_from_slice(&bytes[bytes.len() - width_bytes as usize..]);
+            }
+
+            #[inline]
+            fn push_wide(&mut self, value: u128) {
+                self.extend_from_slice(&value.to_be_bytes());
+            }
+
+            #[inline]
+            fn push_slice(&mut self, bytes: &[u8]) {
+                self.extend_from_slice(bytes);
+            }
+        }
+    )*};
+}
+
+/// Collects the bytes of a [`LongKey`]: without an allocation while they are few, as mostly.
+type LongKeyEncoder = SmallVec<[u8; 64]>;
+
+byte_encoders!(LongKeyEncoder Vec<u8>);
+
+impl KeyForm for LongKey {
+    type Encoder = LongKeyEncoder;
+
+    #[inline]
+    fn finish(encoder: LongKeyEncoder) -> LongKey {
+        LongKey::from(encoder.as_slice())
+    }
+
+    fn prefix_end(mut encoder: LongKeyEncoder) -> Bound<LongKey> {
+        // The smallest byte string that is greater than all that begin with these bytes: the last
+        // byte that can be raised is raised, and what follows it is dropped.
+        let Some(raised) = encoder.iter().rposition(|&byte| byte < u8::MAX) else {
+            return Bound::Unbounded;
+        };
+        encoder.truncate(raised + 1);
+        encoder[raised] += 1;
+        Bound::Excluded(LongKey::from(encoder.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! Grace periods: when may memory that was unlinked be freed? (DBX §5.5)
+//!
+//! A worker that runs a transaction is *pinned*: it may hold addresses of anything that was
+//! linked when it began. Between transactions it is offline and holds nothing. What is unlinked
+//! at some moment is unreachable for every transaction that begins later, so it may be freed once
+//! all transactions that were running at that moment have ended. That time is a grace period.
+//!
+//! DBX finds it by a vector of transaction counters. Here a shared counter, the *grace clock*,
+//! stands for the vector:
+//!
+//! ```text
+//!   worker      begin: slot := clock            end: slot := OFFLINE
+//!   reclaimer   unlink everything in a batch; tag := ++clock;
+//!               free the batch when every slot >= tag (OFFLINE counts as infinity)
+//! ```
+//!
+//! **Why it is safe.** Take a batch with tag `t` and a worker whose slot shows `s`.
+//! - `s >= t`: the worker read the clock at or after the increment to `t`. The increment is a
+//!   release, and every later one continues its release sequence, so the worker's acquire of the
+//!   clock makes all unlinking that preceded the increment visible to it. It cannot find the
+//!   batch.
+//! - The reclaimer missed the worker's slot store (it saw OFFLINE or an older value). Between
+//!   its slot store and its first look at shared data the worker executes a sequentially
+//!   consistent fence, and so does the reclaimer between unlinking and looking at the slots.
+//!   One of the fences comes first: if it is the worker's, the reclaimer sees the slot; if it is
+//!   the reclaimer's, the worker sees the unlinking, and cannot find the batch.
+//! - Otherwise the reclaimer sees `s < t` and waits.
+
+use weft_htm::word::{Ordering, Word, fence};
+
+/// Slot value of a worker that runs no transaction.
+pub const OFFLINE: u64 = u64::MAX;
+
+/// A word on a cache line of its own, since its owner writes it twice per transaction.
+#[repr(align(64))]
+#[derive(Debug)]
+struct PaddedWord(Word);
+
+/// The grace clock of one database, and a slot per worker.
+#[derive(Debug)]
+pub struct GracePeriods {
+    clock: PaddedWord,
+    /// One more than the highest slot ever used, so that a scan is as long as need be.
+    slots_used: PaddedWord,
+    slots: Box<[PaddedWord]>,
+}
+
+impl GracePeriods {
+    /// A grace clock for up to `workers_max` workers.
+    pub fn new(workers_max: usize) -> Self {
+        GracePeriods {
+            clock: PaddedWord(Word::new(1)),
+            slots_used: PaddedWord(Word::new(0)),
+            slots: (0..workers_max).map(|_| PaddedWord(Word::new(OFFLINE))).collect(),
+        }
+    }
+
+    /// Makes `slot` take part in the scans of [`GracePeriods::horizon`]. To be called before the
+    /// slot's first [`GracePeriods::pin`], by one thread at a time.
+    pub fn enlist(&self, slot: usize) {
+        let used = slot as u64 + 1;
+        if self.slots_used.0.load(Ordering::SeqCst) < used {
+            self.slots_used.0.store(used, Ordering::SeqCst);
+        }
+    }
+
+    /// Begins a period in which nothing is freed that the caller can find from now on.
+    #[inline(always)]
+    pub fn pin(&self, slot: usize) {
+        // Acquire: pairs with the increment in `seal`; see "s >= t" above.
+        let now = self.clock.0.load(Ordering::Acquire);
+        // Relaxed: made visible, and ordered before what the worker reads, by the fence, which
+        // pairs with the one in `horizon`.
+        self.slots[slot].0.store(now, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Ends the period that [`GracePeriods::pin`] began.
+    #[inline(always)]
+    pub fn unpin(&self, slot: usize) {
+        // Release: pairs with the acquire in `horizon`, so that all that the worker read in its
+        // transaction is read before the memory is freed and used again.
+        self.slots[slot].0.store(OFFLINE, Ordering::Release);
+    }
+
+    /// Closes a batch of what the caller has unlinked, and returns its tag.
+    #[inline]
+    pub fn seal(&self) -> u64 {
+        // Release: what was unlinked is visible to whoever pins at the new value. Acquire keeps
+        // the clock a chain of happens-before from tag to tag.
+        self.clock.0.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Batches with a tag up to the returned value may be freed.
+    #[inline]
+    pub fn horizon(&self) -> u64 {
+        // Pairs with the fence in `pin`.
+        fence(Ordering::SeqCst);
+        let used = self.slots_used.0.load(Ordering::SeqCst) as usize;
+        self.slots[..used]
+            .iter()
+            // Acquire: pairs with the release in `unpin`.
+            .map(|slot| slot.0.load(Ordering::Acquire))
+            .min()
+            .unwrap_or(OFFLINE)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_worker_holds_back_what_is_sealed_after_it_began() {
+        let grace = GracePeriods::new(2);
+        grace.enlist(0);
+        grace.enlist(1);
+        grace.pin(0);
+        let tag = grace.seal();
+        assert!(grace.horizon() < tag, "worker 0 began before the seal");
+        grace.pin(1);
+        assert!(grace.horizon() < tag, "worker 0 still holds it back");
+        grace.unpin(0);
+        assert!(grace.horizon() >= tag, "worker 1 began after the seal and holds nobody back");
+    }
+
+    #[test]
+    fn idle_workers_hold_nothing_back() {
+        let grace = GracePeriods::new(3);
+        (0..3).for_each(|slot| grace.enlist(slot));
+        let tag = grace.seal();
+        assert!(grace.horizon() >= tag);
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A reader that finds a linked object never sees it freed while pinned.
+    #[test]
+    fn loom_nothing_is_freed_under_a_pinned_reader() {
+        loom::model(|| {
+            let grace = Arc::new(GracePeriods::new(2));
+            grace.enlist(0);
+            grace.enlist(1);
+            let linked = Arc::new(Word::new(1));
+            let freed = Arc::new(Word::new(0));
+            let reader = {
+                let (grace, linked, freed) =
+                    (Arc::clone(&grace), Arc::clone(&linked), Arc::clone(&freed));
+                thread::spawn(move || {
+                    grace.pin(0);
+                    if linked.load(Ordering::Acquire) == 1 {
+                        assert_eq!(freed.load(Ordering::Relaxed), 0, "freed while in use");
+                    }
+                    grace.unpin(0);
+                })
+            };
+            linked.store(0, Ordering::Release);
+            let tag = grace.seal();
+            if grace.horizon() >= tag {
+                freed.store(1, Ordering::Relaxed);
+            }
+            reader.join().unwrap();
+        });
+    }
+}

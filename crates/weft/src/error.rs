@@ -1,0 +1,230 @@
+//! What can go wrong, in two kinds that callers treat differently.
+//!
+//! A [`Conflict`] means that other transactions got in the way: nothing is wrong, run the
+//! transaction again. [`Database::transact`](crate::Database::transact) does so by itself, so
+//! only those who begin and commit by hand ever see one. A [`Failure`] means that trying again
+//! will not help. [`Error`] is either.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::schema::Violation;
+
+/// Why an operation or a commit did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Another transaction got in the way: run this one again.
+    #[error(transparent)]
+    Conflict(#[from] Conflict),
+    /// Running the transaction again would fail again.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+}
+
+/// A transaction that had to give way to another, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("conflict: {}", describe(reason.words(), table, *index, key.as_deref()))]
+pub struct Conflict {
+    /// What the other transaction had done.
+    pub reason: ConflictReason,
+    /// The table it happened in.
+    pub table: &'static str,
+    /// The secondary index of that table, if it happened there.
+    pub index: Option<&'static str>,
+    /// The key, where it is known (a range has none).
+    pub key: Option<String>,
+}
+
+/// What another transaction had done that this one cannot commit beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConflictReason {
+    /// A row (or the absence of one) that this transaction read has changed.
+    ReadChanged,
+    /// A row that this transaction was to write has changed since it was read.
+    WriteChanged,
+    /// A row that this transaction was to write is being committed by another.
+    WriteLocked,
+    /// Keys were inserted into or removed from a range that this transaction scanned, or where it
+    /// found a key absent.
+    RangeChanged,
+}
+
+impl ConflictReason {
+    /// Every reason.
+    pub const ALL: [ConflictReason; 4] = [
+        ConflictReason::ReadChanged,
+        ConflictReason::WriteChanged,
+        ConflictReason::WriteLocked,
+        ConflictReason::RangeChanged,
+    ];
+
+    /// The reason's name for machines: in snake case, and stable.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ConflictReason::ReadChanged => "read_changed",
+            ConflictReason::WriteChanged => "write_changed",
+            ConflictReason::WriteLocked => "write_locked",
+            ConflictReason::RangeChanged => "range_changed",
+        }
+    }
+
+    const fn words(self) -> &'static str {
+        match self {
+            ConflictReason::ReadChanged => "a row that was read has changed",
+            ConflictReason::WriteChanged => "a row to be written has changed",
+            ConflictReason::WriteLocked => "a row to be written is being committed by another",
+            ConflictReason::RangeChanged => "keys came or went in a range that was read",
+        }
+    }
+}
+
+impl fmt::Display for ConflictReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// Why something cannot be done, however often it is tried.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The transaction was retried as often as its options allow.
+    #[error("gave up after {attempts} attempts; the last {last}")]
+    RetriesExhausted {
+        /// How often it was run.
+        attempts: u32,
+        /// What stopped the last attempt.
+        last: Conflict,
+    },
+    /// The deadline of the transaction's options passed.
+    #[error("deadline of {deadline:?} passed after {attempts} attempts")]
+    DeadlineExceeded {
+        /// The deadline, counted from the call.
+        deadline: Duration,
+        /// How often it was run.
+        attempts: u32,
+    },
+    /// A row with this key is there already.
+    #[error("{}", describe("a row with this key exists", table, *index, Some(key)))]
+    DuplicateKey {
+        /// The table.
+        table: &'static str,
+        /// The unique secondary index whose key it is; none for the primary key.
+        index: Option<&'static str>,
+        /// The key.
+        key: String,
+    },
+    /// A row breaks one of its own constraints.
+    #[error("table {table}, key {key}: {violation}")]
+    Constraint {
+        /// The table.
+        table: &'static str,
+        /// The row's key.
+        key: String,
+        /// Which constraint, and how.
+        violation: Violation,
+    },
+    /// An update closure changed a column of the primary key.
+    #[error(
+        "table {table}: an update changed the primary key from {key} to {changed}; \
+         delete the row and insert another instead"
+    )]
+    KeyChanged {
+        /// The table.
+        table: &'static str,
+        /// The key of the row that was updated.
+        key: String,
+        /// The key that the closure left it with.
+        changed: String,
+    },
+    /// An update closure wrote the very row that it was given.
+    #[error("table {table}, key {key}: the row was written again inside its own update closure")]
+    NestedWrite {
+        /// The table.
+        table: &'static str,
+        /// The row's key.
+        key: String,
+    },
+    /// The database was opened without this table.
+    #[error("table {table} is not registered; name it in the builder: .table::<{row_type}>()")]
+    UnknownTable {
+        /// The table.
+        table: &'static str,
+        /// Its row type.
+        row_type: &'static str,
+    },
+    /// The builder was given two tables of one name.
+    #[error("table {table} is registered twice")]
+    DuplicateTable {
+        /// The table.
+        table: &'static str,
+    },
+    /// A table's rows are larger than a row may be.
+    #[error("table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible; put large columns on the heap")]
+    RowTooLarge {
+        /// The table.
+        table: &'static str,
+        /// Size of the row type.
+        size_bytes: usize,
+        /// Largest possible size.
+        size_max_bytes: usize,
+    },
+    /// A table handle was used with a transaction of another database.
+    #[error("table {table} belongs to another database than the transaction")]
+    ForeignTable {
+        /// The table.
+        table: &'static str,
+    },
+    /// A range was asked of a table that has no order.
+    #[error("table {table} is stored in a hash table, which has no order to scan by; declare storage = \"ordered\"")]
+    UnorderedTable {
+        /// The table.
+        table: &'static str,
+    },
+    /// A range whose start lies behind its end.
+    #[error("table {table}: the range starts at {start}, behind its end {end}")]
+    InvalidRange {
+        /// The table.
+        table: &'static str,
+        /// The start.
+        start: String,
+        /// The end.
+        end: String,
+    },
+    /// A transaction was begun on a thread that is already running one on this database.
+    #[error("this thread is already in a transaction on this database; pass it down instead")]
+    NestedTransaction,
+    /// Too many threads use the database at a time.
+    #[error("{workers_max} threads use the database already, as many as it was opened for")]
+    TooManyWorkers {
+        /// The limit.
+        workers_max: usize,
+    },
+    /// The protocol runs one transaction at a time, and another thread is running one.
+    #[error("protocol {protocol} has no concurrency control: one transaction at a time, on one thread")]
+    SingleThreaded {
+        /// The protocol.
+        protocol: &'static str,
+    },
+    /// The database was closed.
+    #[error("the database is closed")]
+    Closed,
+    /// What was asked of the hardware is not there.
+    #[error(transparent)]
+    Htm(#[from] weft_htm::Unavailable),
+    /// The environment variable that chooses the HTM backend has no valid value.
+    #[error(transparent)]
+    HtmChoice(#[from] weft_htm::InvalidChoice),
+    /// The operating system gave no thread for the epoch clock.
+    #[error("cannot start the epoch thread: {message}")]
+    Thread {
+        /// The operating system's words.
+        message: String,
+    },
+}
+
+fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> String {
+    let index = index.map(|index| format!(", index {index}")).unwrap_or_default();
+    let key = key.map(|key| format!(", key {key}")).unwrap_or_default();
+    format!("{what} (table {table}{index}{key})")
+}

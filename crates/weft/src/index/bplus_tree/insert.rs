@@ -1,0 +1,242 @@
+//! Get-with-insert, and the splits that it brings about.
+//!
+//! An insertion first tries its luck with the leaf alone, which it finds like a reader and locks
+//! if there is room in it. Only a full leaf needs its parent: then the insertion descends once
+//! more, splitting every full inner node that it meets, each under its own and its parent's lock,
+//! and starting again after each. So when it arrives at the leaf the parent has room for one more
+//! child.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use weft_htm::word::Ordering;
+
+use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion};
+use super::BPlusTree;
+use super::node::{
+    CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, load_locked, unlock_changed,
+    unlock_unchanged,
+};
+use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
+
+/// How an attempt that touches one leaf ended.
+enum Attempt {
+    Done(Insertion),
+    /// The key is absent, and the leaf where it would be is full.
+    Full,
+}
+
+impl<K: IndexKey> BPlusTree<K> {
+    /// The address stored under `key`, or, where there is none, inserts `address`.
+    pub fn get_or_insert(
+        &self,
+        key: &K,
+        address: u64,
+        hint: &mut LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> Insertion {
+        debug_assert!(address != 0, "an address is never zero");
+        let mut backoff = Backoff::new();
+        loop {
+            match self.try_insert(&Optimistic, key, address, hint, worker) {
+                Some(Attempt::Done(insertion)) => return insertion,
+                Some(Attempt::Full) => {
+                    if let Some(insertion) = self.try_split(key, address, hint, worker) {
+                        return insertion;
+                    }
+                }
+                None => {}
+            }
+            backoff.pause();
+        }
+    }
+
+    #[inline(always)]
+    fn try_insert(
+        &self,
+        access: &impl Access,
+        key: &K,
+        address: u64,
+        hint: &LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> Option<Attempt> {
+        let place = self.find_leaf(access, Target::At(key), hint)?;
+        place.insert(access, key, address, worker)
+    }
+
+    /// Inserts into a leaf that was found full, splitting it. `None`: start again.
+    #[cold]
+    fn try_split(
+        &self,
+        key: &K,
+        address: u64,
+        hint: &LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> Option<Insertion> {
+        let access = &Optimistic;
+        let (parent, place) = self.descend(access, Target::At(key), |parent, inner, version| {
+            let is_full = inner.count() == INNER_CAPACITY;
+            if is_full {
+                self.split_inner(access, parent, inner, version, key, worker);
+            }
+            !is_full
+        })?;
+        match place.insert(access, key, address, worker)? {
+            Attempt::Done(insertion) => Some(insertion),
+            Attempt::Full => self.split_leaf(access, &parent, &place, key, address, hint, worker),
+        }
+    }
+
+    /// Splits a full leaf and inserts `key`, which it does not hold.
+    #[expect(clippy::too_many_arguments, reason = "where, what, and on whose behalf")]
+    fn split_leaf(
+        &self,
+        access: &impl Access,
+        parent: &Parent<'_, K>,
+        place: &Place<'_, K>,
+        key: &K,
+        address: u64,
+        hint: &LeafHint<K>,
+        worker: &impl IndexWorker,
+    ) -> Option<Insertion> {
+        let leaf = place.leaf;
+        let right = Leaf::<K>::allocate(worker);
+        if !lock_with_parent(access, parent, &leaf.node, place.version) {
+            // SAFETY: allocated above with this layout, and not published.
+            unsafe { worker.free(right.cast(), Layout::new::<Leaf<K>>()) };
+            return None;
+        }
+        let position = match leaf.find(key, || true) {
+            Some(Err(position)) => position,
+            _ => unreachable!("the locked leaf is the one that did not hold the key"),
+        };
+        let point = leaf.split_point(position);
+        let separator = leaf.split(right, point, position, key, address, worker);
+        self.add_child(parent, NonNull::from(leaf).cast(), &separator, right.cast(), worker);
+
+        unlock_changed(&leaf.node.version, place.version);
+        unlock_changed(parent.word, parent.version);
+        hint.remember(if point.into_left { leaf } else { right.as_ptr() });
+        // SAFETY: published only now, and this worker is pinned: so it is not freed yet.
+        let word = NonNull::from(unsafe { &right.as_ref().node.version });
+        Some(Insertion::Inserted {
+            change: place.change(),
+            sibling: Some(NodeVersion { word, version: CHANGE }),
+        })
+    }
+
+    /// Splits a full inner node on the way to `key`. Whether that worked or not, the caller
+    /// starts again.
+    fn split_inner(
+        &self,
+        access: &impl Access,
+        parent: &Parent<'_, K>,
+        inner: &Inner<K>,
+        version: u64,
+        key: &K,
+        worker: &impl IndexWorker,
+    ) {
+        let right = Inner::<K>::allocate(worker);
+        if !lock_with_parent(access, parent, &inner.node, version) {
+            // SAFETY: allocated above with this layout, and not published.
+            unsafe { worker.free(right.cast(), Layout::new::<Inner<K>>()) };
+            return;
+        }
+        // A key beyond the last separator is probably one of an ascending sequence: the left
+        // half then stays nearly full.
+        let child = inner.route(Target::At(key), INNER_CAPACITY, || true);
+        let at_end = child == Some(INNER_CAPACITY - 1);
+        let keep = if at_end { INNER_CAPACITY - 2 } else { INNER_CAPACITY / 2 };
+        let slot = K::Slot::default();
+        // SAFETY: not published yet, so it is alive.
+        inner.split(unsafe { right.as_ref() }, keep, &slot);
+        let separator = load_locked::<K>(&slot);
+        K::retire(&slot, worker);
+        self.add_child(parent, NonNull::from(inner).cast(), &separator, right.cast(), worker);
+        unlock_changed(&inner.node.version, version);
+        unlock_changed(parent.word, parent.version);
+    }
+
+    /// Puts `right` behind `left`, both having been split at `separator`, into their parent,
+    /// which is locked and has room. A root that was split gets a new root above it.
+    fn add_child(
+        &self,
+        parent: &Parent<'_, K>,
+        left: NonNull<Node>,
+        separator: &K,
+        right: NonNull<Node>,
+        worker: &impl IndexWorker,
+    ) {
+        let Some(inner) = parent.inner else {
+            let root = Inner::<K>::allocate(worker);
+            // SAFETY: not published yet, so it is alive.
+            unsafe { root.as_ref() }.adopt(left, separator, right, worker);
+            self.root.node.store(root.as_ptr().cast(), Ordering::Relaxed);
+            let height = self.root.height.load(Ordering::Relaxed);
+            self.root.height.store(height + 1, Ordering::Relaxed);
+            return;
+        };
+        inner.insert_child(parent.index, separator, right, worker);
+    }
+}
+
+impl<K: IndexKey> Place<'_, K> {
+    /// Inserts into this leaf alone, or finds the key in it. `None`: start again.
+    #[inline(always)]
+    fn insert(
+        &self,
+        access: &impl Access,
+        key: &K,
+        address: u64,
+        worker: &impl IndexWorker,
+    ) -> Option<Attempt> {
+        let leaf = self.leaf;
+        let is_current = || access.is_current(&leaf.node.version, self.version);
+        let attempt = match leaf.find(key, is_current)? {
+            Ok(position) => {
+                let found = leaf.addresses[position].load(Ordering::Relaxed);
+                Attempt::Done(Insertion::Found(found))
+            }
+            Err(_) if leaf.count() == LEAF_CAPACITY => Attempt::Full,
+            Err(position) => {
+                // Locking checks the version, and with it the position.
+                if !access.lock(&leaf.node.version, self.version) {
+                    return None;
+                }
+                leaf.insert_at(position, key, address, worker);
+                unlock_changed(&leaf.node.version, self.version);
+                return Some(Attempt::Done(Insertion::Inserted {
+                    change: self.change(),
+                    sibling: None,
+                }));
+            }
+        };
+        is_current().then_some(attempt)
+    }
+
+    /// What the caller's own change did to the version of this leaf.
+    fn change(&self) -> NodeChange {
+        NodeChange {
+            word: NonNull::from(&self.leaf.node.version),
+            before: self.version,
+            after: self.version + CHANGE,
+        }
+    }
+}
+
+/// Locks a node and its parent, or neither.
+pub(super) fn lock_with_parent<K: IndexKey>(
+    access: &impl Access,
+    parent: &Parent<'_, K>,
+    node: &Node,
+    version: u64,
+) -> bool {
+    if !access.lock(parent.word, parent.version) {
+        return false;
+    }
+    if !access.lock(&node.version, version) {
+        unlock_unchanged(parent.word, parent.version);
+        return false;
+    }
+    true
+}

@@ -1,0 +1,250 @@
+//! Range scans, one leaf at a time.
+//!
+//! A scan is a loop of the caller's: each turn reads one leaf's share of the range into a
+//! [`Page`], notes the leaf's version, and goes on where the page says. Pages follow each other
+//! along the leaves' fences, so the leaves whose versions were noted cover the range without a
+//! gap, empty stretches included. Forward, the hint then remembers the next leaf, which saves the
+//! descent as long as that leaf still begins where this one ended. Backward, every page descends:
+//! leaves do not know what is before them.
+
+use std::cell::Cell;
+use std::cmp;
+use std::ops::Bound;
+
+use weft_htm::word::Ordering;
+
+use super::super::{IndexKey, IndexWorker, NodeVersion};
+use super::BPlusTree;
+use super::node::{LEAF_CAPACITY, Leaf, least};
+use super::search::{Access, Backoff, LeafHint, Optimistic, Target, prefetch, rank};
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the least key to the greatest.
+    Forward,
+    /// From the greatest key to the least.
+    Reverse,
+}
+
+/// What a scan found in one leaf. One page serves for a whole scan, or many.
+#[derive(Debug)]
+pub struct Page<K> {
+    addresses: Box<[u64; LEAF_CAPACITY]>,
+    count: usize,
+    next: Option<Bound<K>>,
+}
+
+impl<K: IndexKey> Page<K> {
+    /// A page with nothing on it.
+    pub fn new() -> Self {
+        Page { addresses: Box::new([0; LEAF_CAPACITY]), count: 0, next: None }
+    }
+
+    /// The addresses found, in the order of the scan.
+    pub fn addresses(&self) -> &[u64] {
+        &self.addresses[..self.count]
+    }
+
+    /// Where the scan goes on: the `from` of the next page. `None` if the range is exhausted.
+    pub fn next(&self) -> Option<&Bound<K>> {
+        self.next.as_ref()
+    }
+
+    /// Takes [`Page::next`] out.
+    pub fn take_next(&mut self) -> Option<Bound<K>> {
+        self.next.take()
+    }
+}
+
+impl<K: IndexKey> Default for Page<K> {
+    fn default() -> Self {
+        Page::new()
+    }
+}
+
+impl<K: IndexKey> BPlusTree<K> {
+    /// Reads the addresses of the keys between `from` and `to` that are in the leaf where `from`
+    /// leads. `from` is where the scan begins and `to` where it ends: in reverse, `from` is the
+    /// upper bound. Returns the leaf's version, which covers the part of the range from `from` to
+    /// [`Page::next`], or to its end.
+    pub fn read_page(
+        &self,
+        from: Bound<&K>,
+        to: Bound<&K>,
+        direction: Direction,
+        page: &mut Page<K>,
+        hint: &mut LeafHint<K>,
+        _worker: &impl IndexWorker,
+    ) -> NodeVersion {
+        let range = Range { from, to, direction };
+        let addresses = Cell::from_mut(&mut page.addresses[..]).as_slice_of_cells();
+        let mut backoff = Backoff::new();
+        let share = loop {
+            if let Some(share) = self.try_page(&Optimistic, range, addresses, hint) {
+                break share;
+            }
+            backoff.pause();
+        };
+        page.count = share.count;
+        page.next = share.next;
+        share.version
+    }
+
+    #[inline(always)]
+    fn try_page(
+        &self,
+        access: &impl Access,
+        range: Range<'_, K>,
+        addresses: &[Cell<u64>],
+        hint: &LeafHint<K>,
+    ) -> Option<Share<K>> {
+        let place = self.find_leaf(access, range.target(), hint)?;
+        let leaf = place.leaf;
+        let is_current = || access.is_current(&leaf.node.version, place.version);
+        let next_leaf = leaf.next.load(Ordering::Relaxed);
+        let (found, next) = match range.direction {
+            Direction::Forward => {
+                prefetch::<Leaf<K>>(next_leaf, size_of::<Leaf<K>>());
+                leaf.share_forward(range.from, range.to, is_current)?
+            }
+            Direction::Reverse => leaf.share_reverse(range.from, range.to, is_current)?,
+        };
+        let found = leaf.addresses.get(found).unwrap_or_default();
+        let copies = addresses.iter().zip(0..found.len());
+        match range.direction {
+            Direction::Forward => {
+                copies.for_each(|(to, index)| to.set(found[index].load(Ordering::Relaxed)));
+            }
+            Direction::Reverse => copies.for_each(|(to, index)| {
+                to.set(found[found.len() - 1 - index].load(Ordering::Relaxed));
+            }),
+        }
+        if !is_current() {
+            return None;
+        }
+        if range.direction == Direction::Forward && next.is_some() {
+            hint.remember(next_leaf);
+        }
+        Some(Share { count: found.len(), next, version: place.node_version() })
+    }
+}
+
+/// The rest of the range of a scan.
+struct Range<'k, K> {
+    from: Bound<&'k K>,
+    to: Bound<&'k K>,
+    direction: Direction,
+}
+
+impl<K> Clone for Range<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Range<'_, K> {}
+
+impl<'k, K> Range<'k, K> {
+    /// Where the range begins.
+    fn target(&self) -> Target<'k, K> {
+        match (self.direction, self.from) {
+            (Direction::Reverse, Bound::Excluded(key)) => Target::Below(key),
+            (_, Bound::Included(key) | Bound::Excluded(key)) => Target::At(key),
+            (Direction::Forward, Bound::Unbounded) => Target::First,
+            (Direction::Reverse, Bound::Unbounded) => Target::Last,
+        }
+    }
+}
+
+/// One leaf's share of a range.
+struct Share<K> {
+    count: usize,
+    next: Option<Bound<K>>,
+    version: NodeVersion,
+}
+
+impl<K: IndexKey> Leaf<K> {
+    /// Which of this leaf's keys are in the range, and where it goes on after this leaf.
+    #[inline(always)]
+    #[expect(clippy::type_complexity, reason = "two results of an attempt")]
+    fn share_forward(
+        &self,
+        from: Bound<&K>,
+        to: Bound<&K>,
+        is_current: impl Fn() -> bool,
+    ) -> Option<(std::ops::Range<usize>, Option<Bound<K>>)> {
+        let goes_on = !self.next.load(Ordering::Relaxed).is_null()
+            && reaches_above(to, &self.high, &is_current)?;
+        let first = self.first_from(from, &is_current)?;
+        if !goes_on {
+            return Some((first..self.end_of(to, is_current)?, None));
+        }
+        Some((first..self.count(), Some(Bound::Included(K::load(&self.high, is_current)?))))
+    }
+
+    /// As [`Leaf::share_forward`], downwards.
+    #[inline(always)]
+    #[expect(clippy::type_complexity, reason = "two results of an attempt")]
+    fn share_reverse(
+        &self,
+        from: Bound<&K>,
+        to: Bound<&K>,
+        is_current: impl Fn() -> bool,
+    ) -> Option<(std::ops::Range<usize>, Option<Bound<K>>)> {
+        let end = self.end_of(from, &is_current)?;
+        if !reaches_below(to, &self.low, &is_current)? {
+            return Some((self.first_from(to, is_current)?..end, None));
+        }
+        Some((0..end, Some(Bound::Excluded(K::load(&self.low, is_current)?))))
+    }
+
+    /// The position of the first key that is in a range with this lower bound.
+    #[inline(always)]
+    fn first_from(&self, lower: Bound<&K>, is_current: impl Fn() -> bool) -> Option<usize> {
+        let keys = &self.keys[..self.count()];
+        match lower {
+            Bound::Unbounded => Some(0),
+            Bound::Included(key) => rank(keys, key, false, is_current),
+            Bound::Excluded(key) => rank(keys, key, true, is_current),
+        }
+    }
+
+    /// The position behind the last key that is in a range with this upper bound.
+    #[inline(always)]
+    fn end_of(&self, upper: Bound<&K>, is_current: impl Fn() -> bool) -> Option<usize> {
+        let keys = &self.keys[..self.count()];
+        match upper {
+            Bound::Unbounded => Some(keys.len()),
+            Bound::Included(key) => rank(keys, key, true, is_current),
+            Bound::Excluded(key) => rank(keys, key, false, is_current),
+        }
+    }
+}
+
+/// Whether a range with this upper bound may have keys at or above the fence in `high`.
+#[inline(always)]
+fn reaches_above<K: IndexKey>(
+    upper: Bound<&K>,
+    high: &K::Slot,
+    is_current: impl Fn() -> bool,
+) -> Option<bool> {
+    Some(match upper {
+        Bound::Unbounded => true,
+        Bound::Included(key) => key.compare(high, is_current)?.is_ge(),
+        Bound::Excluded(key) => key.compare(high, is_current)?.is_gt(),
+    })
+}
+
+/// Whether a range with this lower bound may have keys below the fence in `low`.
+#[inline(always)]
+fn reaches_below<K: IndexKey>(
+    lower: Bound<&K>,
+    low: &K::Slot,
+    is_current: impl Fn() -> bool,
+) -> Option<bool> {
+    Some(match lower {
+        Bound::Unbounded => least::<K>().compare(low, is_current)? == cmp::Ordering::Less,
+        Bound::Included(key) | Bound::Excluded(key) => key.compare(low, is_current)?.is_lt(),
+    })
+}

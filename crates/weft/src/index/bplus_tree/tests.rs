@@ -1,0 +1,498 @@
+//! One thread against a model, and what the tests share: a walker that checks the shape of a
+//! tree, and scans.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use weft_htm::word::Ordering;
+
+use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup, NodeVersion};
+use super::node::{
+    INNER_CAPACITY, Inner, LEAF_CAPACITY, LOCKED, Leaf, Node, OBSOLETE, load_locked,
+};
+use super::test_memory::{Memory, TestWorker};
+use super::{BPlusTree, Direction, LeafHint, Page};
+
+/// A noted version in a form that sets can hold.
+pub(super) type Noted = (usize, u64);
+
+pub(super) fn noted(version: NodeVersion) -> Noted {
+    (version.word.as_ptr().addr(), version.version)
+}
+
+/// Whether a node still has the version that was noted. The caller is still pinned.
+pub(super) fn is_unchanged(version: NodeVersion) -> bool {
+    // SAFETY: the caller has been pinned since it noted the version.
+    unsafe { version.word.as_ref() }.load(Ordering::Acquire) == version.version
+}
+
+/// What a whole scan found.
+pub(super) struct Scan {
+    pub(super) addresses: Vec<u64>,
+    pub(super) versions: Vec<NodeVersion>,
+}
+
+pub(super) fn scan<K: IndexKey>(
+    tree: &BPlusTree<K>,
+    from: Bound<&K>,
+    to: Bound<&K>,
+    direction: Direction,
+    hint: &mut LeafHint<K>,
+    worker: &impl IndexWorker,
+) -> Scan {
+    let mut scan = Scan { addresses: Vec::new(), versions: Vec::new() };
+    let mut page = Page::new();
+    let mut from = Some(from.cloned());
+    while let Some(start) = from {
+        scan.versions.push(tree.read_page(start.as_ref(), to, direction, &mut page, hint, worker));
+        scan.addresses.extend(page.addresses());
+        from = page.take_next();
+    }
+    scan
+}
+
+/// Checks the shape of a tree that nobody is changing, and returns its keys and addresses.
+pub(super) fn verify<K: IndexKey>(tree: &mut BPlusTree<K>) -> BTreeMap<K, u64> {
+    let mut walk = Walk { content: BTreeMap::new(), leaves: Vec::new() };
+    assert_eq!(tree.root.version.load(Ordering::Relaxed) & LOCKED, 0);
+    let height = tree.root.height.load(Ordering::Relaxed);
+    walk.subtree(tree.root.node.load(Ordering::Relaxed), height, &Bound::Unbounded, None);
+    for (index, leaf) in walk.leaves.iter().enumerate() {
+        // SAFETY: the tree is not shared now.
+        let next = unsafe { (**leaf).next.load(Ordering::Relaxed) };
+        let expected = walk.leaves.get(index + 1).copied().unwrap_or(std::ptr::null());
+        assert_eq!(next.cast_const(), expected, "the leaves are chained in order");
+        // SAFETY: as above.
+        let is_empty = unsafe { (**leaf).count() == 0 };
+        assert!(!is_empty || walk.leaves.len() == 1, "an empty leaf was left in the tree");
+    }
+    let mut listed = BTreeMap::new();
+    tree.for_each(|key, address| assert_eq!(listed.insert(key.clone(), address), None));
+    assert_eq!(listed, walk.content);
+    walk.content
+}
+
+struct Walk<K: IndexKey> {
+    content: BTreeMap<K, u64>,
+    leaves: Vec<*const Leaf<K>>,
+}
+
+impl<K: IndexKey> Walk<K> {
+    fn subtree(&mut self, node: *const Node, height: u64, low: &Bound<K>, high: Option<&K>) {
+        // SAFETY: the tree is not shared now, and what can be reached in it is alive; the height
+        // says what kind of node it is.
+        unsafe {
+            let version = (*node).version.load(Ordering::Relaxed);
+            assert_eq!(version & (LOCKED | OBSOLETE), 0);
+            match height {
+                0 => self.leaf(&*node.cast::<Leaf<K>>(), low, high),
+                _ => self.inner(&*node.cast::<Inner<K>>(), height, low, high),
+            }
+        }
+    }
+
+    fn leaf(&mut self, leaf: &Leaf<K>, low: &Bound<K>, high: Option<&K>) {
+        let fence = load_locked::<K>(&leaf.low);
+        match low {
+            Bound::Included(low) => assert_eq!(&fence, low, "the low fence is the separator"),
+            _ => assert_eq!(fence, super::node::least(), "the first leaf begins at the least key"),
+        }
+        match high {
+            Some(high) => {
+                assert!(!leaf.next.load(Ordering::Relaxed).is_null());
+                assert_eq!(&load_locked::<K>(&leaf.high), high, "the high fence is the separator");
+            }
+            None => assert!(leaf.next.load(Ordering::Relaxed).is_null()),
+        }
+        assert!(leaf.count() <= LEAF_CAPACITY);
+        let mut previous = None;
+        for index in 0..leaf.count() {
+            let key = load_locked::<K>(&leaf.keys[index]);
+            assert!(key >= fence && high.is_none_or(|high| key < *high), "{key:?} out of fences");
+            assert!(previous.is_none_or(|previous| previous < key), "keys in order");
+            self.content.insert(key.clone(), leaf.addresses[index].load(Ordering::Relaxed));
+            previous = Some(key);
+        }
+        self.leaves.push(leaf);
+    }
+
+    fn inner(&mut self, inner: &Inner<K>, height: u64, low: &Bound<K>, high: Option<&K>) {
+        let count = inner.count();
+        assert!((2..=INNER_CAPACITY).contains(&count), "{count} children");
+        let separators: Vec<K> =
+            inner.separators[..count - 1].iter().map(load_locked::<K>).collect();
+        assert!(separators.is_sorted_by(|left, right| left < right));
+        for index in 0..count {
+            let low = match index {
+                0 => low.clone(),
+                _ => Bound::Included(separators[index - 1].clone()),
+            };
+            let high = separators.get(index).or(high);
+            self.subtree(inner.child(index), height - 1, &low, high);
+        }
+    }
+}
+
+/// Key forms, and a way to draw keys of each that collide, share prefixes and touch the limits.
+pub(super) trait TestKey: IndexKey {
+    fn from_number(number: u64) -> Self;
+}
+
+impl TestKey for u64 {
+    fn from_number(number: u64) -> u64 {
+        number
+    }
+}
+
+impl TestKey for u128 {
+    /// Some keys differ only in the upper word, some only in the lower.
+    fn from_number(number: u64) -> u128 {
+        u128::from(number / 8) << 64 | u128::from(number % 8)
+    }
+}
+
+impl TestKey for LongKey {
+    /// Lengths from 0 to 80 bytes; runs of keys that agree in the first eight bytes, keys that
+    /// are the beginning of others, and keys that differ only in zeros at the end.
+    fn from_number(number: u64) -> LongKey {
+        let length = (number % 5 * 4) as usize + if number % 97 == 0 { 60 } else { 0 };
+        let mut bytes = (number / 40).to_be_bytes()[4..].to_vec();
+        bytes.resize(length.max(4), 0);
+        bytes.extend_from_slice(&[0, 1, 2][..(number % 3) as usize]);
+        if number % 7 == 0 {
+            bytes.extend_from_slice(&(number / 5).to_be_bytes());
+        }
+        LongKey::from(bytes.as_slice())
+    }
+}
+
+mod against_a_model {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Operation {
+        Insert(u64),
+        Remove(u64),
+        /// Removes all keys from one number to another, which empties leaves.
+        Clear(u64, u64),
+        /// Inserts so many keys in ascending order.
+        Ascend(u64, u64),
+        Get(u64),
+        Scan(Bound<u64>, Bound<u64>, bool),
+        /// A transaction ends, and another begins.
+        Unpin,
+    }
+
+    fn bound(number: impl Strategy<Value = u64> + Clone) -> impl Strategy<Value = Bound<u64>> {
+        prop_oneof![
+            3 => number.clone().prop_map(Bound::Included),
+            3 => number.prop_map(Bound::Excluded),
+            1 => Just(Bound::Unbounded),
+        ]
+    }
+
+    fn operation() -> impl Strategy<Value = Operation> {
+        let number = prop_oneof![20 => 0..400_u64, 1 => Just(u64::MAX), 1 => Just(0)];
+        prop_oneof![
+            30 => number.clone().prop_map(Operation::Insert),
+            15 => number.clone().prop_map(Operation::Remove),
+            2 => (0..400_u64, 1..200_u64).prop_map(|(from, count)| Operation::Clear(from, count)),
+            3 => (0..400_u64, 1..100_u64).prop_map(|(from, count)| Operation::Ascend(from, count)),
+            5 => number.clone().prop_map(Operation::Get),
+            10 => (bound(number.clone()), bound(number), any::<bool>())
+                .prop_map(|(from, to, reverse)| Operation::Scan(from, to, reverse)),
+            2 => Just(Operation::Unpin),
+        ]
+    }
+
+    struct Trial<K: IndexKey> {
+        tree: BPlusTree<K>,
+        model: BTreeMap<K, u64>,
+        hint: LeafHint<K>,
+        worker: TestWorker,
+        addresses: u64,
+    }
+
+    impl<K: TestKey> Trial<K> {
+        fn versions(&mut self) -> BTreeSet<Noted> {
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            // With a hint of its own, so as not to disturb the trial's.
+            let mut hint = LeafHint::new();
+            let scan = scan(&self.tree, all.0, all.1, Direction::Forward, &mut hint, &self.worker);
+            scan.versions.into_iter().map(noted).collect()
+        }
+
+        fn get(&mut self, key: &K) -> Lookup {
+            self.tree.get(key, &mut self.hint, &self.worker)
+        }
+
+        fn insert(&mut self, key: K) {
+            self.addresses += 8;
+            let address = self.addresses;
+            let before = self.versions();
+            let lookup = self.get(&key);
+            let insertion = self.tree.get_or_insert(&key, address, &mut self.hint, &self.worker);
+            let mut expected = before.clone();
+            match (lookup, insertion) {
+                (Lookup::Found(found), Insertion::Found(other)) => {
+                    assert_eq!((Some(&found), found), (self.model.get(&key), other));
+                }
+                (Lookup::Absent(version), Insertion::Inserted { change, sibling }) => {
+                    assert_eq!(self.model.insert(key.clone(), address), None);
+                    assert_eq!((version.word, version.version), (change.word, change.before));
+                    assert_ne!(change.before, change.after);
+                    assert!(expected.remove(&noted(version)));
+                    expected.insert((change.word.as_ptr().addr(), change.after));
+                    expected.extend(sibling.map(noted));
+                }
+                mismatch => panic!("{key:?}: {mismatch:?}"),
+            }
+            assert_eq!(self.versions(), expected, "what changed is what was reported");
+            assert_eq!(self.get(&key), Lookup::Found(self.model[&key]));
+        }
+
+        fn remove(&mut self, key: &K) {
+            let Some(address) = self.model.remove(key) else {
+                assert!(!self.tree.remove(key, 8, &self.worker));
+                return;
+            };
+            assert!(!self.tree.remove(key, address + 1, &self.worker), "another address");
+            let before = self.versions();
+            assert!(self.tree.remove(key, address, &self.worker));
+            let after = self.versions();
+            match self.get(key) {
+                Lookup::Absent(version) => assert!(!before.contains(&noted(version))),
+                found => panic!("{key:?} was removed: {found:?}"),
+            }
+            let changed = after.difference(&before).count();
+            assert!(changed == 1, "a removal changed {changed} leaves");
+        }
+
+        fn scan(&mut self, from: Bound<u64>, to: Bound<u64>, direction: Direction) {
+            let (from, to) = (from.map(K::from_number), to.map(K::from_number));
+            let (from, to) = (from.as_ref(), to.as_ref());
+            let scan = scan(&self.tree, from, to, direction, &mut self.hint, &self.worker);
+            let within = |key: &K| {
+                let (lower, upper) = match direction {
+                    Direction::Forward => (from, to),
+                    Direction::Reverse => (to, from),
+                };
+                (match lower {
+                    Bound::Included(lower) => key >= lower,
+                    Bound::Excluded(lower) => key > lower,
+                    Bound::Unbounded => true,
+                }) && (match upper {
+                    Bound::Included(upper) => key <= upper,
+                    Bound::Excluded(upper) => key < upper,
+                    Bound::Unbounded => true,
+                })
+            };
+            let expected = self.model.iter().filter(|(key, _)| within(key));
+            let mut expected: Vec<u64> = expected.map(|(_, address)| *address).collect();
+            if direction == Direction::Reverse {
+                expected.reverse();
+            }
+            assert_eq!(scan.addresses, expected);
+
+            let covered: BTreeSet<Noted> = scan.versions.into_iter().map(noted).collect();
+            for key in (0..400).step_by(3).map(K::from_number).filter(within) {
+                if let Lookup::Absent(version) = self.get(&key) {
+                    assert!(covered.contains(&noted(version)), "{key:?} is in no noted leaf");
+                }
+            }
+        }
+
+        fn run(&mut self, operation: &Operation) {
+            match *operation {
+                Operation::Insert(number) => self.insert(K::from_number(number)),
+                Operation::Remove(number) => self.remove(&K::from_number(number)),
+                Operation::Clear(from, count) => {
+                    (from..from + count).for_each(|number| self.remove(&K::from_number(number)));
+                }
+                Operation::Ascend(from, count) => {
+                    (from..from + count).for_each(|number| self.insert(K::from_number(number)));
+                }
+                Operation::Get(number) => {
+                    let key = K::from_number(number);
+                    match (self.get(&key), self.model.get(&key)) {
+                        (Lookup::Found(found), Some(&expected)) => assert_eq!(found, expected),
+                        (Lookup::Absent(version), None) => assert!(is_unchanged(version)),
+                        mismatch => panic!("{key:?}: {mismatch:?}"),
+                    }
+                }
+                Operation::Scan(from, to, reverse) => {
+                    let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+                    self.scan(from, to, direction);
+                }
+                Operation::Unpin => unreachable!("handled by the caller"),
+            }
+        }
+    }
+
+    fn check<K: TestKey>(operations: &[Operation]) {
+        let memory = Arc::new(Memory::default());
+        let worker = memory.worker();
+        let mut trial = Trial::<K> {
+            tree: BPlusTree::new(&worker),
+            model: BTreeMap::new(),
+            hint: LeafHint::new(),
+            worker,
+            addresses: 0,
+        };
+        let pinner = memory.worker();
+        for transaction in operations.split(|operation| matches!(operation, Operation::Unpin)) {
+            let pin = pinner.pin();
+            transaction.iter().for_each(|operation| trial.run(operation));
+            trial.hint.reset();
+            drop(pin);
+            assert_eq!(verify(&mut trial.tree), trial.model);
+        }
+        trial.tree.clear(&trial.worker);
+        assert_eq!(memory.in_use(), 0, "nodes or keys were not given back");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(150))]
+
+        #[test]
+        fn one_word_keys(operations in vec(operation(), 1..150)) {
+            check::<u64>(&operations);
+        }
+
+        #[test]
+        fn two_word_keys(operations in vec(operation(), 1..150)) {
+            check::<u128>(&operations);
+        }
+
+        #[test]
+        fn long_keys(operations in vec(operation(), 1..150)) {
+            check::<LongKey>(&operations);
+        }
+    }
+}
+
+/// Three levels of inner nodes come and go: splits, merges, shares and the lowering of the root.
+fn grow_and_shrink<K: TestKey>(count: u64, seed: u64) {
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let mut tree = BPlusTree::<K>::new(&worker);
+    let mut numbers: Vec<u64> = (0..count).collect();
+    type Order = fn(&mut fastrand::Rng, &mut [u64]);
+    let orders: [Order; 3] = [
+        |random, numbers| random.shuffle(numbers),
+        |_, numbers| numbers.sort_unstable(),
+        |_, numbers| numbers.sort_unstable_by(|left, right| right.cmp(left)),
+    ];
+    for (inserting, removing) in (0..9).map(|pair| (orders[pair / 3], orders[pair % 3])) {
+        let mut model = BTreeMap::new();
+        let mut hint = LeafHint::new();
+        inserting(&mut random, &mut numbers);
+        for &number in &numbers {
+            tree.get_or_insert(&K::from_number(number), number + 1, &mut hint, &worker);
+            model.entry(K::from_number(number)).or_insert(number + 1);
+        }
+        assert_eq!(verify(&mut tree), model);
+        assert!(tree.root.height.load(Ordering::Relaxed) > 1);
+        removing(&mut random, &mut numbers);
+        for (removed, &number) in numbers.iter().enumerate() {
+            let key = K::from_number(number);
+            if let Some(address) = model.remove(&key) {
+                assert!(tree.remove(&key, address, &worker));
+            }
+            if removed % (numbers.len() / 4) == 0 {
+                assert_eq!(verify(&mut tree), model);
+            }
+        }
+        assert_eq!(verify(&mut tree), model);
+        assert_eq!(tree.root.height.load(Ordering::Relaxed), 0, "all levels went away");
+        drop(worker.pin());
+        assert_eq!(memory.in_use(), 1, "one empty leaf is left");
+    }
+    tree.clear(&worker);
+}
+
+#[test]
+fn trees_of_one_word_keys_grow_and_shrink() {
+    grow_and_shrink::<u64>(5_000, 1);
+}
+
+#[test]
+fn trees_of_two_word_keys_grow_and_shrink() {
+    grow_and_shrink::<u128>(5_000, 2);
+}
+
+#[test]
+fn trees_of_long_keys_grow_and_shrink() {
+    grow_and_shrink::<LongKey>(5_000, 3);
+}
+
+/// Sequences that ascend below interleaved prefixes, as order lines do below their districts,
+/// leave full leaves behind.
+#[test]
+fn interleaved_ascending_sequences_fill_their_leaves() {
+    const SEQUENCES: u64 = 10;
+    const LENGTH: u64 = 2_000;
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let mut tree = BPlusTree::<u64>::new(&worker);
+    let mut hint = LeafHint::new();
+    for number in (0..LENGTH).step_by(5) {
+        for sequence in 0..SEQUENCES {
+            for line in 0..5 {
+                let key = sequence << 32 | (number + line);
+                tree.get_or_insert(&key, 1, &mut hint, &worker);
+            }
+        }
+    }
+    assert_eq!(verify(&mut tree).len() as u64, SEQUENCES * LENGTH);
+    let leaves = scan(
+        &tree,
+        Bound::Unbounded,
+        Bound::Unbounded,
+        Direction::Forward,
+        &mut LeafHint::new(),
+        &worker,
+    );
+    let filled = leaves.addresses.len() as f64 / (leaves.versions.len() * LEAF_CAPACITY) as f64;
+    assert!(filled > 0.9, "leaves are filled to {filled}");
+    tree.clear(&worker);
+}
+
+/// A queue, filled at one end and emptied at the other, does not leave a trail of nodes.
+#[test]
+fn a_queue_stays_small() {
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let mut tree = BPlusTree::<u64>::new(&worker);
+    let mut hint = LeafHint::new();
+    for key in 0..200_000 {
+        tree.get_or_insert(&key, key + 1, &mut hint, &worker);
+        if let Some(old) = key.checked_sub(1_000) {
+            assert!(tree.remove(&old, old + 1, &worker));
+        }
+        if key % 1_000 == 0 {
+            hint.reset();
+            drop(worker.pin());
+            let nodes = memory.in_use();
+            assert!(nodes < 200, "{nodes} nodes hold a thousand keys");
+        }
+    }
+    assert_eq!(verify(&mut tree).len(), 1_000);
+    tree.clear(&worker);
+}
+
+#[test]
+#[should_panic(expected = "used after it was cleared")]
+fn a_cleared_tree_refuses_to_be_used() {
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let mut tree = BPlusTree::<u64>::new(&worker);
+    tree.clear(&worker);
+    tree.get(&1, &mut LeafHint::new(), &worker);
+}

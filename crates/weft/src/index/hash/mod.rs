@@ -1,0 +1,343 @@
+//! The unordered index: a hash table of cache-line buckets that grows while it is in use.
+//!
+//! It plays the part of DBX's unordered store ("Using Restricted Transactional Memory to Build a
+//! Scalable In-Memory Database", §4): look-up, get-with-insert and removal of single keys, each
+//! one short region of hardware transactional memory where there is such a thing. It departs from
+//! the paper in three ways: a bucket holds several entries, since an address needs no cache line
+//! of its own; the software twin locks one bucket and not the table; and growing stops nobody,
+//! where DBX takes a global lock to resize.
+//!
+//! - [`bucket`]: the layout of a bucket, its version word, and the steps on a chain.
+//! - [`resize`]: arrays of buckets, when a table grows, and how the buckets are moved.
+//! - This page: the operations.
+//!
+//! A look-up of a present key touches, beside the table's own two lines, which stay in the cache,
+//! one cache line: the home bucket with its version, keys and addresses. Readers write nothing.
+//!
+//! # The operations and their twins
+//!
+//! Every operation is an *entry*, a *search*, and for writers a *change*. They differ in who
+//! watches over them:
+//!
+//! | | in software | in a hardware region |
+//! | --- | --- | --- |
+//! | entry | waits until the home bucket is unlocked, remembers its version | aborts if it is locked; the version is in the region's read set |
+//! | search | true if the version is still the same | as in a sequential program |
+//! | change | locks the version that the search saw, then writes and unlocks | writes |
+//! | version | + [`CHANGE`](bucket::CHANGE) as the lock is released | + `CHANGE` |
+//!
+//! Both leave the same words behind, and each sees the other: a region that has read a version
+//! word aborts when a lock is taken there, and a reader in software finds a version changed that
+//! a region has committed. A region never allocates: what it needs of a long key is prepared
+//! before it ([`Staged`]), what it removes is retired after it, and an insertion that needs an
+//! overflow bucket is left to the twin. So are the moves of a growing table.
+//!
+//! # Serialization points
+//!
+//! - A look-up, a found get-with-insert, and a refused removal: the load of the home bucket's
+//!   version that the search is checked against. A growing table has one bucket for a key at
+//!   any time: the old one until its version says that it is migrated, and from then on its
+//!   child.
+//! - An insertion and a removal: the store of the new version (or the region's commit). Until
+//!   then nobody returns what the operation wrote, as the lock bit is in the version.
+//!
+//! A [`NodeVersion`] of a miss is the home bucket's. Any later insertion of the key goes
+//! to that bucket and changes its version, or finds the bucket migrated, and then that has.
+
+mod bucket;
+#[cfg(all(test, any(loom, shuttle)))]
+mod model_tests;
+mod resize;
+#[cfg(test)]
+mod test_memory;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+use weft_htm::word::{Ordering, WordPointer};
+
+use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
+use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
+use resize::{Array, retire_bucket};
+
+/// A map from keys to record addresses, without order.
+///
+/// Memory comes from the worker of each operation and goes back to a worker when it is no longer
+/// used; what is left at the end has to be given back by [`HashTable::clear`], as dropping a
+/// table frees nothing.
+///
+/// As for every index, the caller of an operation is pinned (see [the index module](super)).
+pub struct HashTable<K: IndexKey> {
+    /// Where operations start. Null only after [`HashTable::clear`].
+    current: WordPointer<Array<K>>,
+}
+
+/// Where an operation on a key takes place.
+struct Home<'a, K: IndexKey> {
+    array: &'a Array<K>,
+    bucket: &'a Bucket<K>,
+    /// The bucket's version on entry: unlocked and not migrated.
+    version: u64,
+}
+
+impl<K: IndexKey> Home<'_, K> {
+    fn node_version(&self) -> NodeVersion {
+        NodeVersion { word: NonNull::from(self.bucket.version()), version: self.version }
+    }
+
+    fn node_change(&self) -> NodeChange {
+        let word = NonNull::from(self.bucket.version());
+        NodeChange { word, before: self.version, after: self.version + CHANGE }
+    }
+
+    /// Looks for the key; `None` if the bucket has changed since the entry. An absence may still
+    /// be out of date, and so may an address: see [`Bucket::search`].
+    #[inline(always)]
+    fn search(&self, key: &K) -> Option<Search<'_, K>> {
+        self.bucket.search(key, || self.bucket.is_current(self.version))
+    }
+}
+
+impl<K: IndexKey> HashTable<K> {
+    /// An empty table of the smallest size.
+    pub fn new(worker: &impl IndexWorker) -> Self {
+        Self::with_capacity(0, worker)
+    }
+
+    /// An empty table that takes about `expected` keys before it grows. Its memory is written at
+    /// once; a table that grows does that bit by bit.
+    pub fn with_capacity(expected: usize, worker: &impl IndexWorker) -> Self {
+        HashTable { current: WordPointer::new(Array::with_capacity(expected, worker).as_ptr()) }
+    }
+
+    /// Looks a key up. A miss returns the version that any later insertion of the key changes.
+    #[inline]
+    pub fn get(&self, key: &K, _worker: &impl IndexWorker) -> Lookup {
+        let hash = key.hash();
+        let mut backoff = Backoff::default();
+        loop {
+            let home = self.enter(hash);
+            let search = home.search(key);
+            if home.bucket.is_current(home.version) {
+                match search {
+                    Some(Search::Found(_, address)) => return Lookup::Found(address),
+                    Some(Search::Absent(_)) => return Lookup::Absent(home.node_version()),
+                    None => {}
+                }
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Looks a key up, and inserts it with `address`, which is not zero, if it is absent.
+    ///
+    /// [`Insertion::Inserted`] never has a sibling here.
+    pub fn get_or_insert(&self, key: &K, address: u64, worker: &impl IndexWorker) -> Insertion {
+        debug_assert_ne!(address, 0);
+        self.help_to_grow(worker);
+        let staged = Staged::default();
+        let mut backoff = Backoff::default();
+        let hash = key.hash();
+        let insertion = loop {
+            let home = self.enter(hash);
+            match home.search(key) {
+                Some(Search::Found(_, found)) if home.bucket.is_current(home.version) => {
+                    break Insertion::Found(found);
+                }
+                Some(Search::Absent(place)) => {
+                    let slot = staged.stage(key, worker);
+                    // The lock is had only if the bucket is as it was searched.
+                    if home.bucket.try_lock(home.version) {
+                        let is_extended = place.insert(slot, address, worker);
+                        home.bucket.unlock(home.version + CHANGE);
+                        staged.take();
+                        if is_extended && place.is_in(home.bucket) {
+                            home.array.add_overflowing(worker);
+                        }
+                        break Insertion::Inserted { change: home.node_change(), sibling: None };
+                    }
+                }
+                _ => {}
+            }
+            backoff.wait();
+        };
+        staged.retire(worker);
+        insertion
+    }
+
+    /// Removes a key if `address` is what is stored under it, and returns whether it was.
+    pub fn remove(&self, key: &K, address: u64, worker: &impl IndexWorker) -> bool {
+        self.help_to_grow(worker);
+        let hash = key.hash();
+        let mut backoff = Backoff::default();
+        loop {
+            let home = self.enter(hash);
+            match home.search(key) {
+                Some(Search::Found(place, found)) if found == address => {
+                    // The lock is had only if the bucket is as it was searched.
+                    if home.bucket.try_lock(home.version) {
+                        let removal = home.bucket.remove(place);
+                        home.bucket.unlock(home.version + CHANGE);
+                        retire_removal(removal, home.array, worker);
+                        return true;
+                    }
+                }
+                Some(_) if home.bucket.is_current(home.version) => return false,
+                _ => {}
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Asks the processor to bring the home bucket of `key` into the cache, for a look-up that
+    /// comes soon. Does not wait for it.
+    #[inline(always)]
+    pub fn prefetch(&self, key: &K) {
+        let bucket = self.array().home_pointer(key.hash());
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch reads nothing as far as the program is concerned, and never faults.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(bucket.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = bucket;
+    }
+
+    /// Calls `visit` with every key and its address, in no order. A key that is present
+    /// throughout is visited once; one that comes or goes meanwhile may or may not be.
+    pub fn for_each(&self, mut visit: impl FnMut(K, u64)) {
+        let mut entries = Vec::new();
+        self.visit_homes(|bucket| {
+            let mut backoff = Backoff::default();
+            loop {
+                let version = bucket.version().load(Ordering::Acquire);
+                if version & MIGRATED != 0 {
+                    return false;
+                }
+                entries.clear();
+                if version & LOCKED == 0
+                    && copy_chain(bucket, version, &mut entries).is_some()
+                    && bucket.is_current(version)
+                {
+                    break;
+                }
+                backoff.wait();
+            }
+            entries.drain(..).for_each(|(key, address)| visit(key, address));
+            true
+        });
+    }
+
+    /// Retires everything that the table has allocated, keys included. It is for the end of a
+    /// table: every other operation panics from then on.
+    pub fn clear(&mut self, worker: &impl IndexWorker) {
+        if !self.current.load(Ordering::Acquire).is_null() {
+            self.retire_all(worker);
+        }
+    }
+
+    /// The array in which operations start.
+    #[inline(always)]
+    fn array(&self) -> &Array<K> {
+        // Acquire pairs with the release store by who moved the last bucket of the array before
+        // (`migrate_step`): all buckets are initialised.
+        let array = self.current.load(Ordering::Acquire);
+        // SAFETY: the pointer is null or an array that is retired only after it is replaced here;
+        // the caller is pinned.
+        unsafe { array.as_ref() }.expect("a table that is not cleared")
+    }
+
+    /// Finds the home bucket, wherever it is by now, and waits until it is unlocked.
+    #[inline(always)]
+    fn enter(&self, hash: u64) -> Home<'_, K> {
+        let mut array = self.array();
+        let mut backoff = Backoff::default();
+        loop {
+            // SAFETY: the current array, or one whose parent bucket was found migrated below;
+            // the caller is pinned.
+            let bucket = unsafe { array.home(hash) };
+            // Acquire pairs with the release store in `Bucket::unlock`: the entries are at least
+            // as new as the version, and a migrated bucket's children are initialised.
+            let version = bucket.version().load(Ordering::Acquire);
+            if version & (LOCKED | MIGRATED) == 0 {
+                return Home { array, bucket, version };
+            }
+            if version & MIGRATED != 0 {
+                array = array.next().expect("a migrated bucket has children");
+            } else {
+                backoff.wait();
+            }
+        }
+    }
+}
+
+/// Copies the entries of a chain; `None` if it has changed since it had `version`.
+fn copy_chain<K: IndexKey>(
+    home: &Bucket<K>,
+    version: u64,
+    entries: &mut Vec<(K, u64)>,
+) -> Option<()> {
+    let mut next = Some(home);
+    while let Some(bucket) = next {
+        for (slot, address) in bucket.occupied() {
+            entries.push((K::load(slot, || home.is_current(version))?, address));
+        }
+        next = bucket.next();
+    }
+    Some(())
+}
+
+/// Does what a removal leaves to be done when the lock is released.
+#[inline(always)]
+fn retire_removal<K: IndexKey>(removal: Removal<K>, array: &Array<K>, worker: &impl IndexWorker) {
+    K::retire(&removal.key, worker);
+    if let Some(emptied) = removal.emptied {
+        // SAFETY: it was unlinked under the lock that is released by now; who starts from now on
+        // finds the chain without it.
+        unsafe { retire_bucket(emptied, worker) };
+        if removal.is_within_home {
+            array.remove_overflowing();
+        }
+    }
+}
+
+/// A key that is to be inserted, in a slot of its own: what it keeps out of line is allocated
+/// once, and neither under a lock nor in a region.
+struct Staged<K: IndexKey> {
+    slot: K::Slot,
+    is_full: Cell<bool>,
+}
+
+impl<K: IndexKey> Default for Staged<K> {
+    fn default() -> Self {
+        Staged { slot: K::Slot::default(), is_full: Cell::new(false) }
+    }
+}
+
+impl<K: IndexKey> Staged<K> {
+    /// The slot, with the key in it.
+    #[inline(always)]
+    fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::Slot {
+        if !self.is_full.replace(true) {
+            key.store(&self.slot, worker);
+        }
+        &self.slot
+    }
+
+    /// The key has been moved into the table.
+    #[inline(always)]
+    fn take(&self) {
+        self.is_full.set(false);
+    }
+
+    /// Gives back what the key keeps out of line, if it has not been moved.
+    #[inline(always)]
+    fn retire(&self, worker: &impl IndexWorker) {
+        if self.is_full.get() {
+            K::retire(&self.slot, worker);
+        }
+    }
+}

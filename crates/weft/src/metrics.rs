@@ -1,0 +1,71 @@
+//! What a database has done, and holds: everything an operator needs to see, in one struct.
+
+use weft_htm::Statistics;
+use weft_htm::word::Ordering;
+
+use crate::error::ConflictReason;
+use crate::worker::Shared;
+
+/// Counters since the database was opened, and sizes at the moment of the call. Counters are read
+/// one after the other while transactions run, so they may be off from each other by a few.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Transactions committed.
+    pub committed: u64,
+    /// Transactions rolled back by their own decision: an error, a panic, a dropped handle.
+    pub rolled_back: u64,
+    /// Attempts that gave way to other transactions, in the order of [`ConflictReason::ALL`].
+    pub aborted: [u64; ConflictReason::ALL.len()],
+    /// Hardware regions, started, committed and aborted by cause.
+    pub htm: Statistics,
+    /// Threads that are workers of the database.
+    pub workers: usize,
+    /// The current global epoch.
+    pub epoch: u64,
+    /// Memory.
+    pub memory: MemoryMetrics,
+}
+
+/// Memory that a database holds.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MemoryMetrics {
+    /// Size of the chunks that records, versions and index nodes are cut from, in bytes.
+    pub chunk_bytes: u64,
+    /// Versions and records that wait for their grace period, as of each worker's last
+    /// collection.
+    pub retired_pending: u64,
+}
+
+impl Metrics {
+    pub(crate) fn gather(shared: &Shared) -> Metrics {
+        let mut metrics = Metrics {
+            htm: shared.htm_statistics(),
+            workers: shared.workers(),
+            epoch: shared.clock.epoch(),
+            ..Metrics::default()
+        };
+        metrics.memory.chunk_bytes = shared.memory.chunk_bytes();
+        for counters in &shared.counters {
+            // Relaxed: each counter has one writer, and they need not agree with each other.
+            metrics.committed += counters.committed.load(Ordering::Relaxed);
+            metrics.rolled_back += counters.rolled_back.load(Ordering::Relaxed);
+            metrics.memory.retired_pending += counters.retired_pending.load(Ordering::Relaxed);
+            for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
+                *total += counter.load(Ordering::Relaxed);
+            }
+        }
+        metrics
+    }
+
+    /// Attempts that gave way to other transactions, by reason.
+    pub fn aborted(&self) -> impl Iterator<Item = (ConflictReason, u64)> + '_ {
+        ConflictReason::ALL.into_iter().zip(self.aborted)
+    }
+
+    /// Attempts that gave way to other transactions, in all.
+    pub fn aborted_total(&self) -> u64 {
+        self.aborted.iter().sum()
+    }
+}

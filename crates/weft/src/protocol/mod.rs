@@ -1,0 +1,279 @@
+//! Concurrency-control protocols: what they are to the engine, and the list of them.
+//!
+//! The engine splits a transaction's work in two. The layer above ([`Transaction`], `table`)
+//! knows keys, row types and indexes: it turns a key into a record, and builds the new versions.
+//! The protocol below knows records and versions only: an [`Executor`], one per worker, is told
+//! which record is read, written, inserted or removed, and which index nodes stand for what was
+//! found absent, and decides at [`Executor::commit`].
+//!
+//! A protocol is one file, to be read beside its paper. To add one: write the file, and add it to
+//! the list at `protocol_list!` below.
+//!
+//! [`Transaction`]: crate::Transaction
+
+pub(crate) mod access_set;
+mod dbx;
+mod none;
+
+use std::ptr::NonNull;
+
+pub use dbx::Dbx;
+pub use none::NoControl;
+
+use crate::error::{Conflict, ConflictReason};
+use crate::index::{NodeChange, NodeVersion};
+use crate::record::{RecordPointer, StoredRecord};
+use crate::table::TableRef;
+use crate::worker::WorkerMemory;
+
+/// A concurrency-control protocol: a type that is never instantiated, to be named as the
+/// parameter of a [`Database`](crate::Database).
+pub trait Protocol: Sized + Send + Sync + 'static {
+    /// The name by which the command line and the papers know it.
+    const NAME: &'static str;
+
+    /// What it is, in a few words.
+    const TITLE: &'static str;
+
+    /// The paper it comes from.
+    const SOURCE: &'static str;
+
+    /// How many threads may run transactions at a time.
+    const WORKERS_MAX: usize = usize::MAX;
+
+    /// Whether hardware transactional memory is part of it.
+    const USES_HTM: bool;
+
+    /// What it keeps with every record.
+    type Header: Default + Send + Sync + 'static;
+
+    /// What it keeps once per database.
+    type Shared: Default + Send + Sync + 'static;
+
+    /// What runs it on a worker.
+    #[doc(hidden)]
+    type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
+
+    /// Decides what becomes of a deleted record after its grace period (DBX §5.5). If no row was
+    /// inserted into it since, runs `unlink`, marks the record as removed and returns true;
+    /// else returns false. Nobody else writes the record meanwhile.
+    #[doc(hidden)]
+    fn settle_deleted(record: &StoredRecord<Self::Header>, unlink: impl FnOnce()) -> bool;
+}
+
+/// What a record holds, as one transaction sees it.
+#[derive(Clone, Copy, Debug)]
+pub enum Visible {
+    /// A row.
+    Row(NonNull<u8>),
+    /// No row: a placeholder, or deleted.
+    Absent,
+    /// The record has left its index: the key has to be looked up again.
+    Removed,
+}
+
+/// What a record held when a write of it began, and what [`Executor::write`] needs to know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<V> {
+    /// What is visible to this transaction.
+    pub visible: Visible,
+    /// The version that the write will replace, in the protocol's own terms.
+    pub version: V,
+}
+
+/// A transaction that has to give way, and to what.
+#[derive(Clone, Copy, Debug)]
+pub struct Abort {
+    /// Why.
+    pub reason: ConflictReason,
+    /// Where.
+    pub table: TableRef,
+    /// A row of the record in question, to name its key by.
+    pub row: Option<NonNull<u8>>,
+}
+
+impl Abort {
+    /// Spells the abort out for people.
+    ///
+    /// # Safety
+    /// The worker is still pinned as it was when the abort was decided.
+    pub unsafe fn into_conflict(self) -> Conflict {
+        let table = self.table.core();
+        // SAFETY: pinned, so the row is not freed; it is of this table.
+        let key = self.row.map(|row| unsafe { (table.format_key)(row) });
+        Conflict { reason: self.reason, table: table.name, index: table.index, key }
+    }
+}
+
+/// Another thread runs a transaction under a protocol that allows one at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Busy;
+
+/// Runs one worker's transactions under a protocol. It owns the access sets, which are reused
+/// from one transaction to the next.
+///
+/// # Safety of use
+/// Callers keep three rules, which implementations rely on: the worker is pinned from `begin` to
+/// the end of `commit` or `abort`; records and tables passed in belong to the executor's database;
+/// a row passed in is of the record's table, complete, and from then on the executor's.
+pub trait Executor {
+    /// See [`Protocol::Header`].
+    type Header: 'static;
+    /// See [`Protocol::Shared`].
+    type Shared;
+    /// What a write must know about the version that it replaces.
+    type Version: Copy;
+
+    /// An executor for one worker.
+    fn new(shared: &std::sync::Arc<Self::Shared>) -> Self;
+
+    /// Starts a transaction; `attempt` counts the times that it was tried before.
+    fn begin(&mut self, attempt: u32) -> Result<(), Busy>;
+
+    /// Reads a record: this transaction's own write of it, or else its newest committed row.
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+    ) -> Result<Visible, Abort>;
+
+    /// Reads a record that is about to be written: the read is validated with the write.
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+    ) -> Result<Observation<Self::Version>, Abort>;
+
+    /// Whether `version`, from [`Executor::read_for_write`], still is what this transaction sees:
+    /// false if it has written the record itself since.
+    fn is_current(&self, record: RecordPointer<Self::Header>, version: Self::Version) -> bool;
+
+    /// Replaces what the record holds by `row`. `version` is current.
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        version: Self::Version,
+        row: NonNull<u8>,
+    );
+
+    /// Makes the record hold no row. `version` is current, and a row was visible.
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        version: Self::Version,
+    );
+
+    /// Notes a placeholder that this transaction has put into an index, whose inline row is to
+    /// become visible.
+    fn insert(&mut self, table: TableRef, record: RecordPointer<Self::Header>);
+
+    /// Notes an index node that stands for keys found absent, or for a range that was scanned.
+    fn note_node(&mut self, table: TableRef, node: NodeVersion);
+
+    /// Notes that this transaction's own insertion has changed index nodes.
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort>;
+
+    /// Whether all that was read so far could still be committed, so that what the transaction
+    /// concludes from it (an error, a panic) is real.
+    fn validate(&mut self) -> Result<(), Abort>;
+
+    /// Commits, or else leaves everything as it was; `epoch` reads the global epoch.
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
+
+    /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
+    fn abort(&mut self, memory: &WorkerMemory);
+}
+
+/// THE list of protocols. Calls `$then!([Type, …] arguments…)`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! protocol_list {
+    ($then:ident, $($arguments:tt)*) => {
+        $crate::$then! { [NoControl, Dbx] $($arguments)* }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! describe_protocols {
+    ([$($protocol:ident),*]) => {
+        &[$($crate::protocol::ProtocolDescription {
+            name: <$crate::protocol::$protocol as $crate::protocol::Protocol>::NAME,
+            title: <$crate::protocol::$protocol as $crate::protocol::Protocol>::TITLE,
+            source: <$crate::protocol::$protocol as $crate::protocol::Protocol>::SOURCE,
+            workers_max: <$crate::protocol::$protocol as $crate::protocol::Protocol>::WORKERS_MAX,
+            uses_htm: <$crate::protocol::$protocol as $crate::protocol::Protocol>::USES_HTM,
+        }),*]
+    };
+}
+
+/// Names, titles and sources of all protocols, in the order of the list.
+pub const PROTOCOLS: &[ProtocolDescription] = protocol_list!(describe_protocols,);
+
+/// Names of all protocols, in the order of the list.
+pub const NAMES: &[&str] = {
+    const NAMES: [&str; PROTOCOLS.len()] = {
+        let mut names = [""; PROTOCOLS.len()];
+        let mut index = 0;
+        while index < names.len() {
+            names[index] = PROTOCOLS[index].name;
+            index += 1;
+        }
+        names
+    };
+    &NAMES
+};
+
+/// A protocol, described at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolDescription {
+    /// See [`Protocol::NAME`].
+    pub name: &'static str,
+    /// See [`Protocol::TITLE`].
+    pub title: &'static str,
+    /// See [`Protocol::SOURCE`].
+    pub source: &'static str,
+    /// See [`Protocol::WORKERS_MAX`].
+    pub workers_max: usize,
+    /// See [`Protocol::USES_HTM`].
+    pub uses_htm: bool,
+}
+
+/// Runs an expression with the protocol of a given name as a type parameter:
+/// `with_protocol!(name, |P| run::<P>())` is `Some` of the expression's value, or `None` if there
+/// is no such protocol.
+///
+/// ```
+/// use weft::protocol::{Protocol, with_protocol};
+///
+/// assert_eq!(with_protocol!("dbx", |P| P::NAME), Some("dbx"));
+/// assert_eq!(with_protocol!("coin-toss", |P| P::NAME), None);
+/// ```
+#[macro_export]
+macro_rules! with_protocol {
+    ($name:expr, |$parameter:ident| $body:expr) => {
+        $crate::protocol_list!(match_protocol, $name, $parameter, $body)
+    };
+}
+pub use with_protocol;
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! match_protocol {
+    ([$($protocol:ident),*] $name:expr, $parameter:ident, $body:expr) => {
+        match $name {
+            $(name if name == <$crate::protocol::$protocol as $crate::protocol::Protocol>::NAME => {
+                type $parameter = $crate::protocol::$protocol;
+                Some($body)
+            })*
+            _ => None,
+        }
+    };
+}

@@ -1,0 +1,479 @@
+//! Memory for records, row versions and index nodes: size-class arenas, one per worker.
+//!
+//! Every update allocates a version and retires one, so the allocator is on the hottest path.
+//! A worker's arena serves both without leaving the worker:
+//!
+//! ```text
+//!   worker                        database
+//!   ------                        --------
+//!   per size class:               per size class:
+//!     active magazine  <-------->   depot: full magazines given up by some
+//!     spare magazine   <-------->          workers for others to take
+//!   fresh: the rest of a chunk <--  chunks: 2 MiB each, on huge pages where there are any
+//! ```
+//!
+//! A *magazine* is a chain of up to [`magazine_blocks`] free blocks of one class, linked through
+//! their first word (Bonwick's design). A worker allocates from its active magazine and frees
+//! into it; only when both its magazines are empty, or both full, does it go to the depot, a
+//! whole magazine at a time. So a worker that only deletes feeds one that only inserts, and
+//! neither takes a lock more often than once per magazine. Free blocks are reused last in, first
+//! out, while they are still in the cache.
+//!
+//! Blocks have no header and no owner: whoever frees a block keeps it. Chunks go back to the
+//! operating system when the database is dropped.
+
+use std::alloc::{self, Layout};
+use std::ptr::{self, NonNull};
+
+use weft_htm::word::{Mutex, Ordering, Word};
+
+/// Size of the chunks that an arena is made of, and of the huge pages they hope for.
+pub const CHUNK_BYTES: usize = 2 << 20;
+
+/// The largest block an arena gives out; what is larger comes from the global allocator.
+pub const BLOCK_BYTES_MAX: usize = 32 << 10;
+
+/// Blocks of a cache line or more start on one, so that a record's header and the first columns
+/// of a small row share it.
+const LINE_BYTES: usize = 64;
+
+/// Sizes of the classes. Up to 1 KiB in steps of a cache line: rows are updated whole, and a
+/// coarser step would copy into, and pollute the cache with, lines that hold nothing.
+const CLASS_BYTES: [usize; CLASSES] = [
+    16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 16384, 32768,
+];
+
+/// Number of size classes.
+pub const CLASSES: usize = 26;
+
+const _: () = assert!(CLASS_BYTES[CLASSES - 1] == BLOCK_BYTES_MAX);
+const _: () = assert!(CHUNK_BYTES % BLOCK_BYTES_MAX == 0);
+
+/// A size class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Class(u8);
+
+impl Class {
+    /// The smallest class whose blocks hold `layout`; `None` if it is larger than any, or wants
+    /// more alignment than a cache line.
+    pub const fn of(layout: Layout) -> Option<Class> {
+        if layout.align() > LINE_BYTES {
+            return None;
+        }
+        // A block of 16 or 32 bytes is aligned to its size, a larger one to a line.
+        let size = if layout.size() < layout.align() { layout.align() } else { layout.size() };
+        if size > BLOCK_BYTES_MAX {
+            return None;
+        }
+        if size <= 32 {
+            return Some(Class(if size <= 16 { 0 } else { 1 }));
+        }
+        if size <= 1024 {
+            return Some(Class(1 + size.div_ceil(LINE_BYTES) as u8));
+        }
+        let mut class = 18;
+        while CLASS_BYTES[class] < size {
+            class += 1;
+        }
+        Some(Class(class as u8))
+    }
+
+    /// Size of the class's blocks.
+    #[inline(always)]
+    pub const fn bytes(self) -> usize {
+        CLASS_BYTES[self.0 as usize]
+    }
+
+    const fn align(self) -> usize {
+        if self.bytes() < LINE_BYTES { self.bytes() } else { LINE_BYTES }
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// How many blocks of a class make a magazine: about 16 KiB of them.
+const fn magazine_blocks(class: Class) -> usize {
+    let blocks = (16 << 10) / class.bytes();
+    if blocks < 4 { 4 } else { blocks }
+}
+
+/// A free block: its first word links to the next of its magazine.
+#[repr(C)]
+struct FreeBlock {
+    next: *mut FreeBlock,
+}
+
+/// A chain of free blocks of one class, which only the holder of this value can reach.
+struct Magazine {
+    first: *mut FreeBlock,
+    blocks: usize,
+}
+
+// SAFETY: a magazine owns the blocks it links, nobody else has their addresses.
+unsafe impl Send for Magazine {}
+
+impl Magazine {
+    const EMPTY: Magazine = Magazine { first: ptr::null_mut(), blocks: 0 };
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<NonNull<u8>> {
+        let block = NonNull::new(self.first)?;
+        // SAFETY: the chain links valid free blocks that this magazine owns.
+        self.first = unsafe { (*block.as_ptr()).next };
+        self.blocks -= 1;
+        Some(block.cast())
+    }
+
+    /// # Safety
+    /// The block is at least 16 bytes, aligned to 16, and nobody else uses it.
+    #[inline(always)]
+    unsafe fn push(&mut self, block: NonNull<u8>) {
+        let block = block.cast::<FreeBlock>().as_ptr();
+        // SAFETY: by the contract the block is ours to write, and large enough for a link.
+        unsafe { block.write(FreeBlock { next: self.first }) };
+        self.first = block;
+        self.blocks += 1;
+    }
+}
+
+struct Chunk(NonNull<u8>);
+
+// SAFETY: a chunk is plain memory; the value is only used to free it.
+unsafe impl Send for Chunk {}
+
+const CHUNK_LAYOUT: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BYTES) {
+    Ok(layout) => layout,
+    Err(_) => unreachable!(),
+};
+
+/// A database's memory: the chunks, and the depot through which workers exchange free blocks.
+pub struct Memory {
+    chunks: Mutex<Vec<Chunk>>,
+    chunk_bytes: Word,
+    depot: [Mutex<Vec<Magazine>>; CLASSES],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory {
+            chunks: Mutex::new(Vec::new()),
+            chunk_bytes: Word::new(0),
+            depot: std::array::from_fn(|_| Mutex::new(Vec::new())),
+        }
+    }
+}
+
+impl Memory {
+    /// Bytes that the chunks take, used or not.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes.load(Ordering::Relaxed)
+    }
+
+    fn add_chunk(&self) -> NonNull<u8> {
+        let chunk = allocate_huge(CHUNK_LAYOUT);
+        self.lock(&self.chunks).push(Chunk(chunk));
+        // Relaxed: a statistic.
+        self.chunk_bytes.fetch_add(CHUNK_BYTES as u64, Ordering::Relaxed);
+        chunk
+    }
+
+    fn take_magazine(&self, class: Class) -> Option<Magazine> {
+        self.lock(&self.depot[class.index()]).pop()
+    }
+
+    fn give_magazine(&self, class: Class, magazine: Magazine) {
+        if magazine.blocks > 0 {
+            self.lock(&self.depot[class.index()]).push(magazine);
+        }
+    }
+
+    /// Locks; a panic of another holder is no concern, since no critical section here can panic
+    /// half-way through a change.
+    fn lock<'m, T>(&self, mutex: &'m Mutex<T>) -> impl std::ops::DerefMut<Target = T> + 'm {
+        mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let chunks = std::mem::take(&mut *self.lock(&self.chunks));
+        for Chunk(chunk) in chunks {
+            // SAFETY: allocated in `add_chunk` with this layout; the database is going, and with
+            // it everything that could point into its chunks.
+            unsafe { alloc::dealloc(chunk.as_ptr(), CHUNK_LAYOUT) };
+        }
+    }
+}
+
+/// Memory from the global allocator, on huge pages if it is large enough and there are any: one
+/// TLB entry then covers 2 MiB, and random access to large tables is bound by TLB misses.
+pub fn allocate_huge(layout: Layout) -> NonNull<u8> {
+    let layout = huge_layout(layout);
+    // SAFETY: no caller asks for zero bytes: chunks, index arrays and nodes all have a size.
+    let Some(block) = NonNull::new(unsafe { alloc::alloc(layout) }) else {
+        alloc::handle_alloc_error(layout)
+    };
+    #[cfg(target_os = "linux")]
+    if layout.size() >= CHUNK_BYTES {
+        // SAFETY: advice on memory that was just allocated; it changes no contents. Failure is
+        // fine: the pages are then small.
+        unsafe { libc::madvise(block.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
+    }
+    block
+}
+
+/// Frees what [`allocate_huge`] gave for the same layout.
+///
+/// # Safety
+/// As for [`std::alloc::dealloc`].
+pub unsafe fn free_huge(block: NonNull<u8>, layout: Layout) {
+    // SAFETY: passed on to the caller.
+    unsafe { alloc::dealloc(block.as_ptr(), huge_layout(layout)) };
+}
+
+fn huge_layout(layout: Layout) -> Layout {
+    if layout.size() < CHUNK_BYTES {
+        return layout;
+    }
+    layout.align_to(CHUNK_BYTES).expect("sizes of large blocks are far below isize::MAX")
+}
+
+/// A worker's part of the memory.
+pub struct Arena {
+    active: [Magazine; CLASSES],
+    spare: [Magazine; CLASSES],
+    fresh: *mut u8,
+    fresh_end: *mut u8,
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Arena {
+            active: [Magazine::EMPTY; CLASSES],
+            spare: [Magazine::EMPTY; CLASSES],
+            fresh: ptr::null_mut(),
+            fresh_end: ptr::null_mut(),
+        }
+    }
+}
+
+impl Arena {
+    /// An uninitialised block of `class`.
+    #[inline(always)]
+    pub fn allocate(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+        match self.active[class.index()].pop() {
+            Some(block) => block,
+            None => self.refill(class, memory),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn refill(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+        let index = class.index();
+        std::mem::swap(&mut self.active[index], &mut self.spare[index]);
+        if self.active[index].blocks == 0
+            && let Some(magazine) = memory.take_magazine(class)
+        {
+            self.active[index] = magazine;
+        }
+        match self.active[index].pop() {
+            Some(block) => block,
+            None => self.cut(class, memory),
+        }
+    }
+
+    /// Cuts a block from the fresh part of the worker's chunk.
+    fn cut(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+        let padding = self.fresh.align_offset(class.align());
+        let room = self.fresh_end as usize - self.fresh as usize;
+        if self.fresh.is_null() || room < padding + class.bytes() {
+            self.fresh = memory.add_chunk().as_ptr();
+            // SAFETY: the chunk is this long.
+            self.fresh_end = unsafe { self.fresh.add(CHUNK_BYTES) };
+            return self.cut(class, memory);
+        }
+        // SAFETY: checked to lie within the chunk.
+        unsafe {
+            let block = self.fresh.add(padding);
+            self.fresh = block.add(class.bytes());
+            NonNull::new_unchecked(block)
+        }
+    }
+
+    /// Takes a block back, to be given out again at once.
+    ///
+    /// # Safety
+    /// The block came from an [`Arena`] of the same [`Memory`] with the same class, and nobody
+    /// uses it any more.
+    #[inline(always)]
+    pub unsafe fn free(&mut self, block: NonNull<u8>, class: Class, memory: &Memory) {
+        if self.active[class.index()].blocks >= magazine_blocks(class) {
+            self.exchange(class, memory);
+        }
+        // SAFETY: by the contract the block is ours; blocks of every class hold a link.
+        unsafe { self.active[class.index()].push(block) };
+    }
+
+    /// Makes room in the active magazine, which is full.
+    #[cold]
+    #[inline(never)]
+    fn exchange(&mut self, class: Class, memory: &Memory) {
+        let index = class.index();
+        std::mem::swap(&mut self.active[index], &mut self.spare[index]);
+        if self.active[index].blocks > 0 {
+            let full = std::mem::replace(&mut self.active[index], Magazine::EMPTY);
+            memory.give_magazine(class, full);
+        }
+    }
+
+    /// Gives every free block to the other workers, when this one leaves.
+    pub fn give_up(&mut self, memory: &Memory) {
+        for index in 0..CLASSES {
+            let class = Class(index as u8);
+            for magazine in [&mut self.active[index], &mut self.spare[index]] {
+                memory.give_magazine(class, std::mem::replace(magazine, Magazine::EMPTY));
+            }
+            // What is left of the chunk becomes blocks too, the largest that fit first.
+            self.cut_up_remainder(Class((CLASSES - 1 - index) as u8), memory);
+        }
+    }
+
+    fn cut_up_remainder(&mut self, class: Class, memory: &Memory) {
+        let mut magazine = Magazine::EMPTY;
+        loop {
+            let padding = self.fresh.align_offset(class.align());
+            let room = self.fresh_end as usize - self.fresh as usize;
+            if self.fresh.is_null() || room < padding + class.bytes() {
+                break;
+            }
+            // SAFETY: checked to lie within the chunk, which only this arena cuts from.
+            unsafe {
+                let block = self.fresh.add(padding);
+                self.fresh = block.add(class.bytes());
+                magazine.push(NonNull::new_unchecked(block));
+            }
+            if magazine.blocks == magazine_blocks(class) {
+                memory.give_magazine(class, std::mem::replace(&mut magazine, Magazine::EMPTY));
+            }
+        }
+        memory.give_magazine(class, magazine);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn layout(size: usize, align: usize) -> Layout {
+        Layout::from_size_align(size, align).unwrap()
+    }
+
+    #[test]
+    fn classes_fit_what_they_are_asked_for() {
+        for size in 1..=BLOCK_BYTES_MAX {
+            let class = Class::of(layout(size, 8)).unwrap();
+            assert!(class.bytes() >= size, "{size} in a block of {}", class.bytes());
+            assert!(class.index() == 0 || CLASS_BYTES[class.index() - 1] < size, "{size} too large");
+        }
+        assert_eq!(Class::of(layout(BLOCK_BYTES_MAX + 1, 8)), None);
+        assert_eq!(Class::of(layout(64, 128)), None);
+        assert_eq!(Class::of(layout(8, 64)).unwrap().bytes(), 64);
+    }
+
+    #[test]
+    fn blocks_are_disjoint_and_aligned() {
+        let memory = Memory::default();
+        let mut arena = Arena::default();
+        let mut seen: Vec<(usize, usize)> = Vec::new();
+        for round in 0..2000usize {
+            let class = Class::of(layout(1 + (round * 37) % 1500, 8)).unwrap();
+            let block = arena.allocate(class, &memory).as_ptr() as usize;
+            assert_eq!(block % class.align(), 0);
+            seen.push((block, class.bytes()));
+        }
+        seen.sort_unstable();
+        for pair in seen.windows(2) {
+            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "blocks overlap");
+        }
+    }
+
+    #[test]
+    fn freed_blocks_come_back_and_cross_workers_without_new_chunks() {
+        let memory = Memory::default();
+        let (mut producer, mut consumer) = (Arena::default(), Arena::default());
+        let class = Class::of(layout(320, 8)).unwrap();
+        for _ in 0..200_000 {
+            let block = producer.allocate(class, &memory);
+            // SAFETY: from this memory, and not used afterwards.
+            unsafe { consumer.free(block, class, &memory) };
+        }
+        assert!(
+            memory.chunk_bytes() <= 2 * CHUNK_BYTES as u64,
+            "64 MB went through, {} bytes of chunks",
+            memory.chunk_bytes()
+        );
+    }
+
+    #[test]
+    fn a_leaving_worker_gives_everything_up() {
+        let memory = Memory::default();
+        let class = Class::of(layout(64, 8)).unwrap();
+        let mut leaving = Arena::default();
+        let blocks: Vec<_> = (0..1000).map(|_| leaving.allocate(class, &memory)).collect();
+        for &block in &blocks {
+            // SAFETY: from this memory, and not used afterwards.
+            unsafe { leaving.free(block, class, &memory) };
+        }
+        leaving.give_up(&memory);
+        let mut next = Arena::default();
+        let again: HashSet<_> = (0..1000).map(|_| next.allocate(class, &memory)).collect();
+        assert_eq!(again.len(), 1000);
+        for size in [32768, 16384, 8192, 64] {
+            next.allocate(Class::of(layout(size, 8)).unwrap(), &memory);
+        }
+        assert_eq!(memory.chunk_bytes(), CHUNK_BYTES as u64, "the rest of the chunk was reused");
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A block that one worker wrote and gave up is another's alone once it gets it: loom's cell
+    /// reports any access that is not ordered after the first worker's.
+    #[test]
+    fn loom_hand_over_through_the_depot() {
+        loom::model(|| {
+            let memory = Arc::new(Memory::default());
+            let contents = Arc::new(UnsafeCell::new(0u64));
+            let class = Class(2);
+            let giver = {
+                let (memory, contents) = (Arc::clone(&memory), Arc::clone(&contents));
+                thread::spawn(move || {
+                    let mut block = [0u64; 8];
+                    let mut magazine = Magazine::EMPTY;
+                    // SAFETY: the giver's own block and cell, before the hand-over.
+                    unsafe {
+                        contents.with_mut(|value| *value = 7);
+                        magazine.push(NonNull::from(&mut block).cast());
+                    }
+                    memory.give_magazine(class, magazine);
+                })
+            };
+            if memory.take_magazine(class).is_some() {
+                // SAFETY: the block, and the cell that stands for its contents, are ours now.
+                contents.with_mut(|value| unsafe { *value += 1 });
+            }
+            giver.join().unwrap();
+        });
+    }
+}

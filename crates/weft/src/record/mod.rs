@@ -1,0 +1,128 @@
+//! Records: what an index points to, and what protocols protect.
+//!
+//! ```text
+//!   record (one block of the arena)                     version (a block of its own)
+//!  +------------------+---------+-----------------+    +------------------+
+//!  | header           | newest ----------------------->| row              |
+//!  | (the protocol's) |         | first row, inline|    +------------------+
+//!  +------------------+---------+-----------------+
+//!  0                  |         16-byte aligned
+//! ```
+//!
+//! A row is reached through `newest` and never changed once it is published: a write installs a
+//! new version by swapping the pointer. So a commit touches headers only (which keeps a hardware
+//! region small, DBX §5.1), and a reader that holds a row can go on reading it until its
+//! transaction ends, whatever is committed meanwhile. The first version of a record lies inline
+//! behind its header, so a row that is inserted and then only read costs no second cache miss.
+//!
+//! The header is the protocol's own type: a TID word ([`tid`]) for the optimistic ones, nothing
+//! for `none`.
+
+pub mod arena;
+pub mod tid;
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use weft_htm::word::WordPointer;
+
+/// A record with protocol header `H`; the inline row follows at [`StoredRecord::ROW_OFFSET`].
+#[repr(C, align(16))]
+pub struct StoredRecord<H> {
+    /// What the protocol keeps with the record.
+    pub header: H,
+    /// The newest committed row; null before the first commit.
+    pub newest: WordPointer<u8>,
+}
+
+impl<H: Default> StoredRecord<H> {
+    /// Where the inline row starts.
+    pub const ROW_OFFSET: usize = size_of::<StoredRecord<H>>();
+
+    /// The layout of a record whose rows have layout `row`.
+    pub fn layout(row: Layout) -> Layout {
+        let (layout, offset) =
+            Layout::new::<StoredRecord<H>>().extend(row).expect("rows are far below isize::MAX");
+        debug_assert_eq!(offset, Self::ROW_OFFSET, "rows are aligned to 16 bytes at most");
+        layout
+    }
+
+    /// Turns an uninitialised block into a placeholder.
+    ///
+    /// # Safety
+    /// The block is the caller's alone, and large and aligned enough for the record's layout.
+    #[inline(always)]
+    pub unsafe fn initialise(block: NonNull<u8>) -> RecordPointer<H> {
+        let record = block.cast::<StoredRecord<H>>();
+        let empty =
+            StoredRecord { header: H::default(), newest: WordPointer::new(std::ptr::null_mut()) };
+        // SAFETY: by the contract.
+        unsafe { record.write(empty) };
+        RecordPointer(record)
+    }
+}
+
+/// The address of a record. Copies of it live in indexes and access sets; it stays readable while
+/// the worker that got it is pinned.
+pub struct RecordPointer<H>(NonNull<StoredRecord<H>>);
+
+impl<H> Clone for RecordPointer<H> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for RecordPointer<H> {}
+
+impl<H> PartialEq for RecordPointer<H> {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl<H> RecordPointer<H> {
+    /// The record at an address that an index gave.
+    ///
+    /// # Safety
+    /// `address` is that of an initialised record with header `H`, of the pinned worker's own
+    /// database.
+    #[inline(always)]
+    pub unsafe fn from_address(address: u64) -> Self {
+        // SAFETY: index addresses are never zero, and by the contract this one is a record's.
+        // Addresses are exposed as integers because index nodes hold words.
+        RecordPointer(unsafe {
+            NonNull::new_unchecked(std::ptr::with_exposed_provenance_mut(address as usize))
+        })
+    }
+
+    /// The address to store in an index.
+    #[inline(always)]
+    pub fn address(self) -> u64 {
+        self.0.as_ptr().expose_provenance() as u64
+    }
+
+    /// The record.
+    ///
+    /// # Safety
+    /// The worker is pinned since before it obtained the pointer, and stays so for `'a`.
+    #[inline(always)]
+    pub unsafe fn get<'a>(self) -> &'a StoredRecord<H> {
+        // SAFETY: pinned, so the block is not freed; records are initialised before they are
+        // published and are shared words throughout.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The block that the record lies in.
+    pub fn block(self) -> NonNull<u8> {
+        self.0.cast()
+    }
+
+    /// Where the record's inline row is, or would be.
+    #[inline(always)]
+    pub fn inline_row(self) -> NonNull<u8> {
+        // SAFETY: every record's block extends over its inline row.
+        unsafe { self.0.cast::<u8>().add(size_of::<StoredRecord<H>>()) }
+    }
+}

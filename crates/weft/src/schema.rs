@@ -1,0 +1,150 @@
+//! What a table's rows look like: the [`Record`] trait, and its description at run time.
+//!
+//! `#[derive(Record)]` writes the implementation; nothing here needs to be implemented by hand.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::encoding::{Key, KeyEncoder};
+
+/// A row type. Derive it: `#[derive(Clone, Record)]`.
+///
+/// A row is an ordinary Rust value. Once written it is never changed: an update clones it,
+/// changes the clone and swaps a pointer. So readers get plain references, and a row may own
+/// heap memory (`String`, `Vec`), though rows without any are cheaper to update.
+pub trait Record: Clone + Send + Sync + 'static {
+    /// The primary key's type: one column's, or a tuple of several columns'.
+    type Key: Key;
+
+    /// The table's name.
+    const TABLE: &'static str;
+
+    /// The kind of index that holds the primary key.
+    const STORAGE: Storage;
+
+    /// The columns, in the order of the struct's fields.
+    const COLUMNS: &'static [Column];
+
+    /// The secondary indexes, in the order of their declaration.
+    const INDEXES: &'static [IndexDescription];
+
+    /// The row's primary key.
+    fn key(&self) -> Self::Key;
+
+    /// Whether the row's primary key is `key`, without building one.
+    fn key_equals(&self, key: &Self::Key) -> bool;
+
+    /// Encodes the row's key in secondary index `INDEXES[index]`: the index's columns, and after
+    /// them, if the index is not unique, the columns of the primary key that are not among them.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    fn encode_index_key(&self, index: usize, encoder: &mut impl KeyEncoder);
+
+    /// Whether two versions of a row have different keys in secondary index `INDEXES[index]`.
+    /// They have the same primary key, of which no column is compared.
+    ///
+    /// # Panics
+    /// If there is no such index.
+    fn index_key_differs(&self, other: &Self, index: usize) -> bool;
+
+    /// Checks the row's own constraints, before it is inserted or replaces another.
+    ///
+    /// # Errors
+    /// The first constraint that the row breaks.
+    fn check(&self) -> Result<(), Violation> {
+        Ok(())
+    }
+}
+
+/// The kind of index that holds a table's primary keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Storage {
+    /// A B+-tree: point access, range and prefix scans both ways.
+    Ordered,
+    /// A hash table: point access only, at about half the cost.
+    Hash,
+}
+
+/// A column, described at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The field's name.
+    pub name: &'static str,
+    /// The field's Rust type, as written.
+    pub type_name: &'static str,
+    /// Whether it belongs to the primary key.
+    pub in_key: bool,
+}
+
+/// A secondary index, described at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexDescription {
+    /// The index's name.
+    pub name: &'static str,
+    /// The columns it is ordered by.
+    pub columns: &'static [&'static str],
+    /// Whether two rows may not share the same values of these columns.
+    pub unique: bool,
+    /// Encoded width of an entry, as [`Record::encode_index_key`] makes it; `None` if it varies.
+    pub width_bytes: Option<usize>,
+}
+
+/// Names a secondary index of `R` whose columns have the type `K`: a tuple, or a single type.
+///
+/// `#[derive(Record)]` declares one constant per index on the row type.
+pub struct Index<R, K> {
+    position: usize,
+    types: PhantomData<fn() -> (R, K)>,
+}
+
+impl<R: Record, K: Key> Index<R, K> {
+    /// The index at `position` of [`Record::INDEXES`]. Called by the derive macro.
+    #[doc(hidden)]
+    pub const fn new(position: usize) -> Self {
+        Index { position, types: PhantomData }
+    }
+
+    /// The position in [`Record::INDEXES`].
+    pub const fn position(self) -> usize {
+        self.position
+    }
+
+    /// The index's description.
+    pub const fn description(self) -> &'static IndexDescription {
+        &R::INDEXES[self.position]
+    }
+}
+
+impl<R, K> Clone for Index<R, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, K> Copy for Index<R, K> {}
+
+impl<R, K> fmt::Debug for Index<R, K> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Index").field("position", &self.position).finish()
+    }
+}
+
+/// A constraint that a row breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// What is wrong with the row, in words for the person who wrote it.
+    pub message: String,
+}
+
+impl<M: Into<String>> From<M> for Violation {
+    fn from(message: M) -> Self {
+        Violation { message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}

@@ -1,0 +1,311 @@
+//! Scans: iterators over the rows of a range, leaf by leaf.
+//!
+//! A scan reads one leaf of the index at a time, into a page, and notes the leaf's version with
+//! the executor: if a key comes or goes in that leaf before the transaction commits, the commit
+//! fails. So no phantom appears in a range that was scanned, and a scan that stops early relies
+//! on no more than it has read. The rows of a page are read one by one as the iterator gets to
+//! them.
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+
+use super::{Bounds, Transaction, check_ordered, is_empty, is_reversed};
+use crate::error::{ConflictReason, Error, Failure};
+use crate::index::bplus_tree::{Direction, Page};
+use crate::index::{LongKey, NodeVersion};
+use crate::protocol::{Dbx, Executor, Protocol, Visible};
+use crate::record::RecordPointer;
+use crate::schema::Record;
+use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
+use crate::worker::StoredForm;
+
+/// The rows of a range, in the order of the keys; from [`Transaction::range`] and its like.
+///
+/// It reads as it goes: nothing before the first `next`, and no further than it is asked for, so
+/// `take(n)` is a limit. It sees what its own transaction has written, up to the moment at which
+/// it reads the leaf in question.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
+    transaction: &'tx Transaction<'db, P>,
+    table: &'tx Table<T, P>,
+    cursor: Cursor<'tx, P>,
+    rows: PhantomData<&'tx T>,
+}
+
+/// Where a scan is, whatever the form of its keys.
+enum Cursor<'tx, P: Protocol> {
+    Words1(FormCursor<'tx, u64, P>),
+    Words2(FormCursor<'tx, u128, P>),
+    Long(FormCursor<'tx, LongKey, P>),
+}
+
+/// Where a scan is.
+struct FormCursor<'tx, K: StoredForm, P: Protocol> {
+    /// The secondary index that is scanned; else it is the primary one.
+    secondary: Option<&'tx Secondary<K, P>>,
+    bounds: Bounds<K>,
+    direction: Direction,
+    state: State<K>,
+    /// What to say if the range is the wrong way round.
+    reversed: Option<(String, String)>,
+}
+
+enum State<K> {
+    Before,
+    Within { page: Page<K>, position: usize, more: Option<Bound<K>> },
+    After,
+}
+
+macro_rules! with_cursor {
+    ($cursor:expr, |$form_cursor:ident| $body:expr) => {
+        match $cursor {
+            Cursor::Words1($form_cursor) => $body,
+            Cursor::Words2($form_cursor) => $body,
+            Cursor::Long($form_cursor) => $body,
+        }
+    };
+}
+
+/// A form of keys that a cursor can be made of.
+pub(super) trait CursorForm: PickForm + StoredForm {
+    #[doc(hidden)]
+    fn wrap<P: Protocol>(cursor: WrappedCursor<'_, Self, P>) -> WrappedAny<'_, P>;
+}
+
+/// Keeps the private cursor types out of the trait's face.
+pub(super) struct WrappedCursor<'tx, K: StoredForm, P: Protocol>(FormCursor<'tx, K, P>);
+pub(super) struct WrappedAny<'tx, P: Protocol>(Cursor<'tx, P>);
+
+macro_rules! cursor_form {
+    ($key:ty, $variant:ident) => {
+        impl CursorForm for $key {
+            fn wrap<P: Protocol>(cursor: WrappedCursor<'_, Self, P>) -> WrappedAny<'_, P> {
+                WrappedAny(Cursor::$variant(cursor.0))
+            }
+        }
+    };
+}
+
+cursor_form!(u64, Words1);
+cursor_form!(u128, Words2);
+cursor_form!(LongKey, Long);
+
+impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
+    pub(super) fn primary<K: CursorForm>(
+        transaction: &'tx Transaction<'db, P>,
+        table: &'tx Table<T, P>,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        Self::new(transaction, table, None, bounds, describe)
+    }
+
+    pub(super) fn secondary<K: CursorForm>(
+        transaction: &'tx Transaction<'db, P>,
+        table: &'tx Table<T, P>,
+        index: &'tx Secondary<K, P>,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        Self::new(transaction, table, Some(index), bounds, describe)
+    }
+
+    fn new<K: CursorForm>(
+        transaction: &'tx Transaction<'db, P>,
+        table: &'tx Table<T, P>,
+        secondary: Option<&'tx Secondary<K, P>>,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        let reversed = is_reversed(&bounds).then(describe);
+        let cursor = FormCursor {
+            secondary,
+            bounds,
+            direction: Direction::Forward,
+            state: State::Before,
+            reversed,
+        };
+        let cursor = K::wrap(WrappedCursor(cursor)).0;
+        Scan { transaction, table, cursor, rows: PhantomData }
+    }
+
+    /// The same rows, from the greatest key to the least.
+    ///
+    /// # Panics
+    /// If the scan has begun.
+    pub fn descending(mut self) -> Self {
+        with_cursor!(&mut self.cursor, |cursor| {
+            assert!(matches!(cursor.state, State::Before), "the scan has begun");
+            cursor.direction = Direction::Reverse;
+        });
+        self
+    }
+}
+
+impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
+    type Item = Result<&'tx T, Error>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let (transaction, table) = (self.transaction, self.table);
+        with_cursor!(&mut self.cursor, |cursor| cursor.next(transaction, table).transpose())
+    }
+}
+
+impl<T: Record, P: Protocol> Drop for Scan<'_, '_, T, P> {
+    fn drop(&mut self) {
+        let transaction = self.transaction;
+        with_cursor!(&mut self.cursor, |cursor| cursor.finish(transaction));
+    }
+}
+
+impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Scan").field("table", &T::TABLE).finish_non_exhaustive()
+    }
+}
+
+impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
+    #[inline(always)]
+    fn next<T: Record>(
+        &mut self,
+        transaction: &'tx Transaction<'_, P>,
+        table: &'tx Table<T, P>,
+    ) -> Result<Option<&'tx T>, Error> {
+        loop {
+            let address = match &mut self.state {
+                State::Within { page, position, .. } if *position < page.addresses().len() => {
+                    let address = page.addresses()[*position];
+                    *position += 1;
+                    address
+                }
+                State::After => return Ok(None),
+                _ => {
+                    if let Err(error) = self.read_page(transaction, table) {
+                        self.finish(transaction);
+                        return Err(error);
+                    }
+                    continue;
+                }
+            };
+            match self.read_row(transaction, &table.inner, address) {
+                Ok(None) => {}
+                Ok(row) => return Ok(row),
+                Err(error) => {
+                    self.finish(transaction);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Reads the next leaf, or finds that there is none.
+    fn read_page<T: Record>(
+        &mut self,
+        transaction: &Transaction<'_, P>,
+        table: &Table<T, P>,
+    ) -> Result<(), Error> {
+        let inner = transaction.enter(table)?;
+        let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
+            State::Before => {
+                if self.secondary.is_none() {
+                    check_ordered::<T>()?;
+                }
+                if let Some((start, end)) = self.reversed.take() {
+                    return Err(Failure::InvalidRange { table: T::TABLE, start, end }.into());
+                }
+                if is_empty(&self.bounds) {
+                    return Ok(());
+                }
+                let from = match self.direction {
+                    Direction::Forward => self.bounds.0.clone(),
+                    Direction::Reverse => self.bounds.1.clone(),
+                };
+                (transaction.worker.take_page::<K>(), from)
+            }
+            State::Within { page, more: Some(from), .. } => (page, from),
+            State::Within { page, more: None, .. } => {
+                transaction.worker.give_page(page);
+                return Ok(());
+            }
+            State::After => return Ok(()),
+        };
+        let node = self.read_leaf(transaction, inner, from, &mut page);
+        let reference = match self.secondary {
+            Some(index) => index.reference(),
+            None => inner.reference(),
+        };
+        transaction.worker.executor().note_node(reference, node);
+        let more = page.take_next();
+        self.state = State::Within { page, position: 0, more };
+        Ok(())
+    }
+
+    fn read_leaf<T: Record>(
+        &self,
+        transaction: &Transaction<'_, P>,
+        table: &TableInner<T, P>,
+        from: Bound<K>,
+        page: &mut Page<K>,
+    ) -> NodeVersion {
+        let memory = &transaction.worker.memory;
+        let to = match self.direction {
+            Direction::Forward => self.bounds.1.as_ref(),
+            Direction::Reverse => self.bounds.0.as_ref(),
+        };
+        let from = from.as_ref();
+        match self.secondary {
+            Some(index) => {
+                let hint = transaction.worker.buffer(index.number()).hint::<K>();
+                index.read_page(from, to, self.direction, page, hint, memory)
+            }
+            None => {
+                let hint = transaction.worker.buffer(table.number()).hint::<K>();
+                match K::pick(&table.primary) {
+                    FormIndex::Ordered(tree) => {
+                        tree.read_page(from, to, self.direction, page, hint, memory)
+                    }
+                    FormIndex::Hash(_) => unreachable!("checked before the first page"),
+                }
+            }
+        }
+    }
+
+    /// Reads the row behind an address of the page; `None` if none is visible.
+    #[inline(always)]
+    fn read_row<T: Record>(
+        &self,
+        transaction: &'tx Transaction<'_, P>,
+        table: &'tx TableInner<T, P>,
+        address: u64,
+    ) -> Result<Option<&'tx T>, Error> {
+        // SAFETY: an index of the transaction's database holds addresses of its records.
+        let mut record = unsafe { RecordPointer::<P::Header>::from_address(address) };
+        if let Some(index) = self.secondary {
+            let entry = match transaction.read(index.reference(), record)? {
+                // SAFETY: a visible row of the index.
+                Visible::Row(row) => unsafe { transaction.row::<Entry<K>>(row) },
+                Visible::Absent => return Ok(None),
+                Visible::Removed => {
+                    let reason = ConflictReason::RangeChanged;
+                    return Err(transaction.doom(reason, index.reference()));
+                }
+            };
+            // SAFETY: a visible entry leads to a record of the table.
+            record = unsafe { RecordPointer::from_address(entry.record) };
+        }
+        match transaction.read(table.reference(), record)? {
+            // SAFETY: a visible row of the table.
+            Visible::Row(row) => Ok(Some(unsafe { transaction.remember(table, record, row) })),
+            Visible::Absent if self.secondary.is_none() => Ok(None),
+            // Its place in the leaf, or its entry, is gone as well: the commit would fail.
+            _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
+        }
+    }
+
+    fn finish(&mut self, transaction: &Transaction<'_, P>) {
+        if let State::Within { page, .. } = std::mem::replace(&mut self.state, State::After) {
+            transaction.worker.give_page(page);
+        }
+    }
+}

@@ -1,0 +1,567 @@
+//! Workers: what a thread needs to run transactions on a database.
+//!
+//! A thread becomes a worker of a database by its first transaction on it, and stops being one
+//! when it ends. A worker has a slot (for grace periods and counters), an arena, a list of
+//! garbage, and an executor of the protocol. The database owns all of it; the thread keeps only
+//! a registration, which its end releases.
+
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
+
+use weft_htm::word::{Mutex, Ordering, Word};
+use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
+
+use crate::encoding::KeyForm;
+use crate::epoch::clock::Clock;
+use crate::epoch::garbage::{Batch, Garbage, Retired};
+use crate::epoch::reclaim::GracePeriods;
+use crate::error::ConflictReason;
+use crate::index::bplus_tree::{LeafHint, Page};
+use crate::index::{IndexWorker, LongKey};
+use crate::protocol::{Executor, Protocol};
+use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
+use crate::table::TableRef;
+
+/// What all workers of a database share, whatever the protocol.
+pub struct Shared {
+    pub memory: Memory,
+    pub grace: GracePeriods,
+    pub clock: Arc<Clock>,
+    pub htm: Htm,
+    pub counters: Box<[Counters]>,
+    /// Set when the database is closed.
+    pub closed: Word,
+    /// Garbage of workers that left, and how many batches of it there are.
+    orphans: Mutex<Vec<Batch>>,
+    orphan_batches: Word,
+    slots: Mutex<Slots>,
+}
+
+#[derive(Default)]
+struct Slots {
+    free: Vec<usize>,
+    used: usize,
+    htm_readers: Vec<Option<StatisticsReader>>,
+    htm_departed: Statistics,
+}
+
+/// A worker's counters, written by it alone (a plain load and store each) and read by anybody.
+/// They belong to the slot: a later worker of the slot counts on.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub committed: Word,
+    pub rolled_back: Word,
+    pub aborted: [Word; ConflictReason::ALL.len()],
+    pub retired_pending: Word,
+}
+
+impl Counters {
+    /// Adds one to a counter of the calling worker. Relaxed: a statistic, of a single writer.
+    #[inline(always)]
+    pub fn count(counter: &Word) {
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    pub fn new(htm: Htm, workers_max: usize) -> Self {
+        Shared {
+            memory: Memory::default(),
+            grace: GracePeriods::new(workers_max),
+            clock: Arc::new(Clock::default()),
+            htm,
+            counters: (0..workers_max).map(|_| Counters::default()).collect(),
+            closed: Word::new(0),
+            orphans: Mutex::new(Vec::new()),
+            orphan_batches: Word::new(0),
+            slots: Mutex::new(Slots::default()),
+        }
+    }
+
+    /// Number of workers at present.
+    pub fn workers(&self) -> usize {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.used - slots.free.len()
+    }
+
+    /// HTM statistics of all workers, past ones included.
+    pub fn htm_statistics(&self) -> Statistics {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut total = slots.htm_departed;
+        for reader in slots.htm_readers.iter().flatten() {
+            total += reader.statistics();
+        }
+        total
+    }
+
+    fn take_slot(&self) -> Option<usize> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = slots.free.pop() {
+            return Some(slot);
+        }
+        let slot = slots.used;
+        if slot == self.counters.len() {
+            return None;
+        }
+        slots.used += 1;
+        slots.htm_readers.push(None);
+        self.grace.enlist(slot);
+        Some(slot)
+    }
+
+    fn set_reader(&self, slot: usize, reader: StatisticsReader) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        slots.htm_readers[slot] = Some(reader);
+    }
+
+    fn give_slot(&self, slot: usize) {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reader) = slots.htm_readers[slot].take() {
+            slots.htm_departed += reader.statistics();
+        }
+        slots.free.push(slot);
+    }
+
+    /// Takes the garbage of workers that left, when the database is being dropped.
+    pub fn take_orphans(&self) -> Vec<Batch> {
+        std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A worker's memory: its arena and its garbage, its slot among the grace periods, and its
+/// hardware regions. Used by one thread at a time.
+pub struct WorkerMemory {
+    shared: Arc<Shared>,
+    slot: usize,
+    arena: UnsafeCell<Arena>,
+    garbage: UnsafeCell<Garbage>,
+    regions: Regions,
+}
+
+impl WorkerMemory {
+    pub fn new(shared: Arc<Shared>, slot: usize) -> Self {
+        let regions = Regions::new(&shared.htm);
+        WorkerMemory {
+            shared,
+            slot,
+            arena: UnsafeCell::new(Arena::default()),
+            garbage: UnsafeCell::new(Garbage::default()),
+            regions,
+        }
+    }
+
+    #[inline(always)]
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    #[inline(always)]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    #[inline(always)]
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters[self.slot]
+    }
+
+    /// The arena. Every use is one call into it, which does not come back here.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    fn arena(&self) -> &mut Arena {
+        // SAFETY: `WorkerMemory` is not Sync, and no method of this file holds the reference over
+        // a call that could ask for it again.
+        unsafe { &mut *self.arena.get() }
+    }
+
+    /// The garbage; as [`WorkerMemory::arena`].
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    fn garbage(&self) -> &mut Garbage {
+        // SAFETY: as in `arena`.
+        unsafe { &mut *self.garbage.get() }
+    }
+
+    /// Begins a period in which nothing is freed that this worker can find.
+    #[inline(always)]
+    pub fn pin(&self) {
+        self.shared.grace.pin(self.slot);
+    }
+
+    /// Ends the period, and collects garbage if there is enough.
+    #[inline(always)]
+    pub fn unpin(&self) {
+        self.shared.grace.unpin(self.slot);
+        if self.garbage().is_batch_full() {
+            self.collect();
+        }
+    }
+
+    // ---- blocks ---------------------------------------------------------------------------
+
+    #[inline(always)]
+    pub fn allocate_block(&self, class: Class) -> NonNull<u8> {
+        self.arena().allocate(class, &self.shared.memory)
+    }
+
+    /// # Safety
+    /// As for [`Arena::free`].
+    #[inline(always)]
+    pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.arena().free(block, class, &self.shared.memory) };
+    }
+
+    /// Drops a row that nobody can reach any more and, unless it lies inline in its record, frees
+    /// its block.
+    ///
+    /// # Safety
+    /// `row` is a complete row of `table`; neither it nor (if not `inline`) its block is used
+    /// again.
+    #[inline(always)]
+    pub unsafe fn drop_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
+        let core = table.core();
+        if let Some(drop_row) = core.drop_row {
+            // SAFETY: by the contract.
+            unsafe { drop_row(row) };
+        }
+        if !inline {
+            // SAFETY: rows that are not inline have blocks of the table's row class.
+            unsafe { self.free_block(row, core.row_class) };
+        }
+    }
+
+    /// Frees the block of a record.
+    ///
+    /// # Safety
+    /// No index leads to the record, nobody holds its address, and its rows are dropped.
+    #[inline(always)]
+    pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
+        // SAFETY: by the contract; records have blocks of the table's record class.
+        unsafe { self.free_block(record, table.core().record_class) };
+    }
+
+    // ---- garbage --------------------------------------------------------------------------
+
+    /// Retires a row that another version has replaced.
+    #[inline(always)]
+    pub fn retire_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
+        let core = table.core();
+        if !inline {
+            self.garbage().push(Retired::Row(row, table), core.row_class.bytes());
+        } else if core.drop_row.is_some() {
+            self.garbage().push(Retired::InlineRow(row, table), core.row_class.bytes());
+        }
+    }
+
+    /// Queues a deleted record, to be unlinked after a grace period.
+    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef) {
+        self.garbage().push(Retired::Deleted(record, table), table.core().record_class.bytes());
+    }
+
+    /// Retires an unlinked record, with the row that it may still hold.
+    pub fn retire_record(&self, record: NonNull<u8>, table: TableRef) {
+        self.garbage().push(Retired::Record(record, table), table.core().record_class.bytes());
+    }
+
+    /// Seals what has gathered, and frees what is ripe. Only between transactions.
+    #[cold]
+    #[inline(never)]
+    pub fn collect(&self) {
+        self.adopt_orphans();
+        self.garbage().seal(|| self.shared.grace.seal());
+        let horizon = self.shared.grace.horizon();
+        while let Some(batch) = self.garbage().take_ripe(horizon) {
+            // Unlinking reads index nodes, for which one must be pinned.
+            self.pin();
+            let mut retired = batch.retired;
+            for entry in retired.drain(..) {
+                // SAFETY: the batch's grace period has passed.
+                unsafe { self.release(entry) };
+            }
+            self.shared.grace.unpin(self.slot);
+            self.garbage().recycle(retired);
+        }
+        let pending = self.garbage().pending() as u64;
+        self.counters().retired_pending.store(pending, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// A grace period has passed since `entry` was retired.
+    unsafe fn release(&self, entry: Retired) {
+        // SAFETY: by the contract nobody can reach what was unlinked any more, and what is only
+        // to be unlinked now is on this list alone.
+        unsafe {
+            match entry {
+                Retired::Block(block, class) => self.free_block(block, class),
+                Retired::Large(block, layout) => free_huge(block, *layout),
+                Retired::Row(row, table) => self.drop_row(row, table, false),
+                Retired::InlineRow(row, table) => self.drop_row(row, table, true),
+                Retired::Deleted(record, table) => {
+                    if (table.core().settle_deleted)(table, record, self) {
+                        self.retire_record(record, table);
+                    }
+                }
+                Retired::Record(record, table) => {
+                    (table.core().drop_newest)(table, record, self);
+                    self.free_record(record, table);
+                }
+            }
+        }
+    }
+
+    fn adopt_orphans(&self) {
+        // Relaxed: whether they are adopted now or later makes no difference.
+        if self.shared.orphan_batches.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let orphans = self.shared.take_orphans();
+        self.shared.orphan_batches.store(0, Ordering::Relaxed);
+        self.garbage().adopt(orphans);
+    }
+
+    /// Leaves: what can be freed is, the rest is left to the other workers.
+    pub fn leave(&self) {
+        self.collect();
+        self.garbage().seal(|| self.shared.grace.seal());
+        let batches = self.garbage().take_sealed();
+        if !batches.is_empty() {
+            let mut orphans =
+                self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.orphan_batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
+            orphans.extend(batches);
+        }
+        self.counters().retired_pending.store(0, Ordering::Relaxed);
+        self.arena().give_up(&self.shared.memory);
+    }
+
+    /// Takes all garbage, when the database is being dropped.
+    pub fn take_garbage(&self) -> Vec<Batch> {
+        self.garbage().seal(|| 0);
+        self.garbage().take_sealed()
+    }
+}
+
+impl IndexWorker for WorkerMemory {
+    #[inline(always)]
+    fn allocate(&self, layout: Layout) -> NonNull<u8> {
+        match Class::of(layout) {
+            Some(class) => self.allocate_block(class),
+            None => allocate_huge(layout),
+        }
+    }
+
+    unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
+        // SAFETY: passed on to the caller; the same layout leads to the same place as above.
+        unsafe {
+            match Class::of(layout) {
+                Some(class) => self.free_block(block, class),
+                None => free_huge(block, layout),
+            }
+        }
+    }
+
+    unsafe fn retire(&self, block: NonNull<u8>, layout: Layout) {
+        let retired = match Class::of(layout) {
+            Some(class) => Retired::Block(block, class),
+            None => Retired::Large(block, Box::new(layout)),
+        };
+        self.garbage().push(retired, layout.size());
+    }
+}
+
+/// What a worker remembers of one index within one transaction.
+pub struct IndexBuffer {
+    /// The transaction that it is good for.
+    serial: u64,
+    /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
+    /// update of a row just read needs no second look-up.
+    pub last: Option<(u64, NonNull<u8>)>,
+    hints: LeafHints,
+}
+
+/// A leaf hint for each form of keys; an index uses the one of its form.
+pub struct LeafHints {
+    words1: LeafHint<u64>,
+    words2: LeafHint<u128>,
+    long: LeafHint<LongKey>,
+}
+
+/// A form of keys, with what the worker keeps for it.
+pub trait StoredForm: KeyForm {
+    /// The hint of this form.
+    fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self>;
+    /// The spare scan pages of this form.
+    fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>>;
+}
+
+/// Scan pages between two scans.
+#[derive(Default)]
+pub struct SparePages {
+    words1: Vec<Page<u64>>,
+    words2: Vec<Page<u128>>,
+    long: Vec<Page<LongKey>>,
+}
+
+macro_rules! stored_form {
+    ($key:ty, $field:ident) => {
+        impl StoredForm for $key {
+            #[inline(always)]
+            fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self> {
+                &mut hints.$field
+            }
+            #[inline(always)]
+            fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>> {
+                &mut pages.$field
+            }
+        }
+    };
+}
+
+stored_form!(u64, words1);
+stored_form!(u128, words2);
+stored_form!(LongKey, long);
+
+impl IndexBuffer {
+    fn new() -> Self {
+        IndexBuffer {
+            serial: 0,
+            last: None,
+            hints: LeafHints {
+                words1: LeafHint::new(),
+                words2: LeafHint::new(),
+                long: LeafHint::new(),
+            },
+        }
+    }
+
+    #[inline(always)]
+    pub fn hint<K: StoredForm>(&mut self) -> &mut LeafHint<K> {
+        K::hint(&mut self.hints)
+    }
+}
+
+/// Everything of one worker.
+pub struct Worker<P: Protocol> {
+    pub memory: WorkerMemory,
+    executor: UnsafeCell<P::Executor>,
+    /// Whether it is in a transaction.
+    pub active: Cell<bool>,
+    /// Counts its transactions.
+    serial: Cell<u64>,
+    buffers: UnsafeCell<Vec<IndexBuffer>>,
+    spare_pages: RefCell<SparePages>,
+    pub random: RefCell<fastrand::Rng>,
+}
+
+impl<P: Protocol> Worker<P> {
+    fn new(shared: &Arc<Shared>, protocol: &Arc<P::Shared>, slot: usize, indexes: usize) -> Self {
+        let memory = WorkerMemory::new(Arc::clone(shared), slot);
+        shared.set_reader(slot, memory.regions.reader());
+        Worker {
+            memory,
+            executor: UnsafeCell::new(P::Executor::new(protocol)),
+            active: Cell::new(false),
+            serial: Cell::new(0),
+            buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
+            spare_pages: RefCell::default(),
+            // For backoff only; results do not depend on it.
+            random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
+        }
+    }
+
+    /// The executor. Every use is one call of a method that runs no user code.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn executor(&self) -> &mut P::Executor {
+        // SAFETY: a worker is used by its own thread only, and executor methods do not come back
+        // to the worker.
+        unsafe { &mut *self.executor.get() }
+    }
+
+    /// What the worker remembers of an index in this transaction. As for the executor, every
+    /// use ends before user code runs or another is made.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
+        // SAFETY: as in `executor`: index operations do not come back to the worker's buffers.
+        let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
+        if buffer.serial != self.serial.get() {
+            *buffer = IndexBuffer { serial: self.serial.get(), ..IndexBuffer::new() };
+        }
+        buffer
+    }
+
+    /// Starts the next transaction's count.
+    #[inline(always)]
+    pub fn next_serial(&self) {
+        self.serial.set(self.serial.get() + 1);
+    }
+
+    pub fn take_page<K: StoredForm>(&self) -> Page<K> {
+        K::pages(&mut self.spare_pages.borrow_mut()).pop().unwrap_or_default()
+    }
+
+    pub fn give_page<K: StoredForm>(&self, page: Page<K>) {
+        K::pages(&mut self.spare_pages.borrow_mut()).push(page);
+    }
+}
+
+/// The workers of a database, by slot. A slot's worker is used by the thread that holds the slot.
+pub struct Workers<P: Protocol> {
+    cells: Box<[UnsafeCell<Option<Box<Worker<P>>>>]>,
+}
+
+// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and
+// taken back under a lock), or by the thread that drops the database.
+unsafe impl<P: Protocol> Sync for Workers<P> {}
+// SAFETY: a worker that is in no transaction is not tied to a thread: what it holds are addresses
+// of the database's memory, and executors are Send.
+unsafe impl<P: Protocol> Send for Workers<P> {}
+
+impl<P: Protocol> Workers<P> {
+    pub fn new(workers_max: usize) -> Self {
+        Workers { cells: (0..workers_max).map(|_| UnsafeCell::new(None)).collect() }
+    }
+
+    /// Makes the calling thread a worker; `None` if there are too many.
+    pub fn join(
+        &self,
+        shared: &Arc<Shared>,
+        protocol: &Arc<P::Shared>,
+        indexes: usize,
+    ) -> Option<(usize, NonNull<Worker<P>>)> {
+        let slot = shared.take_slot()?;
+        // SAFETY: the slot is this thread's now.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
+        Some((slot, NonNull::from(&mut **worker)))
+    }
+
+    /// Ends the calling thread's time as the worker of `slot`.
+    ///
+    /// # Safety
+    /// The slot is the calling thread's, and it will not use the worker again.
+    pub unsafe fn leave(&self, shared: &Shared, slot: usize) {
+        // SAFETY: the slot is this thread's until `give_slot`.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        if let Some(worker) = cell.take() {
+            if worker.active.get() {
+                // A transaction was leaked with `mem::forget`. Its locks and references may
+                // outlive the thread, so the worker stays, pinned, for good.
+                Box::leak(worker);
+                return;
+            }
+            worker.memory.leave();
+        }
+        shared.give_slot(slot);
+    }
+
+    /// All workers, when the database is being dropped.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Box<Worker<P>>> {
+        self.cells.iter_mut().filter_map(|cell| cell.get_mut().take())
+    }
+}

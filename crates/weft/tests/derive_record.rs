@@ -1,0 +1,254 @@
+//! What `#[derive(Record)]` makes of a struct: the description, the keys, the checks, and the
+//! sugar. What it refuses is tested beside the macro, in `weft-macros`.
+
+use std::panic::catch_unwind;
+
+use arrayvec::ArrayString;
+use weft::encoding::{Key, KeyEncoder};
+use weft::schema::{Column, Index, IndexDescription, Record, Storage, Violation};
+
+/// Every option in its long form, names with and without quotation marks. The key's columns are not in the order of the fields.
+#[derive(Clone, weft::Record)]
+#[record(table = "customers", storage = "hash")]
+#[record(key(w_id, d_id, id))]
+#[record(index(name = by_last_name, columns(w_id, d_id, last, first)))]
+#[record(index(name = by_phone, columns(phone), unique))]
+#[record(index(name = "by_district", columns(d_id, w_id)))]
+#[record(check = "Customer::check_balance", check = check_discount)]
+pub struct Customer {
+    id: u32,
+    d_id: u8,
+    w_id: u16,
+    first: ArrayString<16>,
+    last: ArrayString<16>,
+    phone: ArrayString<15>,
+    balance_cents: i64,
+    discount: f64,
+}
+
+impl Customer {
+    fn check_balance(&self) -> Result<(), Violation> {
+        if self.balance_cents < 0 {
+            return Err(format!("customer {} owes {} cents", self.id, -self.balance_cents).into());
+        }
+        Ok(())
+    }
+}
+
+fn check_discount(customer: &Customer) -> Result<(), Violation> {
+    if !(0.0..1.0).contains(&customer.discount) {
+        return Err("a discount is at least 0 and less than 1".into());
+    }
+    Ok(())
+}
+
+fn customer() -> Customer {
+    Customer {
+        id: 3,
+        d_id: 2,
+        w_id: 1,
+        first: ArrayString::from("Ada").unwrap(),
+        last: ArrayString::from("BAR").unwrap(),
+        phone: ArrayString::from("555").unwrap(),
+        balance_cents: 0,
+        discount: 0.5,
+    }
+}
+
+/// Everything left to its default, and the options on the fields. One has a keyword for a name.
+#[derive(Clone, weft::Record)]
+struct OrderLine {
+    #[record(key)]
+    order: u32,
+    #[record(key)]
+    number: u8,
+    #[record(index)]
+    item: u32,
+    #[record(unique)]
+    r#type: Option<String>,
+}
+
+fn order_line() -> OrderLine {
+    OrderLine { order: 7, number: 1, item: 9, r#type: None }
+}
+
+/// One column, which is the key, as it is most often.
+#[derive(Clone, weft::Record)]
+struct Counter {
+    #[record(key)]
+    name: String,
+    value: i64,
+}
+
+fn bytes_of(key: &impl Key) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    key.encode(&mut bytes);
+    bytes
+}
+
+fn index_entry<R: Record, K: Key>(row: &R, index: Index<R, K>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row.encode_index_key(index.position(), &mut bytes);
+    bytes
+}
+
+#[test]
+fn a_row_describes_its_table_and_columns() {
+    assert_eq!(Customer::TABLE, "customers");
+    assert_eq!(Customer::STORAGE, Storage::Hash);
+    assert_eq!(Customer::COLUMNS.len(), 8);
+    assert_eq!(Customer::COLUMNS[0], Column { name: "id", type_name: "u32", in_key: true });
+    assert_eq!(
+        Customer::COLUMNS[3],
+        Column { name: "first", type_name: "ArrayString<16>", in_key: false }
+    );
+}
+
+#[test]
+fn what_is_left_out_has_a_default() {
+    assert_eq!(OrderLine::TABLE, "order_line");
+    assert_eq!(OrderLine::STORAGE, Storage::Ordered);
+    assert_eq!(
+        OrderLine::COLUMNS[3],
+        Column { name: "type", type_name: "Option<String>", in_key: false }
+    );
+    assert_eq!(order_line().check(), Ok(()));
+    assert_eq!(Counter::INDEXES, []);
+}
+
+#[test]
+fn indexes_are_described_in_order_and_named_by_constants() {
+    let by_district = IndexDescription {
+        name: "by_district",
+        columns: &["d_id", "w_id"],
+        unique: false,
+        // The two columns, and of the primary key what is not among them, `id`.
+        width_bytes: Some(1 + 2 + 4),
+    };
+    let names: Vec<_> = Customer::INDEXES.iter().map(|index| index.name).collect();
+    assert_eq!(names, ["by_last_name", "by_phone", "by_district"]);
+    assert_eq!(*Customer::BY_DISTRICT.description(), by_district);
+    assert_eq!(Customer::BY_DISTRICT.position(), 2);
+    assert_eq!(Customer::BY_LAST_NAME.description().width_bytes, None);
+    assert_eq!(Customer::BY_PHONE.description().width_bytes, Some(16));
+    assert!(Customer::BY_PHONE.description().unique);
+}
+
+#[test]
+fn the_constants_carry_the_types_of_the_columns() {
+    type Text = ArrayString<16>;
+    let _: Index<Customer, (u16, u8, Text, Text)> = Customer::BY_LAST_NAME;
+    let _: Index<Customer, ArrayString<15>> = Customer::BY_PHONE;
+    let _: Index<OrderLine, Option<String>> = OrderLine::TYPE;
+}
+
+#[test]
+fn an_option_on_a_field_is_an_index_with_the_columns_name() {
+    let item = IndexDescription {
+        name: "item",
+        columns: &["item"],
+        unique: false,
+        width_bytes: Some(4 + 4 + 1),
+    };
+    let type_of =
+        IndexDescription { name: "type", columns: &["type"], unique: true, width_bytes: None };
+    assert_eq!(OrderLine::INDEXES, [item, type_of]);
+    assert_eq!(*OrderLine::ITEM.description(), item);
+    assert_eq!(*OrderLine::TYPE.description(), type_of);
+}
+
+#[test]
+fn a_key_has_its_columns_in_the_order_declared() {
+    let (listed, marked) = (customer(), order_line());
+    assert_eq!(listed.key(), (1_u16, 2_u8, 3_u32));
+    assert_eq!(marked.key(), (7_u32, 1_u8));
+    let counter = Counter { name: "hits".into(), value: 1 };
+    assert_eq!(counter.key(), "hits".to_string());
+    assert_eq!(counter.value, 1);
+}
+
+#[test]
+fn a_key_equals_only_if_every_column_does() {
+    let row = customer();
+    assert!(row.key_equals(&(1, 2, 3)));
+    assert!(!row.key_equals(&(0, 2, 3)));
+    assert!(!row.key_equals(&(1, 0, 3)));
+    assert!(!row.key_equals(&(1, 2, 0)));
+    let counter = Counter { name: "hits".into(), value: 1 };
+    assert!(counter.key_equals(&"hits".to_string()));
+    assert!(!counter.key_equals(&"misses".to_string()));
+}
+
+#[test]
+fn an_entry_of_an_index_is_its_columns_and_then_the_rest_of_the_primary_key() {
+    let row = customer();
+    let columns = (row.w_id, row.d_id, row.last, row.first);
+    assert_eq!(index_entry(&row, Customer::BY_LAST_NAME), bytes_of(&(columns, row.id)));
+    assert_eq!(index_entry(&row, Customer::BY_DISTRICT), [2, 0, 1, 0, 0, 0, 3]);
+    let line = order_line();
+    assert_eq!(index_entry(&line, OrderLine::ITEM), bytes_of(&(9_u32, 7_u32, 1_u8)));
+}
+
+#[test]
+fn an_entry_of_a_unique_index_is_its_columns_alone() {
+    let row = customer();
+    assert_eq!(index_entry(&row, Customer::BY_PHONE), bytes_of(&row.phone));
+    assert_eq!(index_entry(&order_line(), OrderLine::TYPE), bytes_of(&None::<String>));
+}
+
+#[test]
+fn an_index_key_differs_only_if_a_column_of_the_index_does() {
+    let differs = |new: &Customer| -> Vec<bool> {
+        (0..3).map(|index| customer().index_key_differs(new, index)).collect()
+    };
+    let richer = Customer { balance_cents: 1, ..customer() };
+    assert_eq!(differs(&richer), [false, false, false]);
+    let renamed = Customer { first: ArrayString::from("Eve").unwrap(), ..customer() };
+    assert_eq!(differs(&renamed), [true, false, false]);
+    let married = Customer { last: ArrayString::from("FOO").unwrap(), ..customer() };
+    assert_eq!(differs(&married), [true, false, false]);
+    let moved = Customer { phone: ArrayString::from("556").unwrap(), ..customer() };
+    assert_eq!(differs(&moved), [false, true, false]);
+}
+
+#[test]
+fn an_index_that_does_not_exist_is_a_mistake_of_the_caller() {
+    let differs = catch_unwind(|| customer().index_key_differs(&customer(), 3)).unwrap_err();
+    let message = differs.downcast_ref::<String>().expect("a formatted message");
+    assert_eq!(message, "table `customers` has no secondary index 3");
+    let encode = || Counter { name: "hits".into(), value: 1 }.encode_index_key(0, &mut Vec::new());
+    assert!(catch_unwind(encode).is_err());
+}
+
+#[test]
+fn checks_run_in_the_order_declared_and_the_first_that_fails_is_reported() {
+    assert_eq!(customer().check(), Ok(()));
+    let favoured = Customer { discount: 1.0, ..customer() };
+    let message = favoured.check().unwrap_err().message;
+    assert_eq!(message, "a discount is at least 0 and less than 1");
+    let indebted = Customer { balance_cents: -5, ..favoured };
+    assert_eq!(indebted.check().unwrap_err().message, "customer 3 owes 5 cents");
+}
+
+/// What a caller may put into an encoder of their own is what the row pushes, column by column.
+#[test]
+fn any_encoder_will_do() {
+    #[derive(Default)]
+    struct Counting {
+        bytes: usize,
+    }
+    impl KeyEncoder for Counting {
+        fn push(&mut self, _value: u64, width_bytes: u32) {
+            self.bytes += width_bytes as usize;
+        }
+        fn push_wide(&mut self, _value: u128) {
+            self.bytes += 16;
+        }
+        fn push_slice(&mut self, bytes: &[u8]) {
+            self.bytes += bytes.len();
+        }
+    }
+    let mut encoder = Counting::default();
+    customer().encode_index_key(Customer::BY_PHONE.position(), &mut encoder);
+    assert_eq!(Some(encoder.bytes), Customer::BY_PHONE.description().width_bytes);
+}
