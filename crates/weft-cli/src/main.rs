@@ -31,11 +31,6 @@ use clap::Parser;
 
 use arguments::{Arguments, Command, Workload};
 
-/// Rows of changing sizes are freed by other threads than the ones that made them, which the
-/// allocator of the C library does three times slower. Embedders of the engine choose their own.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),

@@ -38,9 +38,3 @@ impl From<io::Error> for Stop {
         }
     }
 }
-
-impl From<weft::Failure> for Stop {
-    fn from(failure: weft::Failure) -> Self {
-        Stop::Failed(failure.to_string())
-    }
-}

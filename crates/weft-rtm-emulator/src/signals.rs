@@ -41,6 +41,7 @@ pub(crate) struct Stack {
 
 /// Makes `processor` the one of this thread.
 pub(crate) fn install(processor: NonNull<State>) -> Stack {
+    assert!(PROCESSOR.get().is_null(), "this thread emulates RTM already");
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(install_handlers);
     // SAFETY: fresh memory, used for nothing else; the kernel is told its true size, and it is

@@ -58,14 +58,10 @@ pub(crate) fn join() {
     });
     let me = this_thread();
     let joined = with_turn(|members| {
-        let free = members.iter().position(|&member| member == NOBODY);
-        let new = !members.contains(&me);
-        if let (Some(free), true) = (free, new) {
-            members[free] = me;
-        }
-        free.is_some() && new
+        let free = members.iter_mut().find(|member| **member == NOBODY);
+        free.map(|free| *free = me)
     });
-    assert!(joined, "one Emulation for each thread, and {MEMBERS_MAX} in all");
+    assert!(joined.is_some(), "{MEMBERS_MAX} threads emulate RTM already");
 }
 
 /// Takes this thread off the list.

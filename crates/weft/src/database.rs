@@ -328,7 +328,10 @@ impl<P: Protocol> Database<P> {
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<R, E> {
         let worker = self.worker().map_err(Error::from)?;
-        let deadline = options.deadline.map(|deadline| (Instant::now() + deadline, deadline));
+        // A deadline beyond the end of time is none.
+        let deadline = options
+            .deadline
+            .and_then(|deadline| Some((Instant::now().checked_add(deadline)?, deadline)));
         let mut attempt = 0;
         loop {
             let transaction =

@@ -12,6 +12,7 @@ mod error;
 #[doc(hidden)]
 pub mod index;
 mod metrics;
+mod prefetch;
 pub mod protocol;
 pub(crate) mod record;
 pub mod schema;

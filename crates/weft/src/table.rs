@@ -231,6 +231,14 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
+    /// Asks for what [`FormIndex::get`] will look at first, where that is known without looking.
+    #[inline(always)]
+    pub fn prefetch(&self, key: &K) {
+        if let FormIndex::Hash(table) = self {
+            table.prefetch(key);
+        }
+    }
+
     #[inline(always)]
     pub fn get_or_insert(
         &self,

@@ -318,9 +318,10 @@ impl WorkerMemory {
         if self.shared.orphan_batches.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let orphans = self.shared.take_orphans();
+        let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock, or batches that are being left at this moment would not be counted.
         self.shared.orphan_batches.store(0, Ordering::Relaxed);
-        self.garbage().adopt(orphans);
+        self.garbage().adopt(orphans.drain(..));
     }
 
     /// Leaves: what can be freed is, the rest is left to the other workers.
@@ -346,6 +347,11 @@ impl WorkerMemory {
 }
 
 impl IndexWorker for WorkerMemory {
+    #[inline(always)]
+    fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
     #[inline(always)]
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         match Class::of(layout) {

@@ -26,6 +26,8 @@ pub mod report;
 mod round;
 mod statistics;
 mod tally;
+#[cfg(test)]
+mod tests;
 pub mod tpcc;
 
 use std::io::{self, Write};
@@ -52,8 +54,10 @@ pub struct Subject<P> {
     pub parameters: P,
     /// The workload's own options, as they are called in the JSON.
     pub options: Vec<(&'static str, serde_json::Value)>,
-    /// About how much memory one loaded database takes, and how much it grows by in the run.
-    pub database_bytes: u64,
+    /// About how much memory one loaded database takes.
+    pub loaded_bytes: u64,
+    /// By how much it grows in a second, at most, for each thread that runs transactions.
+    pub growth_bytes_per_second: u64,
 }
 
 /// One protocol's part in the benchmark, and what has been measured of it so far.
@@ -66,7 +70,7 @@ struct Entry {
     conditions: Option<Vec<Condition>>,
 }
 
-/// Runs a benchmark from the options to the report.
+/// Runs a benchmark from the options to the report, which goes to `out`.
 ///
 /// # Errors
 /// Options that ask for something that cannot be had, a failure of the engine, or a condition that
@@ -74,17 +78,18 @@ struct Entry {
 pub fn run<B: Benchmark>(
     arguments: &BenchArguments,
     subject: Subject<B::Parameters>,
+    out: &mut impl Write,
 ) -> Result<(), Stop> {
     let htm = check(arguments)?;
+    let plan = Plan::new(arguments);
     let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
     // A program that reads the JSON from standard output wants nothing else there.
     let for_people = !matches!(&json, Some(target) if target.is_standard_output());
     if for_people {
-        heading(arguments, &subject)?;
+        heading(arguments, &plan, &subject, out)?;
     }
-    warn_if_too_large(arguments, subject.database_bytes);
+    warn_if_too_large(arguments, &subject);
 
-    let plan = Plan::new(arguments);
     let mut entries = load::<B>(arguments, htm, &subject.parameters)?;
     run_rounds(&mut entries, arguments, &plan)?;
     if arguments.verify {
@@ -95,14 +100,26 @@ pub fn run<B: Benchmark>(
     }
 
     let description = Description::new(arguments, &plan, subject.options);
-    let reports = reports(&entries, &description);
+    let shown = show(&reports(&entries, &description), json.as_ref(), for_people, out);
+    // A wrong result outweighs that it could not be shown, or that nobody read it to the end.
+    broken_conditions(&entries)?;
+    shown
+}
+
+/// Writes the results wherever they were asked for.
+fn show(
+    reports: &[Report<'_>],
+    json: Option<&JsonTarget>,
+    for_people: bool,
+    out: &mut impl Write,
+) -> Result<(), Stop> {
     if let Some(target) = json {
-        target.write(&JsonOutput(&reports))?;
+        target.write(&JsonOutput(reports), out)?;
     }
     if for_people {
-        write!(io::stdout().lock(), "{}", table::Tables(&reports))?;
+        write!(out, "{}", table::Tables(reports))?;
     }
-    broken_conditions(&entries)
+    Ok(())
 }
 
 /// Checks what depends on more than one option, or on the machine.
@@ -136,40 +153,55 @@ fn check(arguments: &BenchArguments) -> Result<weft::htm::Choice, Stop> {
 }
 
 /// Says what is about to run, and for how long.
-fn heading<P>(arguments: &BenchArguments, subject: &Subject<P>) -> Result<(), Stop> {
+fn heading<P>(
+    arguments: &BenchArguments,
+    plan: &Plan,
+    subject: &Subject<P>,
+    out: &mut impl Write,
+) -> Result<(), Stop> {
     let protocols = arguments.protocol.len();
-    let seconds =
-        (arguments.seconds + arguments.warmup) * arguments.rounds as f64 * protocols as f64;
-    let mut out = io::stdout().lock();
+    let seconds = database_seconds(arguments) * protocols as f64;
     writeln!(
         out,
-        "{}; {}, seed {}",
+        "{}; {}{}, seed {}",
         subject.title,
         numbers::counted(arguments.threads as u64, "thread"),
+        if plan.cores.is_empty() { " (not pinned: too few cores)" } else { "" },
         arguments.seed
     )?;
     writeln!(
         out,
-        "{}: {}{} of {} after {} of warm-up; {} in all, and the load",
+        "{}: {} of {}, each after {} of warm-up; {} in all, and the load",
         arguments.protocol.join(", "),
-        if protocols > 1 { "in turns, each " } else { "" },
         numbers::counted(arguments.rounds, "round"),
         numbers::span(arguments.seconds),
         numbers::span(arguments.warmup),
         numbers::span(seconds)
     )?;
+    if protocols > 1 {
+        writeln!(out, "The protocols take turns, and each has a database of its own.")?;
+    }
     Ok(())
 }
 
-/// Warns before a load that the machine is too small for; the system would end it with no word.
-fn warn_if_too_large(arguments: &BenchArguments, database_bytes: u64) {
-    let needed = database_bytes.saturating_mul(arguments.protocol.len() as u64);
+/// For how long each database is used.
+fn database_seconds(arguments: &BenchArguments) -> f64 {
+    (arguments.seconds + arguments.warmup) * arguments.rounds as f64
+}
+
+/// Warns before a run that the machine may be too small for; the system would end it with no word.
+fn warn_if_too_large<P>(arguments: &BenchArguments, subject: &Subject<P>) {
+    let growth = subject.growth_bytes_per_second as f64
+        * arguments.threads as f64
+        * database_seconds(arguments);
+    let database_bytes = subject.loaded_bytes as f64 + growth;
+    let needed = (database_bytes * arguments.protocol.len() as f64) as u64;
     if let Some(available) = memory::available_bytes()
         && needed > available
     {
         let _ = writeln!(
             io::stderr(),
-            "warning: {} need about {} of memory, and {} are free; the system may end the run",
+            "warning: {} may grow to {} of memory, and {} are free; the system may end the run",
             numbers::counted(arguments.protocol.len() as u64, "database"),
             numbers::size(needed),
             numbers::size(available)

@@ -27,6 +27,11 @@
 //!   see less.
 //! - Text is ASCII.
 
+#![allow(
+    clippy::inconsistent_digit_grouping,
+    reason = "the cents of an amount are set apart: 5_000_00 is 5,000.00"
+)]
+
 pub mod client;
 pub mod conditions;
 pub mod customer;

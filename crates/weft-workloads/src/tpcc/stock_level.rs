@@ -70,6 +70,7 @@ pub(super) fn run<P: Protocol>(
     found.dedup();
 
     // Those of which less is in stock than the threshold.
+    tx.prefetch(&tables.stock, found.iter().map(|&i_id| (w_id, i_id)))?;
     let mut low_stock = 0;
     for i_id in found {
         let stock = tx.get(&tables.stock, &(w_id, *i_id))?.expect("stock is never removed");

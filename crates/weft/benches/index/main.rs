@@ -5,6 +5,7 @@
 //! the median of several rounds.
 #![allow(missing_docs, reason = "a benchmark has no callers")]
 
+mod hash;
 mod memory;
 mod tree;
 
@@ -19,7 +20,7 @@ pub const ROUNDS: usize = 5;
 
 fn main() {
     let filter = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
-    let sections: [(&str, fn()); 1] = [("tree", tree::run)];
+    let sections: [(&str, fn()); 2] = [("tree", tree::run), ("hash", hash::run)];
     for (name, run) in sections {
         if filter.as_ref().is_none_or(|filter| name.contains(filter.as_str())) {
             run();

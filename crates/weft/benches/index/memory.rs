@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::time::Duration;
 
 use weft::index::IndexWorker;
+use weft_htm::{Htm, Regions};
 
 /// A worker of a benchmark. Nothing is ever given back: there is no grace period to wait for.
 pub trait BenchWorker: IndexWorker {
@@ -14,16 +15,22 @@ pub trait BenchWorker: IndexWorker {
 }
 
 /// Takes every block from the global allocator.
-pub struct GlobalWorker;
+pub struct GlobalWorker {
+    regions: Regions,
+}
 
 impl BenchWorker for GlobalWorker {
     const NAME: &str = "global allocator";
     fn new() -> Self {
-        GlobalWorker
+        GlobalWorker { regions: Regions::new(&Htm::software()) }
     }
 }
 
 impl IndexWorker for GlobalWorker {
+    fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         // SAFETY: an index allocates no empty blocks.
         NonNull::new(unsafe { alloc(layout) }).expect("memory")
@@ -38,6 +45,7 @@ impl IndexWorker for GlobalWorker {
 pub struct HugePageWorker {
     next: Cell<usize>,
     end: Cell<usize>,
+    regions: Regions,
 }
 
 impl HugePageWorker {
@@ -62,11 +70,16 @@ impl HugePageWorker {
 impl BenchWorker for HugePageWorker {
     const NAME: &str = "huge pages";
     fn new() -> Self {
-        HugePageWorker { next: Cell::new(0), end: Cell::new(0) }
+        let regions = Regions::new(&Htm::software());
+        HugePageWorker { next: Cell::new(0), end: Cell::new(0), regions }
     }
 }
 
 impl IndexWorker for HugePageWorker {
+    fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
     fn allocate(&self, layout: Layout) -> NonNull<u8> {
         let mut start = self.next.get().next_multiple_of(layout.align());
         if start + layout.size() > self.end.get() {

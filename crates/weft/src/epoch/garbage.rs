@@ -73,11 +73,6 @@ impl Garbage {
         self.open_bytes >= BATCH_BYTES || self.open.len() >= BATCH_ENTRIES
     }
 
-    /// Whether there is anything at all.
-    pub fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.sealed.is_empty()
-    }
-
     /// Number of entries not freed yet.
     pub fn pending(&self) -> usize {
         self.open.len() + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()

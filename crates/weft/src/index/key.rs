@@ -1,6 +1,7 @@
 //! How an index holds keys: as words in its nodes, with what does not fit kept out of line.
 
 use std::alloc::Layout;
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
@@ -50,6 +51,38 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
 
     /// A hash whose every bit depends on the whole key.
     fn hash(&self) -> u64;
+}
+
+/// A key that is to be inserted, in a slot of its own: what it keeps out of line is allocated
+/// once, and neither under a lock nor in a region.
+pub(super) struct Staged<K: IndexKey> {
+    slot: K::Slot,
+    is_full: Cell<bool>,
+}
+
+impl<K: IndexKey> Staged<K> {
+    /// No key yet.
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Staged { slot: K::Slot::default(), is_full: Cell::new(false) }
+    }
+
+    /// The slot, with the key in it.
+    #[inline(always)]
+    pub(super) fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::Slot {
+        if !self.is_full.replace(true) {
+            key.store(&self.slot, worker);
+        }
+        &self.slot
+    }
+
+    /// Frees what the key keeps out of line, as it was not moved into the index.
+    #[inline(always)]
+    pub(super) fn free(&self, worker: &impl IndexWorker) {
+        if self.is_full.get() {
+            K::free(&self.slot, worker);
+        }
+    }
 }
 
 /// Mixes a word so that its high and low bits depend on all of its bits.

@@ -20,10 +20,14 @@ pub use key::{IndexKey, LongKey, LongSlot};
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
+use weft_htm::Regions;
 use weft_htm::word::Word;
 
 /// What an index operation borrows of the worker that runs it.
 pub trait IndexWorker {
+    /// The hardware regions in which it runs index operations.
+    fn regions(&self) -> &Regions;
+
     /// Memory for a node: uninitialised, of at least `layout`.
     fn allocate(&self, layout: Layout) -> NonNull<u8>;
 

@@ -184,6 +184,13 @@ impl Executor for DbxExecutor {
         Ok(Observation { visible: visible(observed, newest), version })
     }
 
+    fn note_read(&mut self, table: TableRef, record: Record, version: DbxVersion) {
+        // This transaction's own write, if there is one, is validated itself.
+        if version.own_position.is_none() {
+            self.set.reads.push(ReadEntry { record, observed: version.observed, table });
+        }
+    }
+
     fn is_current(&self, record: Record, version: DbxVersion) -> bool {
         match self.set.find_write(record) {
             Some(position) => {

@@ -144,6 +144,15 @@ pub trait Executor {
         record: RecordPointer<Self::Header>,
     ) -> Result<Observation<Self::Version>, Abort>;
 
+    /// Turns a [`Executor::read_for_write`] whose write did not come about into a plain read: an
+    /// error or a panic that the row led to is a conclusion from it like any other.
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        version: Self::Version,
+    );
+
     /// Whether `version`, from [`Executor::read_for_write`], still is what this transaction sees:
     /// false if it has written the record itself since.
     fn is_current(&self, record: RecordPointer<Self::Header>, version: Self::Version) -> bool;

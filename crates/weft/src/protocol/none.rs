@@ -121,6 +121,8 @@ impl Executor for NoControlExecutor {
         Ok(Observation { visible, version: stored(record).newest.load(UNORDERED) })
     }
 
+    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: *mut u8) {}
+
     fn is_current(&self, record: RecordPointer<()>, version: *mut u8) -> bool {
         stored(record).newest.load(UNORDERED) == version
     }

@@ -203,26 +203,21 @@ impl Drop for Memory {
         for Chunk(chunk) in chunks {
             // SAFETY: allocated in `add_chunk` with this layout; the database is going, and with
             // it everything that could point into its chunks.
-            unsafe { alloc::dealloc(chunk.as_ptr(), CHUNK_LAYOUT) };
+            unsafe { free_huge(chunk, CHUNK_LAYOUT) };
         }
     }
 }
 
-/// Memory from the global allocator, on huge pages if it is large enough and there are any: one
-/// TLB entry then covers 2 MiB, and random access to large tables is bound by TLB misses.
+/// A large block, on huge pages if there are any: one TLB entry then covers 2 MiB, and random
+/// access to large tables is bound by TLB misses. Smaller ones come from the global allocator.
 pub fn allocate_huge(layout: Layout) -> NonNull<u8> {
-    let layout = huge_layout(layout);
-    // SAFETY: no caller asks for zero bytes: chunks, index arrays and nodes all have a size.
-    let Some(block) = NonNull::new(unsafe { alloc::alloc(layout) }) else {
-        alloc::handle_alloc_error(layout)
+    let block = if layout.size() < CHUNK_BYTES {
+        // SAFETY: no caller asks for zero bytes: chunks, index arrays and nodes all have a size.
+        NonNull::new(unsafe { alloc::alloc(layout) })
+    } else {
+        pages::map(layout.size())
     };
-    #[cfg(target_os = "linux")]
-    if layout.size() >= CHUNK_BYTES {
-        // SAFETY: advice on memory that was just allocated; it changes no contents. Failure is
-        // fine: the pages are then small.
-        unsafe { libc::madvise(block.as_ptr().cast(), layout.size(), libc::MADV_HUGEPAGE) };
-    }
-    block
+    block.unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
 /// Frees what [`allocate_huge`] gave for the same layout.
@@ -231,14 +226,82 @@ pub fn allocate_huge(layout: Layout) -> NonNull<u8> {
 /// As for [`std::alloc::dealloc`].
 pub unsafe fn free_huge(block: NonNull<u8>, layout: Layout) {
     // SAFETY: passed on to the caller.
-    unsafe { alloc::dealloc(block.as_ptr(), huge_layout(layout)) };
+    unsafe {
+        if layout.size() < CHUNK_BYTES {
+            alloc::dealloc(block.as_ptr(), layout);
+        } else {
+            pages::unmap(block, layout.size());
+        }
+    }
 }
 
-fn huge_layout(layout: Layout) -> Layout {
-    if layout.size() < CHUNK_BYTES {
-        return layout;
+/// Pages from the operating system itself. The global allocator will not do: it may write to a
+/// block before it hands it out, and a page that was touched before the advice stays small.
+#[cfg(target_os = "linux")]
+mod pages {
+    use super::{CHUNK_BYTES, NonNull};
+
+    /// Maps `bytes`, rounded up to whole huge pages and aligned to them.
+    pub fn map(bytes: usize) -> Option<NonNull<u8>> {
+        let bytes = bytes.next_multiple_of(CHUNK_BYTES);
+        let reserved = bytes + CHUNK_BYTES;
+        // SAFETY: a new private anonymous mapping, of which the part around the aligned block is
+        // given back at once; nobody else knows these addresses. The advice is only that: where
+        // it is refused, pages are small.
+        unsafe {
+            let start = libc::mmap(
+                std::ptr::null_mut(),
+                reserved,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            );
+            if start == libc::MAP_FAILED {
+                return None;
+            }
+            let start = start.cast::<u8>();
+            let before = start.align_offset(CHUNK_BYTES);
+            if before > 0 {
+                libc::munmap(start.cast(), before);
+            }
+            let block = start.add(before);
+            libc::munmap(block.add(bytes).cast(), reserved - before - bytes);
+            libc::madvise(block.cast(), bytes, libc::MADV_HUGEPAGE);
+            NonNull::new(block)
+        }
     }
-    layout.align_to(CHUNK_BYTES).expect("sizes of large blocks are far below isize::MAX")
+
+    /// Unmaps what [`map`] gave for the same size.
+    ///
+    /// # Safety
+    /// Nobody uses the block any more.
+    pub unsafe fn unmap(block: NonNull<u8>, bytes: usize) {
+        let bytes = bytes.next_multiple_of(CHUNK_BYTES);
+        // SAFETY: passed on to the caller.
+        unsafe { libc::munmap(block.as_ptr().cast(), bytes) };
+    }
+}
+
+/// Where the engine does not know how to ask for huge pages: the global allocator.
+#[cfg(not(target_os = "linux"))]
+mod pages {
+    use super::{CHUNK_BYTES, Layout, NonNull, alloc};
+
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes.next_multiple_of(CHUNK_BYTES), CHUNK_BYTES)
+            .expect("sizes of large blocks are far below isize::MAX")
+    }
+
+    pub fn map(bytes: usize) -> Option<NonNull<u8>> {
+        // SAFETY: never called for zero bytes.
+        NonNull::new(unsafe { alloc::alloc(layout(bytes)) })
+    }
+
+    pub unsafe fn unmap(block: NonNull<u8>, bytes: usize) {
+        // SAFETY: passed on to the caller.
+        unsafe { alloc::dealloc(block.as_ptr(), layout(bytes)) };
+    }
 }
 
 /// A worker's part of the memory.

@@ -24,7 +24,9 @@ pub mod tid;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
-use weft_htm::word::WordPointer;
+use weft_htm::word::{Ordering, WordPointer};
+
+use crate::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// A record with protocol header `H`; the inline row follows at [`StoredRecord::ROW_OFFSET`].
 #[repr(C, align(16))]
@@ -117,6 +119,24 @@ impl<H> RecordPointer<H> {
     /// The block that the record lies in.
     pub fn block(self) -> NonNull<u8> {
         self.0.cast()
+    }
+
+    /// Asks for the record's first cache line, which holds the header.
+    #[inline(always)]
+    pub fn prefetch_header(self) {
+        prefetch_lines(self.0.as_ptr().cast(), LINE_BYTES);
+    }
+
+    /// Asks for the newest row, `bytes` long. Waits for the header, if that is not in the cache.
+    ///
+    /// # Safety
+    /// As for [`RecordPointer::get`].
+    #[inline(always)]
+    pub unsafe fn prefetch_row(self, bytes: usize) {
+        // Relaxed: nothing is read through the pointer.
+        // SAFETY: passed on to the caller.
+        let newest = unsafe { self.get() }.newest.load(Ordering::Relaxed);
+        prefetch_lines(newest, bytes);
     }
 
     /// Where the record's inline row is, or would be.

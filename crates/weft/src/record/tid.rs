@@ -74,11 +74,6 @@ impl Tid {
         self.0 >> EPOCH_SHIFT
     }
 
-    /// The raw word, for messages and comparisons.
-    pub const fn raw(self) -> u64 {
-        self.0
-    }
-
     /// The same version, locked.
     #[inline(always)]
     pub const fn locked(self) -> Tid {
@@ -238,12 +233,12 @@ mod tests {
         assert!(!first.is_absent() && !first.is_locked());
         assert_eq!(first.epoch(), 5);
         let second = first.written(5);
-        assert!(second.raw() > first.raw());
+        assert!(second.0 > first.0);
         let third = second.written(6);
         assert_eq!(third.epoch(), 6);
-        assert!(third.raw() > second.raw());
+        assert!(third.0 > second.0);
         let stale_clock = third.written(5);
-        assert!(stale_clock.raw() > third.raw(), "an older epoch never takes a version back");
+        assert!(stale_clock.0 > third.0, "an older epoch never takes a version back");
     }
 
     #[test]

@@ -14,7 +14,8 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::protocol::{Dbx, Executor, Protocol, Visible};
-use crate::record::RecordPointer;
+use crate::prefetch::{LINE_BYTES, prefetch_lines};
+use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
 use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
 use crate::worker::StoredForm;
@@ -30,6 +31,21 @@ pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     table: &'tx Table<T, P>,
     cursor: Cursor<'tx, P>,
     rows: PhantomData<&'tx T>,
+}
+
+/// How many rows ahead of its position a scan asks for records.
+const ROWS_AHEAD: usize = 6;
+
+/// Asks for a record that the scan will come to: all of it if the row is small, else its header.
+#[inline(always)]
+fn prefetch_record<T: Record, K: StoredForm, P: Protocol>(
+    secondary: Option<&Secondary<K, P>>,
+    address: u64,
+) {
+    let row_bytes = if secondary.is_some() { size_of::<Entry<K>>() } else { size_of::<T>() };
+    let bytes = StoredRecord::<P::Header>::ROW_OFFSET + row_bytes;
+    let bytes = if bytes <= 2 * LINE_BYTES { bytes } else { LINE_BYTES };
+    prefetch_lines(std::ptr::without_provenance(address as usize), bytes);
 }
 
 /// Where a scan is, whatever the form of its keys.
@@ -175,7 +191,11 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         loop {
             let address = match &mut self.state {
                 State::Within { page, position, .. } if *position < page.addresses().len() => {
-                    let address = page.addresses()[*position];
+                    let addresses = page.addresses();
+                    let address = addresses[*position];
+                    if let Some(&ahead) = addresses.get(*position + ROWS_AHEAD) {
+                        prefetch_record::<T, K, P>(self.secondary, ahead);
+                    }
                     *position += 1;
                     address
                 }
@@ -237,6 +257,9 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         };
         transaction.worker.executor().note_node(reference, node);
         let more = page.take_next();
+        for &address in page.addresses().iter().take(ROWS_AHEAD) {
+            prefetch_record::<T, K, P>(self.secondary, address);
+        }
         self.state = State::Within { page, position: 0, more };
         Ok(())
     }

@@ -28,7 +28,7 @@ pub struct JsonOutput<'a>(pub &'a [Report<'a>]);
 /// Where the JSON goes to.
 #[derive(Debug)]
 pub enum JsonTarget {
-    /// `-`.
+    /// `-`: in place of the report.
     StandardOutput,
     /// A file. Until the results are there, it keeps what was in it before.
     File(PathBuf),
@@ -59,13 +59,13 @@ impl JsonTarget {
         matches!(self, JsonTarget::StandardOutput)
     }
 
-    /// Writes the results.
+    /// Writes the results; `out` is what reports go to.
     ///
     /// # Errors
     /// The system's, with the path.
-    pub fn write(&self, output: &JsonOutput<'_>) -> Result<(), Stop> {
+    pub fn write(&self, output: &JsonOutput<'_>, out: &mut impl Write) -> Result<(), Stop> {
         match self {
-            JsonTarget::StandardOutput => Ok(write_to(io::stdout().lock(), output)?),
+            JsonTarget::StandardOutput => Ok(write_to(out, output)?),
             JsonTarget::File(path) => {
                 File::create(path).and_then(|file| write_to(file, output)).map_err(|error| {
                     Stop::Failed(format!("cannot write '{}': {error}", path.display()))

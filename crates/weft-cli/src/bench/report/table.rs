@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::numbers::{counted, grouped, microseconds, rate, size};
 
 use super::super::statistics::fraction;
-use super::{MemoryReport, Report};
+use super::Report;
 
 /// All protocols' reports.
 pub struct Tables<'a>(pub &'a [Report<'a>]);
@@ -21,15 +21,10 @@ impl fmt::Display for Tables<'_> {
             Some(table) => writeln!(formatter, "\n{table}\n")?,
             None => writeln!(formatter, "\nNo attempt was aborted.\n")?,
         }
-        for report in reports {
-            writeln!(formatter, "{}: {}", report.label, memory(&report.memory))?;
-        }
-        if reports.len() > 1 {
-            writeln!(formatter, "(Resident memory is the process's, with all of its databases.)")?;
-        }
+        writeln!(formatter, "{}\n", memory(reports))?;
         for report in reports {
             if let Some(verdict) = verdict(report) {
-                writeln!(formatter, "{}: {verdict}", report.protocol)?;
+                writeln!(formatter, "{}: {verdict}", report.label)?;
             }
         }
         Ok(())
@@ -112,16 +107,23 @@ fn aborts(reports: &[Report<'_>]) -> Option<Table> {
     (!table.is_empty()).then_some(table)
 }
 
-/// The memory line of one protocol.
-fn memory(memory: &MemoryReport) -> String {
-    let known = |bytes: Option<u64>| bytes.map_or("unknown".to_owned(), size);
-    format!(
-        "resident memory {} before the load, {} after it, {} after the last round; {} for rows",
-        known(memory.resident_before_load_bytes),
-        known(memory.resident_after_load_bytes),
-        known(memory.resident_after_run_bytes),
-        size(memory.chunk_bytes)
-    )
+/// Memory of the process, with all of its databases; the last column is of the one database alone.
+fn memory(reports: &[Report<'_>]) -> Table {
+    let mut table = numeric(
+        &["protocol"],
+        &["resident before load", "after load", "after last round", "rows and indexes"],
+    );
+    let known = |bytes: Option<u64>| bytes.map_or("-".to_owned(), size);
+    for report in reports {
+        table.add_row([
+            report.label.to_owned(),
+            known(report.memory.resident_before_load_bytes),
+            known(report.memory.resident_after_load_bytes),
+            known(report.memory.resident_after_run_bytes),
+            size(report.memory.chunk_bytes),
+        ]);
+    }
+    table
 }
 
 /// What verification found; `None` if it was not asked for.

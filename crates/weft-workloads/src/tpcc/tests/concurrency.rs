@@ -2,11 +2,14 @@
 
 use std::thread;
 
+use weft::htm::word::{Ordering, Word};
 use weft::protocol::{NAMES, Protocol};
+use weft::{Error, Transaction};
 
 use super::{assert_consistent, load};
 use crate::tpcc::mix::TransactionType;
-use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status};
+use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
+use crate::tpcc::{Mix, Parameters, Scale, Tpcc};
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
@@ -85,48 +88,116 @@ fn each_transaction_alone_keeps_every_condition() {
     });
 }
 
-/// While orders are entered and delivered, one client asks for their status: it must find each
-/// order whole, and delivered whole or not at all.
-fn readers_see_whole_orders<P: Protocol>() {
+/// What a reader finds of a district: order numbers that must be equal (condition 2), and the
+/// last order with its lines (conditions 6 and 7).
+struct Sight {
+    last_used: u32,
+    last_order: Order,
+    last_new_order: Option<u32>,
+    lines: Vec<OrderLine>,
+}
+
+/// Looks at a district, in one of two orders, and lets other threads run between one look and the
+/// next: what they commit there must not show, or the reader must not commit.
+fn look<P: Protocol>(
+    tpcc: &Tpcc<P>,
+    tx: &Transaction<'_, P>,
+    district: (u16, u8),
+    backwards: bool,
+) -> Result<Sight, Error> {
+    let (w_id, d_id) = district;
+    let last_used = || {
+        let district = tx.get(&tpcc.tables.district, &district)?.expect("a district");
+        Ok::<_, Error>(district.d_next_o_id - 1)
+    };
+    let last_order = || {
+        let mut orders = tx.prefix(&tpcc.tables.order, &district).descending();
+        orders.next().expect("a district has orders").cloned()
+    };
+    let last_new_order = || {
+        let mut new_orders = tx.prefix(&tpcc.tables.new_order, &district).descending();
+        Ok::<_, Error>(new_orders.next().transpose()?.map(|row| row.no_o_id))
+    };
+    let lines = |o_id| {
+        let lines = tx.prefix(&tpcc.tables.order_line, &(w_id, d_id, o_id));
+        lines.map(|line| line.cloned()).collect::<Result<Vec<_>, Error>>()
+    };
+    if backwards {
+        let last_new_order = last_new_order()?;
+        thread::yield_now();
+        let last_order = last_order()?;
+        thread::yield_now();
+        let lines = lines(last_order.o_id)?;
+        thread::yield_now();
+        Ok(Sight { last_used: last_used()?, last_order, last_new_order, lines })
+    } else {
+        let last_used = last_used()?;
+        thread::yield_now();
+        let lines = lines(last_used)?;
+        thread::yield_now();
+        let last_order = last_order()?;
+        thread::yield_now();
+        Ok(Sight { last_used, last_order, last_new_order: last_new_order()?, lines })
+    }
+}
+
+/// While orders are entered and delivered one client looks at districts, and must see each as it
+/// was at one moment.
+fn readers_see_one_state<P: Protocol>(mix: Mix) {
     const SEED: u64 = 14;
-    let mix = Mix::weighted([50, 0, 0, 50, 0]).expect("a mix");
     let parameters = Parameters { warehouses: 1, mix, scale: Scale::TINY };
     let threads = THREADS.min(P::WORKERS_MAX);
     let tpcc: Tpcc<P> = load(parameters, SEED, threads);
+    let (tpcc, finished) = (&tpcc, &Word::new(0));
     let write = |thread| {
         let mut client = tpcc.client(SEED, thread, threads);
         for _ in 0..TRANSACTIONS_PER_THREAD {
             tpcc.execute(&mut client).expect("it runs to its end");
+            // So often that the reader's looks come between, also where cores are few.
+            thread::yield_now();
         }
-    };
-    let read = |thread| {
-        let mut client = tpcc.client(SEED, thread, threads);
-        let mut found = Vec::new();
-        for _ in 0..TRANSACTIONS_PER_THREAD {
-            let input = order_status::Input::draw(&mut client);
-            let output = tpcc
-                .database
-                .transact(|tx| order_status::run(&tpcc.tables, tx, &input, &mut found))
-                .expect("it runs to its end");
-            let order = output.order.expect("every customer has an order");
-            let context = format!("{}, seed {SEED}: {order:?}", P::NAME);
-            assert!(order.lines.len() >= 5, "{context}");
-            for line in &order.lines {
-                assert_eq!(line.delivery_d.is_some(), order.carrier_id.is_some(), "{context}");
-            }
-        }
+        // ORDERING: the count decides only when the reader stops.
+        finished.fetch_add(1, Ordering::Relaxed);
     };
     thread::scope(|scope| {
         (1..threads).for_each(|thread| drop(scope.spawn(move || write(thread))));
-        read(0);
+        let mut number = 0_u32;
+        while number < 100 || finished.load(Ordering::Relaxed) < threads as u64 - 1 {
+            number += 1;
+            let district = (1, (number % u32::from(DISTRICTS)) as u8 + 1);
+            let backwards = number / u32::from(DISTRICTS) % 2 == 0;
+            let sight = tpcc.database.transact(|tx| look(tpcc, tx, district, backwards));
+            let Sight { last_used, last_order, last_new_order, lines } =
+                sight.expect("it runs to its end");
+            let context = format!("{}, mix {mix}, {district:?}, {last_order:?}", P::NAME);
+            assert_eq!(last_order.o_id, last_used, "{context}");
+            assert_eq!(last_new_order.unwrap_or(last_used), last_used, "{context}");
+            assert_eq!(lines.len(), usize::from(last_order.o_ol_cnt), "{context}");
+            for line in lines {
+                let delivered = last_order.o_carrier_id.is_some();
+                assert_eq!(line.ol_delivery_d.is_some(), delivered, "{context}: {line:?}");
+            }
+        }
     });
-    assert_consistent(&tpcc, P::NAME);
+    assert_consistent(tpcc, P::NAME);
 }
 
+/// Orders come: a reader that does not check the ranges it has scanned misses some.
 #[test]
-fn order_status_sees_whole_orders() {
+fn readers_see_one_state_while_orders_are_entered() {
     for_each_protocol(|name| {
-        weft::protocol::with_protocol!(name, |P| readers_see_whole_orders::<P>())
+        let mix = Mix::only(TransactionType::NewOrder);
+        weft::protocol::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
+            .expect("a name of the list");
+    });
+}
+
+/// Orders change: a reader that does not check the rows it has read sees some half delivered.
+#[test]
+fn readers_see_one_state_while_orders_are_delivered() {
+    for_each_protocol(|name| {
+        let mix = Mix::weighted([80, 0, 0, 20, 0]).expect("a mix");
+        weft::protocol::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
             .expect("a name of the list");
     });
 }

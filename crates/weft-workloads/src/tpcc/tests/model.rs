@@ -192,8 +192,8 @@ impl Model {
         let (w, d) = (input.w_id, input.d_id);
         let c_id = self.select(w, d, &input.customer);
         let customer = &self.customer[&(w, d, c_id)];
-        let orders = self.order.range((w, d, 0)..(w, d, u32::MAX)).map(|(_, order)| order);
-        let last = orders.filter(|order| order.o_c_id == c_id).last();
+        let mut orders = self.order.range((w, d, 0)..(w, d, u32::MAX)).map(|(_, order)| order);
+        let last = orders.rfind(|order| order.o_c_id == c_id);
         order_status::Output {
             c_id,
             c_first: customer.c_first,
@@ -255,7 +255,7 @@ impl Model {
                 let mut namesakes: Vec<&Customer> =
                     district.map(|(_, row)| row).filter(|row| row.c_last == *last).collect();
                 namesakes.sort_by_key(|row| row.c_first);
-                let rounded_up = (namesakes.len() + 1) / 2;
+                let rounded_up = namesakes.len().div_ceil(2);
                 namesakes[rounded_up - 1].c_id
             }
         }

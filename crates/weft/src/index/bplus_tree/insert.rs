@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 
 use weft_htm::word::Ordering;
 
+use super::super::key::Staged;
 use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion};
 use super::BPlusTree;
 use super::node::{
@@ -36,19 +37,31 @@ impl<K: IndexKey> BPlusTree<K> {
         worker: &impl IndexWorker,
     ) -> Insertion {
         debug_assert!(address != 0, "an address is never zero");
+        let staged = Staged::new();
+        if worker.regions().is_hardware() {
+            staged.stage(key, worker);
+        }
         let mut backoff = Backoff::new();
-        loop {
-            match self.try_insert(&Optimistic, key, address, hint, worker) {
-                Some(Attempt::Done(insertion)) => return insertion,
-                Some(Attempt::Full) => {
-                    if let Some(insertion) = self.try_split(key, address, hint, worker) {
-                        return insertion;
-                    }
-                }
-                None => {}
+        let insertion = loop {
+            let attempt = self
+                .in_region(Target::At(key), worker, |region| {
+                    self.try_insert(region, key, &staged, address, hint, worker)
+                })
+                .or_else(|| self.try_insert(&Optimistic, key, &staged, address, hint, worker));
+            let insertion = match attempt {
+                Some(Attempt::Done(insertion)) => Some(insertion),
+                Some(Attempt::Full) => self.try_split(key, &staged, address, hint, worker),
+                None => None,
+            };
+            if let Some(insertion) = insertion {
+                break insertion;
             }
             backoff.pause();
+        };
+        if let Insertion::Found(_) = insertion {
+            staged.free(worker);
         }
+        insertion
     }
 
     #[inline(always)]
@@ -56,12 +69,13 @@ impl<K: IndexKey> BPlusTree<K> {
         &self,
         access: &impl Access,
         key: &K,
+        staged: &Staged<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
     ) -> Option<Attempt> {
         let place = self.find_leaf(access, Target::At(key), hint)?;
-        place.insert(access, key, address, worker)
+        place.insert(access, key, staged, address, worker)
     }
 
     /// Inserts into a leaf that was found full, splitting it. `None`: start again.
@@ -69,6 +83,7 @@ impl<K: IndexKey> BPlusTree<K> {
     fn try_split(
         &self,
         key: &K,
+        staged: &Staged<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
@@ -81,9 +96,11 @@ impl<K: IndexKey> BPlusTree<K> {
             }
             !is_full
         })?;
-        match place.insert(access, key, address, worker)? {
+        match place.insert(access, key, staged, address, worker)? {
             Attempt::Done(insertion) => Some(insertion),
-            Attempt::Full => self.split_leaf(access, &parent, &place, key, address, hint, worker),
+            Attempt::Full => {
+                self.split_leaf(access, &parent, &place, key, staged, address, hint, worker)
+            }
         }
     }
 
@@ -95,11 +112,13 @@ impl<K: IndexKey> BPlusTree<K> {
         parent: &Parent<'_, K>,
         place: &Place<'_, K>,
         key: &K,
+        staged: &Staged<K>,
         address: u64,
         hint: &LeafHint<K>,
         worker: &impl IndexWorker,
     ) -> Option<Insertion> {
         let leaf = place.leaf;
+        let slot = staged.stage(key, worker);
         let right = Leaf::<K>::allocate(worker);
         if !lock_with_parent(access, parent, &leaf.node, place.version) {
             // SAFETY: allocated above with this layout, and not published.
@@ -111,7 +130,7 @@ impl<K: IndexKey> BPlusTree<K> {
             _ => unreachable!("the locked leaf is the one that did not hold the key"),
         };
         let point = leaf.split_point(position);
-        let separator = leaf.split(right, point, position, key, address, worker);
+        let separator = leaf.split(right, point, position, slot, address, worker);
         self.add_child(parent, NonNull::from(leaf).cast(), &separator, right.cast(), worker);
 
         unlock_changed(&leaf.node.version, place.version);
@@ -187,6 +206,7 @@ impl<K: IndexKey> Place<'_, K> {
         &self,
         access: &impl Access,
         key: &K,
+        staged: &Staged<K>,
         address: u64,
         worker: &impl IndexWorker,
     ) -> Option<Attempt> {
@@ -199,11 +219,12 @@ impl<K: IndexKey> Place<'_, K> {
             }
             Err(_) if leaf.count() == LEAF_CAPACITY => Attempt::Full,
             Err(position) => {
+                let slot = staged.stage(key, worker);
                 // Locking checks the version, and with it the position.
                 if !access.lock(&leaf.node.version, self.version) {
                     return None;
                 }
-                leaf.insert_at(position, key, address, worker);
+                leaf.insert_at(position, slot, address);
                 unlock_changed(&leaf.node.version, self.version);
                 return Some(Attempt::Done(Insertion::Inserted {
                     change: self.change(),

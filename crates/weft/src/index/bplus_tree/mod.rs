@@ -36,6 +36,14 @@ mod search;
 
 #[cfg(all(test, shuttle))]
 mod model;
+#[cfg(all(
+    test,
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(loom, shuttle))
+))]
+mod region_tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod stress;
 #[cfg(test)]
@@ -43,6 +51,8 @@ mod stress;
 #[expect(clippy::duplicate_mod, reason = "both indexes are tested with the same worker")]
 mod test_memory;
 #[cfg(test)]
+mod testing;
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use scan::{Direction, Page};

@@ -1,1 +1,218 @@
+//! Interleavings chosen by a model checker (`--cfg shuttle`), at every access to a shared word.
+//!
+//! Under a model checker a leaf has two keys and an inner node four children, so a handful of
+//! keys makes three levels. The worker of these tests frees and overwrites what is retired as
+//! soon as no thread is pinned that could still reach it, so following a pointer too long ends in
+//! nonsense.
 
+use std::ops::Bound;
+use std::sync::Arc;
+
+use shuttle::{check_pct, check_random, thread};
+
+use super::super::{Insertion, LongKey, Lookup};
+use super::test_memory::{Memory, TestWorker};
+use super::testing::{TestKey, is_unchanged, scan, verify};
+use super::{BPlusTree, Direction, LeafHint};
+
+const ITERATIONS: usize = 2_000;
+
+/// What a thread of a model does; each step is a transaction of its own.
+#[derive(Clone, Copy)]
+enum Step {
+    /// Inserts a number that no other thread inserts.
+    Insert(u64),
+    /// Removes a number that is there and that no other thread removes.
+    Remove(u64),
+    /// Looks up a number that is there throughout.
+    Find(u64),
+    /// Whoever misses a number and then finds it sees the noted version changed.
+    MissThenFind(u64),
+    /// Every multiple of ten is there throughout: a scan finds all of them, in order.
+    Scan(Direction),
+    /// Two scans between which no noted version changes see the same.
+    ScanTwice,
+    /// As before, with an insertion between them that is accounted for as the tree tells.
+    ScanInsertScan(u64),
+}
+
+fn key<K: TestKey>(number: u64) -> K {
+    K::from_number(number * 40)
+}
+
+/// The address that these models store under a number.
+fn address(number: u64) -> u64 {
+    number + 1
+}
+
+fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &TestWorker) {
+    let _pin = worker.pin();
+    let mut hint = LeafHint::new();
+    let mut whole = |direction, hint: &mut _| {
+        scan(tree, Bound::Unbounded, Bound::Unbounded, direction, hint, worker)
+    };
+    match step {
+        Step::Insert(number) => {
+            let done = tree.get_or_insert(&key(number), address(number), &mut hint, worker);
+            assert!(matches!(done, Insertion::Inserted { .. }), "{done:?}");
+        }
+        Step::Remove(number) => assert!(tree.remove(&key(number), address(number), worker)),
+        Step::Find(number) => {
+            let found = tree.get(&key(number), &mut hint, worker);
+            assert_eq!(found, Lookup::Found(address(number)));
+        }
+        Step::MissThenFind(number) => {
+            if let Lookup::Absent(version) = tree.get(&key(number), &mut hint, worker)
+                && let Lookup::Found(_) = tree.get(&key(number), &mut hint, worker)
+            {
+                assert!(!is_unchanged(version), "a phantom");
+            }
+        }
+        Step::Scan(direction) => {
+            let mut found = whole(direction, &mut hint).addresses;
+            if direction == Direction::Reverse {
+                found.reverse();
+            }
+            assert!(found.is_sorted_by(|left, right| left < right), "{found:?}");
+            assert_eq!(found.iter().filter(|&found| found % 10 == 1).count(), stable);
+        }
+        Step::ScanTwice => {
+            let first = whole(Direction::Forward, &mut hint);
+            let second = whole(Direction::Reverse, &mut hint);
+            if first.versions.iter().all(|version| is_unchanged(*version)) {
+                let found: Vec<u64> = second.addresses.into_iter().rev().collect();
+                assert_eq!(first.addresses, found, "a phantom");
+            }
+        }
+        Step::ScanInsertScan(number) => {
+            let mut first = whole(Direction::Forward, &mut hint);
+            let done = tree.get_or_insert(&key(number), address(number), &mut hint, worker);
+            let Insertion::Inserted { change, sibling } = done else {
+                panic!("{done:?}");
+            };
+            for version in &mut first.versions {
+                if (version.word, version.version) == (change.word, change.before) {
+                    version.version = change.after;
+                }
+            }
+            first.versions.extend(sibling);
+            let place = first.addresses.partition_point(|&other| other < address(number));
+            first.addresses.insert(place, address(number));
+            let second = whole(Direction::Forward, &mut hint);
+            if first.versions.iter().all(|version| is_unchanged(*version)) {
+                assert_eq!(first.addresses, second.addresses, "a phantom");
+            }
+        }
+    }
+}
+
+/// A tree with the numbers `present`, `threads` working on it, and then the numbers `left`.
+fn model<K: TestKey>(present: &[u64], threads: &[&[Step]], left: &[u64]) {
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let tree = BPlusTree::<K>::new(&worker);
+    for &number in present {
+        step(Step::Insert(number), &tree, 0, &worker);
+    }
+    let stable = left.iter().filter(|&number| number % 10 == 0).count();
+    let tree = Arc::new(tree);
+    let threads: Vec<_> = threads
+        .iter()
+        .map(|steps| {
+            let (steps, tree, worker) = (steps.to_vec(), tree.clone(), memory.worker());
+            thread::spawn(move || steps.iter().for_each(|one| step(*one, &tree, stable, &worker)))
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let mut tree = Arc::into_inner(tree).expect("the threads have ended");
+    let content = verify(&mut tree);
+    let expected = left.iter().map(|&number| (key::<K>(number), address(number)));
+    assert_eq!(content, expected.collect());
+    tree.clear(&worker);
+    drop(worker.pin());
+    assert_eq!(memory.in_use(), 0, "nodes or keys were not given back");
+}
+
+/// Runs a model under random schedules and under schedules with few, well-placed switches.
+fn check(present: &'static [u64], threads: &'static [&'static [Step]], left: &'static [u64]) {
+    check_random(move || model::<u64>(present, threads, left), ITERATIONS);
+    check_pct(move || model::<u64>(present, threads, left), ITERATIONS, 3);
+    check_random(move || model::<LongKey>(present, threads, left), ITERATIONS / 2);
+}
+
+#[test]
+fn insertions_against_lookups() {
+    check(
+        &[10, 20],
+        &[
+            &[Step::Insert(15), Step::Insert(5)],
+            &[Step::MissThenFind(15), Step::Find(20)],
+            &[Step::Find(10), Step::MissThenFind(5)],
+        ],
+        &[5, 10, 15, 20],
+    );
+}
+
+#[test]
+fn splits_against_scans() {
+    check(
+        &[10, 20, 30, 40],
+        &[
+            &[Step::Insert(15), Step::Insert(17), Step::Insert(35)],
+            &[Step::Scan(Direction::Forward), Step::ScanTwice],
+            &[Step::Scan(Direction::Reverse)],
+        ],
+        &[10, 15, 17, 20, 30, 35, 40],
+    );
+}
+
+#[test]
+fn emptied_leaves_against_insertions_and_scans() {
+    check(
+        &[1, 2, 10, 11, 20, 30],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(11)],
+            &[Step::Insert(3), Step::MissThenFind(12)],
+            &[Step::Insert(12), Step::Scan(Direction::Reverse), Step::ScanTwice],
+        ],
+        &[3, 10, 12, 20, 30],
+    );
+}
+
+#[test]
+fn noted_versions_and_own_insertions() {
+    check(
+        &[10, 20, 25, 30],
+        &[
+            &[Step::ScanInsertScan(21), Step::ScanInsertScan(23)],
+            &[Step::ScanInsertScan(12), Step::Remove(25)],
+        ],
+        &[10, 12, 20, 21, 23, 30],
+    );
+}
+
+#[test]
+fn inner_nodes_split_and_merge() {
+    check(
+        &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(3), Step::Remove(4)],
+            &[Step::Remove(5), Step::Remove(6), Step::Remove(7), Step::Remove(8)],
+            &[Step::Insert(15), Step::Insert(16), Step::Insert(17), Step::Insert(18)],
+            &[Step::Find(10), Step::ScanTwice],
+        ],
+        &[9, 10, 11, 12, 13, 14, 15, 16, 17, 18],
+    );
+}
+
+#[test]
+fn the_tree_grows_while_it_empties() {
+    check(
+        &[1, 2, 3],
+        &[
+            &[Step::Remove(1), Step::Remove(2), Step::Remove(3)],
+            &[Step::Insert(10), Step::Insert(11), Step::Insert(12)],
+        ],
+        &[10, 11, 12],
+    );
+}

@@ -45,7 +45,10 @@ impl<K: IndexKey> BPlusTree<K> {
     pub fn remove(&self, key: &K, address: u64, worker: &impl IndexWorker) -> bool {
         let mut backoff = Backoff::new();
         loop {
-            match self.try_remove(&Optimistic, key, address) {
+            let attempt = self
+                .in_region(Target::At(key), worker, |region| self.try_remove(region, key, address))
+                .or_else(|| self.try_remove(&Optimistic, key, address));
+            match attempt {
                 Some(Attempt::Removed { slot, is_empty }) => {
                     K::retire(&slot, worker);
                     if is_empty {

@@ -9,14 +9,14 @@
 
 use std::cell::Cell;
 use std::cmp;
-use std::ops::Bound;
+use std::ops::{self, Bound};
 
-use weft_htm::word::Ordering;
+use weft_htm::word::{Ordering, Word};
 
 use super::super::{IndexKey, IndexWorker, NodeVersion};
 use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
-use super::search::{Access, Backoff, LeafHint, Optimistic, Target, prefetch, rank};
+use super::search::{Access, Backoff, LeafHint, Optimistic, Place, Target, prefetch, rank};
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,20 +75,29 @@ impl<K: IndexKey> BPlusTree<K> {
         direction: Direction,
         page: &mut Page<K>,
         hint: &mut LeafHint<K>,
-        _worker: &impl IndexWorker,
+        worker: &impl IndexWorker,
     ) -> NodeVersion {
         let range = Range { from, to, direction };
         let addresses = Cell::from_mut(&mut page.addresses[..]).as_slice_of_cells();
         let mut backoff = Backoff::new();
-        let share = loop {
-            if let Some(share) = self.try_page(&Optimistic, range, addresses, hint) {
-                break share;
+        loop {
+            let share = self
+                .in_region(range.target(), worker, |region| {
+                    self.try_page(region, range, addresses, hint)
+                })
+                .or_else(|| self.try_page(&Optimistic, range, addresses, hint));
+            if let Some(share) = share
+                && let Some(next) = share.next(direction)
+            {
+                if direction == Direction::Forward && next.is_some() {
+                    hint.remember(share.next_leaf);
+                }
+                page.count = share.count;
+                page.next = next;
+                return share.place.node_version();
             }
             backoff.pause();
-        };
-        page.count = share.count;
-        page.next = share.next;
-        share.version
+        }
     }
 
     #[inline(always)]
@@ -98,35 +107,25 @@ impl<K: IndexKey> BPlusTree<K> {
         range: Range<'_, K>,
         addresses: &[Cell<u64>],
         hint: &LeafHint<K>,
-    ) -> Option<Share<K>> {
+    ) -> Option<Share<'_, K>> {
         let place = self.find_leaf(access, range.target(), hint)?;
         let leaf = place.leaf;
         let is_current = || access.is_current(&leaf.node.version, place.version);
-        let next_leaf = leaf.next.load(Ordering::Relaxed);
-        let (found, next) = match range.direction {
+        let next_leaf = leaf.next.load(Ordering::Relaxed).cast_const();
+        let (found, goes_on) = match range.direction {
             Direction::Forward => {
-                prefetch::<Leaf<K>>(next_leaf, size_of::<Leaf<K>>());
+                prefetch(next_leaf);
                 leaf.share_forward(range.from, range.to, is_current)?
             }
             Direction::Reverse => leaf.share_reverse(range.from, range.to, is_current)?,
         };
         let found = leaf.addresses.get(found).unwrap_or_default();
-        let copies = addresses.iter().zip(0..found.len());
+        let copy = |(to, from): (&Cell<u64>, &Word)| to.set(from.load(Ordering::Relaxed));
         match range.direction {
-            Direction::Forward => {
-                copies.for_each(|(to, index)| to.set(found[index].load(Ordering::Relaxed)));
-            }
-            Direction::Reverse => copies.for_each(|(to, index)| {
-                to.set(found[found.len() - 1 - index].load(Ordering::Relaxed));
-            }),
+            Direction::Forward => addresses.iter().zip(found).for_each(copy),
+            Direction::Reverse => addresses.iter().zip(found.iter().rev()).for_each(copy),
         }
-        if !is_current() {
-            return None;
-        }
-        if range.direction == Direction::Forward && next.is_some() {
-            hint.remember(next_leaf);
-        }
-        Some(Share { count: found.len(), next, version: place.node_version() })
+        is_current().then_some(Share { place, count: found.len(), goes_on, next_leaf })
     }
 }
 
@@ -158,45 +157,60 @@ impl<'k, K> Range<'k, K> {
 }
 
 /// One leaf's share of a range.
-struct Share<K> {
+struct Share<'t, K: IndexKey> {
+    place: Place<'t, K>,
     count: usize,
-    next: Option<Bound<K>>,
-    version: NodeVersion,
+    /// Whether the range goes on after this leaf.
+    goes_on: bool,
+    next_leaf: *const Leaf<K>,
+}
+
+impl<K: IndexKey> Share<'_, K> {
+    /// Where the range goes on after this share. (Outside the region, for copying a long key may
+    /// allocate.) The outer `None`: the leaf has changed.
+    #[inline(always)]
+    fn next(&self, direction: Direction) -> Option<Option<Bound<K>>> {
+        if !self.goes_on {
+            return Some(None);
+        }
+        let Place { leaf, version } = self.place;
+        let is_current = || Optimistic.is_current(&leaf.node.version, version);
+        let next = match direction {
+            Direction::Forward => Bound::Included(K::load(&leaf.high, is_current)?),
+            Direction::Reverse => Bound::Excluded(K::load(&leaf.low, is_current)?),
+        };
+        is_current().then_some(Some(next))
+    }
 }
 
 impl<K: IndexKey> Leaf<K> {
-    /// Which of this leaf's keys are in the range, and where it goes on after this leaf.
+    /// Which of this leaf's keys are in the range, and whether it goes on after this leaf.
     #[inline(always)]
-    #[expect(clippy::type_complexity, reason = "two results of an attempt")]
     fn share_forward(
         &self,
         from: Bound<&K>,
         to: Bound<&K>,
         is_current: impl Fn() -> bool,
-    ) -> Option<(std::ops::Range<usize>, Option<Bound<K>>)> {
+    ) -> Option<(ops::Range<usize>, bool)> {
         let goes_on = !self.next.load(Ordering::Relaxed).is_null()
             && reaches_above(to, &self.high, &is_current)?;
         let first = self.first_from(from, &is_current)?;
-        if !goes_on {
-            return Some((first..self.end_of(to, is_current)?, None));
-        }
-        Some((first..self.count(), Some(Bound::Included(K::load(&self.high, is_current)?))))
+        let end = if goes_on { self.count() } else { self.end_of(to, is_current)? };
+        Some((first..end, goes_on))
     }
 
     /// As [`Leaf::share_forward`], downwards.
     #[inline(always)]
-    #[expect(clippy::type_complexity, reason = "two results of an attempt")]
     fn share_reverse(
         &self,
         from: Bound<&K>,
         to: Bound<&K>,
         is_current: impl Fn() -> bool,
-    ) -> Option<(std::ops::Range<usize>, Option<Bound<K>>)> {
+    ) -> Option<(ops::Range<usize>, bool)> {
+        let goes_on = reaches_below(to, &self.low, &is_current)?;
         let end = self.end_of(from, &is_current)?;
-        if !reaches_below(to, &self.low, &is_current)? {
-            return Some((self.first_from(to, is_current)?..end, None));
-        }
-        Some((0..end, Some(Bound::Excluded(K::load(&self.low, is_current)?))))
+        let first = if goes_on { 0 } else { self.first_from(to, is_current)? };
+        Some((first..end, goes_on))
     }
 
     /// The position of the first key that is in a range with this lower bound.

@@ -14,6 +14,7 @@ use std::cell::Cell;
 use std::cmp;
 use std::ptr::{self, NonNull};
 
+use weft_htm::Region;
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
@@ -81,6 +82,35 @@ impl Access for Optimistic {
         // Release: pairs with the fence in `is_current`, see above.
         fence(Ordering::Release);
         locked
+    }
+}
+
+/// The sequential algorithm in a hardware region, which makes sure of everything by itself, as
+/// long as no software twin is at work on the same nodes. A writer changes versions as its twin
+/// does, so that twins and transactions notice.
+pub(super) struct InRegion<'r>(&'r Region);
+
+impl Access for InRegion<'_> {
+    #[inline(always)]
+    fn version(&self, word: &Word) -> Option<u64> {
+        // Acquire: pairs with the Release of a twin's unlock.
+        let version = word.load(Ordering::Acquire);
+        if version & LOCKED != 0 {
+            self.0.abort_locked();
+        }
+        // Only a hint can lead to an obsolete node.
+        (version & OBSOLETE == 0).then_some(version)
+    }
+
+    #[inline(always)]
+    fn is_current(&self, _word: &Word, _version: u64) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn lock(&self, _word: &Word, _version: u64) -> bool {
+        // `version` has found it unlocked; if that changes, the region aborts.
+        true
     }
 }
 
@@ -286,14 +316,30 @@ impl<K: IndexKey> Inner<K> {
 
 impl<K: IndexKey> BPlusTree<K> {
     /// Looks up a key.
-    pub fn get(&self, key: &K, hint: &mut LeafHint<K>, _worker: &impl IndexWorker) -> Lookup {
+    pub fn get(&self, key: &K, hint: &mut LeafHint<K>, worker: &impl IndexWorker) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
-            if let Some(lookup) = self.try_get(&Optimistic, key, hint) {
+            let lookup = self
+                .in_region(Target::At(key), worker, |region| self.try_get(region, key, hint))
+                .or_else(|| self.try_get(&Optimistic, key, hint));
+            if let Some(lookup) = lookup {
                 return lookup;
             }
             backoff.pause();
         }
+    }
+
+    /// Runs an attempt of an operation on the leaf for `target` in a hardware region. `None` if
+    /// there is none, or it gave up, or the attempt must start again.
+    #[inline(always)]
+    pub(super) fn in_region<R>(
+        &self,
+        target: Target<'_, K>,
+        worker: &impl IndexWorker,
+        attempt: impl Fn(&InRegion<'_>) -> Option<R>,
+    ) -> Option<R> {
+        let still_locked = || self.find_leaf(&Optimistic, target, &LeafHint::new()).is_none();
+        worker.regions().run(|region| attempt(&InRegion(region)), still_locked).flatten()
     }
 
     #[inline(always)]
@@ -341,7 +387,7 @@ impl<K: IndexKey> BPlusTree<K> {
         let height = root.height.load(Ordering::Relaxed);
         assert!(!node.is_null(), "the tree was used after it was cleared");
         for _ in 0..height {
-            prefetch::<Inner<K>>(node, size_of::<Inner<K>>() / 2);
+            prefetch::<Inner<K>>(node.cast());
             let version = enter(access, &parent, node)?;
             // SAFETY: `enter` found the node to be part of the tree since this worker was
             // pinned, so it is not freed; and it is an inner node, by the height.
@@ -354,7 +400,7 @@ impl<K: IndexKey> BPlusTree<K> {
             node = inner.child(index);
             parent = Parent { inner: Some(inner), word: &inner.node.version, version, index };
         }
-        prefetch::<Leaf<K>>(node, size_of::<Leaf<K>>() / 2 + 64);
+        prefetch::<Leaf<K>>(node.cast());
         let version = enter(access, &parent, node)?;
         // SAFETY: as above; it is a leaf, by the height.
         let leaf = unsafe { &*node.cast::<Leaf<K>>() };
@@ -378,19 +424,16 @@ fn enter<K: IndexKey>(
     access.is_current(parent.word, parent.version).then_some(version)
 }
 
-/// Asks for the first `size` bytes of a node before they are needed, all at once.
+/// Asks for all cache lines of a node at once, before they are needed. (Without this, each step
+/// of the search in a node that is not cached waits for memory: random reads take twice as long.)
 #[inline(always)]
-pub(super) fn prefetch<T>(node: *const impl Sized, size: usize) {
+pub(super) fn prefetch<N>(node: *const N) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-    {
+    for offset in (0..size_of::<N>()).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let mut offset = 0;
-        while offset < size.min(size_of::<T>()) {
-            // SAFETY: a prefetch never faults, whatever the address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast::<i8>().wrapping_add(offset)) };
-            offset += 64;
-        }
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast::<i8>().wrapping_add(offset)) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
-    let _ = (node, size);
+    let _ = node;
 }

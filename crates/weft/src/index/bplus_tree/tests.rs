@@ -1,180 +1,26 @@
-//! One thread against a model, and what the tests share: a walker that checks the shape of a
-//! tree, and scans.
+//! One thread against a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use weft_htm::word::Ordering;
+use weft_htm::{Htm, Statistics};
 
-use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup, NodeVersion};
-use super::node::{
-    INNER_CAPACITY, Inner, LEAF_CAPACITY, LOCKED, Leaf, Node, OBSOLETE, load_locked,
-};
+use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
+use super::node::LEAF_CAPACITY;
 use super::test_memory::{Memory, TestWorker};
-use super::{BPlusTree, Direction, LeafHint, Page};
+use super::testing::{Noted, TestKey, is_unchanged, noted, scan, verify};
+use super::{BPlusTree, Direction, LeafHint};
 
-/// A noted version in a form that sets can hold.
-pub(super) type Noted = (usize, u64);
-
-pub(super) fn noted(version: NodeVersion) -> Noted {
-    (version.word.as_ptr().addr(), version.version)
-}
-
-/// Whether a node still has the version that was noted. The caller is still pinned.
-pub(super) fn is_unchanged(version: NodeVersion) -> bool {
-    // SAFETY: the caller has been pinned since it noted the version.
-    unsafe { version.word.as_ref() }.load(Ordering::Acquire) == version.version
-}
-
-/// What a whole scan found.
-pub(super) struct Scan {
-    pub(super) addresses: Vec<u64>,
-    pub(super) versions: Vec<NodeVersion>,
-}
-
-pub(super) fn scan<K: IndexKey>(
-    tree: &BPlusTree<K>,
-    from: Bound<&K>,
-    to: Bound<&K>,
-    direction: Direction,
-    hint: &mut LeafHint<K>,
-    worker: &impl IndexWorker,
-) -> Scan {
-    let mut scan = Scan { addresses: Vec::new(), versions: Vec::new() };
-    let mut page = Page::new();
-    let mut from = Some(from.cloned());
-    while let Some(start) = from {
-        scan.versions.push(tree.read_page(start.as_ref(), to, direction, &mut page, hint, worker));
-        scan.addresses.extend(page.addresses());
-        from = page.take_next();
-    }
-    scan
-}
-
-/// Checks the shape of a tree that nobody is changing, and returns its keys and addresses.
-pub(super) fn verify<K: IndexKey>(tree: &mut BPlusTree<K>) -> BTreeMap<K, u64> {
-    let mut walk = Walk { content: BTreeMap::new(), leaves: Vec::new() };
-    assert_eq!(tree.root.version.load(Ordering::Relaxed) & LOCKED, 0);
-    let height = tree.root.height.load(Ordering::Relaxed);
-    walk.subtree(tree.root.node.load(Ordering::Relaxed), height, &Bound::Unbounded, None);
-    for (index, leaf) in walk.leaves.iter().enumerate() {
-        // SAFETY: the tree is not shared now.
-        let next = unsafe { (**leaf).next.load(Ordering::Relaxed) };
-        let expected = walk.leaves.get(index + 1).copied().unwrap_or(std::ptr::null());
-        assert_eq!(next.cast_const(), expected, "the leaves are chained in order");
-        // SAFETY: as above.
-        let is_empty = unsafe { (**leaf).count() == 0 };
-        assert!(!is_empty || walk.leaves.len() == 1, "an empty leaf was left in the tree");
-    }
-    let mut listed = BTreeMap::new();
-    tree.for_each(|key, address| assert_eq!(listed.insert(key.clone(), address), None));
-    assert_eq!(listed, walk.content);
-    walk.content
-}
-
-struct Walk<K: IndexKey> {
-    content: BTreeMap<K, u64>,
-    leaves: Vec<*const Leaf<K>>,
-}
-
-impl<K: IndexKey> Walk<K> {
-    fn subtree(&mut self, node: *const Node, height: u64, low: &Bound<K>, high: Option<&K>) {
-        // SAFETY: the tree is not shared now, and what can be reached in it is alive; the height
-        // says what kind of node it is.
-        unsafe {
-            let version = (*node).version.load(Ordering::Relaxed);
-            assert_eq!(version & (LOCKED | OBSOLETE), 0);
-            match height {
-                0 => self.leaf(&*node.cast::<Leaf<K>>(), low, high),
-                _ => self.inner(&*node.cast::<Inner<K>>(), height, low, high),
-            }
-        }
-    }
-
-    fn leaf(&mut self, leaf: &Leaf<K>, low: &Bound<K>, high: Option<&K>) {
-        let fence = load_locked::<K>(&leaf.low);
-        match low {
-            Bound::Included(low) => assert_eq!(&fence, low, "the low fence is the separator"),
-            _ => assert_eq!(fence, super::node::least(), "the first leaf begins at the least key"),
-        }
-        match high {
-            Some(high) => {
-                assert!(!leaf.next.load(Ordering::Relaxed).is_null());
-                assert_eq!(&load_locked::<K>(&leaf.high), high, "the high fence is the separator");
-            }
-            None => assert!(leaf.next.load(Ordering::Relaxed).is_null()),
-        }
-        assert!(leaf.count() <= LEAF_CAPACITY);
-        let mut previous = None;
-        for index in 0..leaf.count() {
-            let key = load_locked::<K>(&leaf.keys[index]);
-            assert!(key >= fence && high.is_none_or(|high| key < *high), "{key:?} out of fences");
-            assert!(previous.is_none_or(|previous| previous < key), "keys in order");
-            self.content.insert(key.clone(), leaf.addresses[index].load(Ordering::Relaxed));
-            previous = Some(key);
-        }
-        self.leaves.push(leaf);
-    }
-
-    fn inner(&mut self, inner: &Inner<K>, height: u64, low: &Bound<K>, high: Option<&K>) {
-        let count = inner.count();
-        assert!((2..=INNER_CAPACITY).contains(&count), "{count} children");
-        let separators: Vec<K> =
-            inner.separators[..count - 1].iter().map(load_locked::<K>).collect();
-        assert!(separators.is_sorted_by(|left, right| left < right));
-        for index in 0..count {
-            let low = match index {
-                0 => low.clone(),
-                _ => Bound::Included(separators[index - 1].clone()),
-            };
-            let high = separators.get(index).or(high);
-            self.subtree(inner.child(index), height - 1, &low, high);
-        }
-    }
-}
-
-/// Key forms, and a way to draw keys of each that collide, share prefixes and touch the limits.
-pub(super) trait TestKey: IndexKey {
-    fn from_number(number: u64) -> Self;
-}
-
-impl TestKey for u64 {
-    fn from_number(number: u64) -> u64 {
-        number
-    }
-}
-
-impl TestKey for u128 {
-    /// Some keys differ only in the upper word, some only in the lower.
-    fn from_number(number: u64) -> u128 {
-        u128::from(number / 8) << 64 | u128::from(number % 8)
-    }
-}
-
-impl TestKey for LongKey {
-    /// Lengths from 0 to 80 bytes; runs of keys that agree in the first eight bytes, keys that
-    /// are the beginning of others, and keys that differ only in zeros at the end.
-    fn from_number(number: u64) -> LongKey {
-        let length = (number % 5 * 4) as usize + if number % 97 == 0 { 60 } else { 0 };
-        let mut bytes = (number / 40).to_be_bytes()[4..].to_vec();
-        bytes.resize(length.max(4), 0);
-        bytes.extend_from_slice(&[0, 1, 2][..(number % 3) as usize]);
-        if number % 7 == 0 {
-            bytes.extend_from_slice(&(number / 5).to_be_bytes());
-        }
-        LongKey::from(bytes.as_slice())
-    }
-}
-
-mod against_a_model {
+pub(super) mod against_a_model {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
 
     #[derive(Clone, Debug)]
-    enum Operation {
+    pub(in super::super) enum Operation {
         Insert(u64),
         Remove(u64),
         /// Removes all keys from one number to another, which empties leaves.
@@ -195,7 +41,7 @@ mod against_a_model {
         ]
     }
 
-    fn operation() -> impl Strategy<Value = Operation> {
+    pub(in super::super) fn operation() -> impl Strategy<Value = Operation> {
         let number = prop_oneof![20 => 0..400_u64, 1 => Just(u64::MAX), 1 => Just(0)];
         prop_oneof![
             30 => number.clone().prop_map(Operation::Insert),
@@ -214,6 +60,8 @@ mod against_a_model {
         model: BTreeMap<K, u64>,
         hint: LeafHint<K>,
         worker: TestWorker,
+        /// Without hardware regions.
+        observer: TestWorker,
         addresses: u64,
     }
 
@@ -222,7 +70,8 @@ mod against_a_model {
             let all = (Bound::Unbounded, Bound::Unbounded);
             // With a hint of its own, so as not to disturb the trial's.
             let mut hint = LeafHint::new();
-            let scan = scan(&self.tree, all.0, all.1, Direction::Forward, &mut hint, &self.worker);
+            let scan =
+                scan(&self.tree, all.0, all.1, Direction::Forward, &mut hint, &self.observer);
             scan.versions.into_iter().map(noted).collect()
         }
 
@@ -300,7 +149,8 @@ mod against_a_model {
 
             let covered: BTreeSet<Noted> = scan.versions.into_iter().map(noted).collect();
             for key in (0..400).step_by(3).map(K::from_number).filter(within) {
-                if let Lookup::Absent(version) = self.get(&key) {
+                let lookup = self.tree.get(&key, &mut LeafHint::new(), &self.observer);
+                if let Lookup::Absent(version) = lookup {
                     assert!(covered.contains(&noted(version)), "{key:?} is in no noted leaf");
                 }
             }
@@ -333,14 +183,16 @@ mod against_a_model {
         }
     }
 
-    fn check<K: TestKey>(operations: &[Operation]) {
+    /// Runs the operations and returns the statistics of the regions.
+    pub(in super::super) fn check<K: TestKey>(operations: &[Operation], htm: &Htm) -> Statistics {
         let memory = Arc::new(Memory::default());
-        let worker = memory.worker();
+        let worker = memory.worker_with(htm);
         let mut trial = Trial::<K> {
             tree: BPlusTree::new(&worker),
             model: BTreeMap::new(),
             hint: LeafHint::new(),
             worker,
+            observer: memory.worker(),
             addresses: 0,
         };
         let pinner = memory.worker();
@@ -353,6 +205,7 @@ mod against_a_model {
         }
         trial.tree.clear(&trial.worker);
         assert_eq!(memory.in_use(), 0, "nodes or keys were not given back");
+        trial.worker.regions().statistics()
     }
 
     proptest! {
@@ -360,17 +213,17 @@ mod against_a_model {
 
         #[test]
         fn one_word_keys(operations in vec(operation(), 1..150)) {
-            check::<u64>(&operations);
+            check::<u64>(&operations, &Htm::software());
         }
 
         #[test]
         fn two_word_keys(operations in vec(operation(), 1..150)) {
-            check::<u128>(&operations);
+            check::<u128>(&operations, &Htm::software());
         }
 
         #[test]
         fn long_keys(operations in vec(operation(), 1..150)) {
-            check::<LongKey>(&operations);
+            check::<LongKey>(&operations, &Htm::software());
         }
     }
 }

@@ -258,7 +258,7 @@ impl<K: IndexKey> Bucket<K> {
     #[inline(always)]
     pub(super) fn try_lock(&self, version: u64) -> bool {
         debug_assert_eq!(version & (LOCKED | MIGRATED), 0);
-        // Acquire pairs with the release store of the holder before, in `unlock`. As the exchange
+        // Acquire pairs with the release store of the holder before, in `set_version`. As the exchange
         // fails on any other version, what was read under `version` needs no second check.
         let exchange = self.version.compare_exchange(
             version,
@@ -277,6 +277,12 @@ impl<K: IndexKey> Bucket<K> {
     pub(super) fn unlock(&self, version: u64) {
         debug_assert_eq!(version & LOCKED, 0);
         debug_assert_ne!(self.version.load(Ordering::Relaxed) & LOCKED, 0);
+        self.set_version(version);
+    }
+
+    /// Writes the version, as the last store of a change by a lock holder or a region.
+    #[inline(always)]
+    pub(super) fn set_version(&self, version: u64) {
         // Release pairs with the acquire loads of the version by readers and by the next holder:
         // who sees this version sees the entries, and also the record behind an address, which
         // its inserter initialised before.

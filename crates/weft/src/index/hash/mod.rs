@@ -7,8 +7,8 @@
 //! of its own; the software twin locks one bucket and not the table; and growing stops nobody,
 //! where DBX takes a global lock to resize.
 //!
-//! - [`bucket`]: the layout of a bucket, its version word, and the steps on a chain.
-//! - [`resize`]: arrays of buckets, when a table grows, and how the buckets are moved.
+//! - `bucket`: the layout of a bucket, its version word, and the steps on a chain.
+//! - `resize`: arrays of buckets, when a table grows, and how the buckets are moved.
 //! - This page: the operations.
 //!
 //! A look-up of a present key touches, beside the table's own two lines, which stay in the cache,
@@ -24,12 +24,12 @@
 //! | entry | waits until the home bucket is unlocked, remembers its version | aborts if it is locked; the version is in the region's read set |
 //! | search | true if the version is still the same | as in a sequential program |
 //! | change | locks the version that the search saw, then writes and unlocks | writes |
-//! | version | + [`CHANGE`](bucket::CHANGE) as the lock is released | + `CHANGE` |
+//! | version | + `CHANGE` as the lock is released | + `CHANGE` |
 //!
 //! Both leave the same words behind, and each sees the other: a region that has read a version
 //! word aborts when a lock is taken there, and a reader in software finds a version changed that
 //! a region has committed. A region never allocates: what it needs of a long key is prepared
-//! before it ([`Staged`]), what it removes is retired after it, and an insertion that needs an
+//! before it (`Staged`), what it removes is retired after it, and an insertion that needs an
 //! overflow bucket is left to the twin. So are the moves of a growing table.
 //!
 //! # Serialization points
@@ -47,6 +47,14 @@
 mod bucket;
 #[cfg(all(test, any(loom, shuttle)))]
 mod model_tests;
+#[cfg(all(
+    test,
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(loom, shuttle))
+))]
+mod region_tests;
 mod resize;
 #[cfg(test)]
 mod test_memory;
@@ -56,6 +64,7 @@ mod tests;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use weft_htm::Region;
 use weft_htm::word::{Ordering, WordPointer};
 
 use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
@@ -78,11 +87,16 @@ pub struct HashTable<K: IndexKey> {
 struct Home<'a, K: IndexKey> {
     array: &'a Array<K>,
     bucket: &'a Bucket<K>,
-    /// The bucket's version on entry: unlocked and not migrated.
+    /// The bucket's version when it was found: not migrated, and after an entry not locked.
     version: u64,
 }
 
-impl<K: IndexKey> Home<'_, K> {
+impl<'a, K: IndexKey> Home<'a, K> {
+    #[inline(always)]
+    fn is_locked(&self) -> bool {
+        self.version & LOCKED != 0
+    }
+
     fn node_version(&self) -> NodeVersion {
         NodeVersion { word: NonNull::from(self.bucket.version()), version: self.version }
     }
@@ -92,13 +106,31 @@ impl<K: IndexKey> Home<'_, K> {
         NodeChange { word, before: self.version, after: self.version + CHANGE }
     }
 
-    /// Looks for the key; `None` if the bucket has changed since the entry. An absence may still
-    /// be out of date, and so may an address: see [`Bucket::search`].
+    /// Looks for the key in software; `None` if the bucket has changed since the entry. An
+    /// absence may still be out of date, and so may an address: see [`Bucket::search`].
     #[inline(always)]
-    fn search(&self, key: &K) -> Option<Search<'_, K>> {
+    fn search(&self, key: &K) -> Option<Search<'a, K>> {
         self.bucket.search(key, || self.bucket.is_current(self.version))
     }
+
+    /// Looks for the key as a sequential program does: for regions, in which nothing changes.
+    #[inline(always)]
+    fn search_alone(&self, key: &K) -> Search<'a, K> {
+        self.bucket.search(key, || true).expect("nothing changes in a region")
+    }
+
+    /// The answer of a look-up.
+    #[inline(always)]
+    fn lookup(&self, search: &Search<'a, K>) -> Lookup {
+        match *search {
+            Search::Found(_, address) => Lookup::Found(address),
+            Search::Absent(_) => Lookup::Absent(self.node_version()),
+        }
+    }
 }
+
+/// What a removal has taken out, and of which array; `None` if it was refused.
+type Removed<'a, K> = Option<(Removal<K>, &'a Array<K>)>;
 
 impl<K: IndexKey> HashTable<K> {
     /// An empty table of the smallest size.
@@ -114,18 +146,27 @@ impl<K: IndexKey> HashTable<K> {
 
     /// Looks a key up. A miss returns the version that any later insertion of the key changes.
     #[inline]
-    pub fn get(&self, key: &K, _worker: &impl IndexWorker) -> Lookup {
+    pub fn get(&self, key: &K, worker: &impl IndexWorker) -> Lookup {
         let hash = key.hash();
+        let in_region = worker.regions().run(
+            |region| {
+                let home = self.enter_in_region(hash, region);
+                home.lookup(&home.search_alone(key))
+            },
+            || self.find(hash).is_locked(),
+        );
+        in_region.unwrap_or_else(|| self.get_in_software(key, hash))
+    }
+
+    #[inline(always)]
+    fn get_in_software(&self, key: &K, hash: u64) -> Lookup {
         let mut backoff = Backoff::default();
         loop {
-            let home = self.enter(hash);
-            let search = home.search(key);
-            if home.bucket.is_current(home.version) {
-                match search {
-                    Some(Search::Found(_, address)) => return Lookup::Found(address),
-                    Some(Search::Absent(_)) => return Lookup::Absent(home.node_version()),
-                    None => {}
-                }
+            let home = self.enter(hash, || backoff.wait());
+            if let Some(search) = home.search(key)
+                && home.bucket.is_current(home.version)
+            {
+                return home.lookup(&search);
             }
             backoff.wait();
         }
@@ -137,14 +178,68 @@ impl<K: IndexKey> HashTable<K> {
     pub fn get_or_insert(&self, key: &K, address: u64, worker: &impl IndexWorker) -> Insertion {
         debug_assert_ne!(address, 0);
         self.help_to_grow(worker);
-        let staged = Staged::default();
-        let mut backoff = Backoff::default();
         let hash = key.hash();
-        let insertion = loop {
-            let home = self.enter(hash);
+        let staged = Staged::default();
+        let insertion = self
+            .insert_in_region(key, hash, &staged, address, worker)
+            .unwrap_or_else(|| self.insert_in_software(key, hash, &staged, address, worker));
+        if let Insertion::Found(_) = insertion {
+            staged.free(worker);
+        }
+        insertion
+    }
+
+    /// Inserts into an empty entry; `None` if there is none, or no hardware.
+    #[inline(always)]
+    fn insert_in_region(
+        &self,
+        key: &K,
+        hash: u64,
+        staged: &Staged<K>,
+        address: u64,
+        worker: &impl IndexWorker,
+    ) -> Option<Insertion> {
+        if !worker.regions().is_hardware() {
+            return None;
+        }
+        // A key that is there need not be staged.
+        if let Lookup::Found(found) = self.get_in_software(key, hash) {
+            return Some(Insertion::Found(found));
+        }
+        let slot = staged.stage(key, worker);
+        let in_region = worker.regions().run(
+            |region| {
+                let home = self.enter_in_region(hash, region);
+                match home.search_alone(key) {
+                    Search::Found(_, found) => Some(Insertion::Found(found)),
+                    Search::Absent(place) if place.is_entry() => {
+                        place.fill(slot, address);
+                        home.bucket.set_version(home.version + CHANGE);
+                        Some(Insertion::Inserted { change: home.node_change(), sibling: None })
+                    }
+                    Search::Absent(_) => None,
+                }
+            },
+            || self.find(hash).is_locked(),
+        );
+        in_region.flatten()
+    }
+
+    #[inline(always)]
+    fn insert_in_software(
+        &self,
+        key: &K,
+        hash: u64,
+        staged: &Staged<K>,
+        address: u64,
+        worker: &impl IndexWorker,
+    ) -> Insertion {
+        let mut backoff = Backoff::default();
+        loop {
+            let home = self.enter(hash, || backoff.wait());
             match home.search(key) {
                 Some(Search::Found(_, found)) if home.bucket.is_current(home.version) => {
-                    break Insertion::Found(found);
+                    return Insertion::Found(found);
                 }
                 Some(Search::Absent(place)) => {
                     let slot = staged.stage(key, worker);
@@ -152,40 +247,62 @@ impl<K: IndexKey> HashTable<K> {
                     if home.bucket.try_lock(home.version) {
                         let is_extended = place.insert(slot, address, worker);
                         home.bucket.unlock(home.version + CHANGE);
-                        staged.take();
                         if is_extended && place.is_in(home.bucket) {
                             home.array.add_overflowing(worker);
                         }
-                        break Insertion::Inserted { change: home.node_change(), sibling: None };
+                        return Insertion::Inserted { change: home.node_change(), sibling: None };
                     }
                 }
                 _ => {}
             }
             backoff.wait();
-        };
-        staged.retire(worker);
-        insertion
+        }
     }
 
     /// Removes a key if `address` is what is stored under it, and returns whether it was.
     pub fn remove(&self, key: &K, address: u64, worker: &impl IndexWorker) -> bool {
         self.help_to_grow(worker);
         let hash = key.hash();
+        let in_region = worker.regions().run(
+            |region| {
+                let home = self.enter_in_region(hash, region);
+                match home.search_alone(key) {
+                    Search::Found(place, found) if found == address => {
+                        let removal = home.bucket.remove(place);
+                        home.bucket.set_version(home.version + CHANGE);
+                        Some((removal, home.array))
+                    }
+                    _ => None,
+                }
+            },
+            || self.find(hash).is_locked(),
+        );
+        match in_region.unwrap_or_else(|| self.remove_in_software(key, hash, address)) {
+            Some((removal, array)) => {
+                retire_removal(removal, array, worker);
+                true
+            }
+            None => false,
+        }
+    }
+
+    #[inline(always)]
+    fn remove_in_software(&self, key: &K, hash: u64, address: u64) -> Removed<'_, K> {
         let mut backoff = Backoff::default();
         loop {
-            let home = self.enter(hash);
-            match home.search(key) {
-                Some(Search::Found(place, found)) if found == address => {
-                    // The lock is had only if the bucket is as it was searched.
-                    if home.bucket.try_lock(home.version) {
-                        let removal = home.bucket.remove(place);
-                        home.bucket.unlock(home.version + CHANGE);
-                        retire_removal(removal, home.array, worker);
-                        return true;
-                    }
-                }
-                Some(_) if home.bucket.is_current(home.version) => return false,
-                _ => {}
+            let home = self.enter(hash, || backoff.wait());
+            let place = match home.search(key) {
+                Some(Search::Found(place, found)) if found == address => Some(place),
+                Some(_) if home.bucket.is_current(home.version) => return None,
+                _ => None,
+            };
+            // The lock is had only if the bucket is as it was searched.
+            if let Some(place) = place
+                && home.bucket.try_lock(home.version)
+            {
+                let removal = home.bucket.remove(place);
+                home.bucket.unlock(home.version + CHANGE);
+                return Some((removal, home.array));
             }
             backoff.wait();
         }
@@ -231,11 +348,11 @@ impl<K: IndexKey> HashTable<K> {
         });
     }
 
-    /// Retires everything that the table has allocated, keys included. It is for the end of a
-    /// table: every other operation panics from then on.
+    /// Frees everything that the table has allocated, keys included, at the end of the table:
+    /// every other operation panics from then on. No worker is pinned any more that has used it.
     pub fn clear(&mut self, worker: &impl IndexWorker) {
         if !self.current.load(Ordering::Acquire).is_null() {
-            self.retire_all(worker);
+            self.free_all(worker);
         }
     }
 
@@ -250,27 +367,40 @@ impl<K: IndexKey> HashTable<K> {
         unsafe { array.as_ref() }.expect("a table that is not cleared")
     }
 
-    /// Finds the home bucket, wherever it is by now, and waits until it is unlocked.
+    /// Finds the home bucket, wherever it is by now. It may be locked.
     #[inline(always)]
-    fn enter(&self, hash: u64) -> Home<'_, K> {
+    fn find(&self, hash: u64) -> Home<'_, K> {
         let mut array = self.array();
-        let mut backoff = Backoff::default();
         loop {
             // SAFETY: the current array, or one whose parent bucket was found migrated below;
             // the caller is pinned.
             let bucket = unsafe { array.home(hash) };
-            // Acquire pairs with the release store in `Bucket::unlock`: the entries are at least
-            // as new as the version, and a migrated bucket's children are initialised.
+            // Acquire pairs with the release store in `Bucket::set_version`: the entries are at
+            // least as new as the version, and a migrated bucket's children are initialised.
             let version = bucket.version().load(Ordering::Acquire);
-            if version & (LOCKED | MIGRATED) == 0 {
+            if version & MIGRATED == 0 {
                 return Home { array, bucket, version };
             }
-            if version & MIGRATED != 0 {
-                array = array.next().expect("a migrated bucket has children");
-            } else {
-                backoff.wait();
-            }
+            array = array.next().expect("a migrated bucket has children");
         }
+    }
+
+    /// Finds the home bucket unlocked, and calls `meet_locked` as often as it is not.
+    #[inline(always)]
+    fn enter(&self, hash: u64, mut meet_locked: impl FnMut()) -> Home<'_, K> {
+        loop {
+            let home = self.find(hash);
+            if !home.is_locked() {
+                return home;
+            }
+            meet_locked();
+        }
+    }
+
+    /// The entry of a region, which aborts if the home bucket is locked.
+    #[inline(always)]
+    fn enter_in_region(&self, hash: u64, region: &Region) -> Home<'_, K> {
+        self.enter(hash, || region.abort_locked())
     }
 }
 
@@ -327,17 +457,11 @@ impl<K: IndexKey> Staged<K> {
         &self.slot
     }
 
-    /// The key has been moved into the table.
+    /// Frees what the key keeps out of line, as it was not moved into the table.
     #[inline(always)]
-    fn take(&self) {
-        self.is_full.set(false);
-    }
-
-    /// Gives back what the key keeps out of line, if it has not been moved.
-    #[inline(always)]
-    fn retire(&self, worker: &impl IndexWorker) {
+    fn free(&self, worker: &impl IndexWorker) {
         if self.is_full.get() {
-            K::retire(&self.slot, worker);
+            K::free(&self.slot, worker);
         }
     }
 }

@@ -1,22 +1,24 @@
 //! The table against a map of the standard library, and under several threads.
 
+use std::any::Any;
 use std::cmp;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::hash::Hash;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use proptest::prelude::*;
 use weft_htm::word::{Ordering, Word, WordPointer, fence};
+use weft_htm::{Htm, Statistics};
 
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::test_memory::{Memory, TestWorker};
 use super::{Bucket, HashTable};
 
 /// A key that the tests make from a number.
-trait TestKey: IndexKey + Hash {
+pub(super) trait TestKey: IndexKey + Hash {
     fn of(number: u64) -> Self;
 }
 
@@ -28,7 +30,7 @@ impl TestKey for u64 {
 
 /// A key whose hash has few values, so that chains are long, whatever the size of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Colliding(u64);
+pub(super) struct Colliding(u64);
 
 impl TestKey for Colliding {
     fn of(number: u64) -> Self {
@@ -64,7 +66,7 @@ impl IndexKey for Colliding {
 
 /// A key that is kept out of line, in a block whose second word proves that it is one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct OutOfLine(u64);
+pub(super) struct OutOfLine(u64);
 
 impl OutOfLine {
     const LAYOUT: std::alloc::Layout = std::alloc::Layout::new::<[u64; 2]>();
@@ -77,7 +79,7 @@ impl TestKey for OutOfLine {
 }
 
 /// Two words, so that a bucket holds two entries.
-struct OutOfLineSlot {
+pub(super) struct OutOfLineSlot {
     block: WordPointer<[u64; 2]>,
     _unused: Word,
 }
@@ -141,14 +143,14 @@ fn value(noted: NodeVersion) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     Get(u64),
     Insert(u64, u64),
     Remove(u64),
     RemoveOther(u64),
 }
 
-fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>> {
+pub(super) fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>> {
     let key = 0..keys;
     let step = prop_oneof![
         2 => key.clone().prop_map(Step::Get),
@@ -159,10 +161,24 @@ fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..length)
 }
 
+/// What runs the regions of a test: nothing, or RTM.
+pub(super) struct Machine {
+    pub(super) htm: Htm,
+    /// Called on each thread of the test; the thread keeps what it gets.
+    pub(super) begin_thread: fn(seed: u64) -> Box<dyn Any>,
+}
+
+impl Machine {
+    fn software() -> Self {
+        Machine { htm: Htm::software(), begin_thread: |_| Box::new(()) }
+    }
+}
+
 /// Runs `steps` on a table and on a map, and compares every answer, the versions included.
-fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>) {
+pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine) {
     let memory = Arc::new(Memory::default());
-    let worker = memory.worker();
+    let _thread = (machine.begin_thread)(0);
+    let worker = memory.worker_with(&machine.htm);
     let pin = worker.pin();
     let mut table = HashTable::<K>::new(&worker);
     let mut map = HashMap::<u64, u64>::new();
@@ -220,16 +236,16 @@ proptest! {
     /// Few keys, so that each is inserted and removed again and again.
     #[test]
     fn few_keys_agree_with_a_map(steps in steps(24, 600)) {
-        agrees_with_a_map::<u64>(steps.clone());
-        agrees_with_a_map::<Colliding>(steps.clone());
-        agrees_with_a_map::<OutOfLine>(steps);
+        agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
+        agrees_with_a_map::<Colliding>(steps.clone(), &Machine::software());
+        agrees_with_a_map::<OutOfLine>(steps, &Machine::software());
     }
 
     /// Many keys, so that the table grows several times meanwhile.
     #[test]
     fn many_keys_agree_with_a_map(steps in steps(3_000, 6_000)) {
-        agrees_with_a_map::<u64>(steps.clone());
-        agrees_with_a_map::<OutOfLine>(steps);
+        agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
+        agrees_with_a_map::<OutOfLine>(steps, &Machine::software());
     }
 }
 
@@ -295,6 +311,7 @@ fn a_capacity_is_enough() {
 /// prints the seed that repeats a failure's choices.
 fn on_threads(
     memory: &Arc<Memory>,
+    machine: &Machine,
     count: u64,
     body: impl Fn(u64, TestWorker, fastrand::Rng) + Sync,
 ) {
@@ -303,10 +320,11 @@ fn on_threads(
     let start = Barrier::new(count as usize);
     thread::scope(|scope| {
         for id in 0..count {
-            let (worker, body, start) = (memory.worker(), &body, &start);
+            let (body, start) = (&body, &start);
             scope.spawn(move || {
+                let _thread = (machine.begin_thread)(seed ^ id);
                 start.wait();
-                body(id, worker, fastrand::Rng::with_seed(seed ^ id));
+                body(id, memory.worker_with(&machine.htm), fastrand::Rng::with_seed(seed ^ id));
             });
         }
     });
@@ -315,7 +333,11 @@ fn on_threads(
 /// While a table grows from the smallest size: what was inserted is found from then on, also by
 /// others; what churns is there as its only writer left it; and who misses a key and then finds
 /// it sees the version it noted changed.
-fn nothing_is_lost_while_growing<K: TestKey>(threads: u64, keys: u64) {
+pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
+    threads: u64,
+    keys: u64,
+    machine: &Machine,
+) -> Statistics {
     let memory = Arc::new(Memory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
@@ -323,7 +345,8 @@ fn nothing_is_lost_while_growing<K: TestKey>(threads: u64, keys: u64) {
     let progress: Vec<Word> = (0..threads).map(|_| Word::new(0)).collect();
     let stable = |thread: u64, number: u64| K::of(2 * (number * threads + thread));
     let churning = |thread: u64, number: u64| K::of(2 * (number * threads + thread) + 1);
-    on_threads(&memory, threads, |id, worker, mut random| {
+    let statistics = Mutex::new(Statistics::default());
+    on_threads(&memory, machine, threads, |id, worker, mut random| {
         let mut churn = [0_u64; 64];
         for number in 0..keys {
             let pin = worker.pin();
@@ -364,6 +387,7 @@ fn nothing_is_lost_while_growing<K: TestKey>(threads: u64, keys: u64) {
         for slot in (0..64).filter(|&slot| churn[slot as usize] != 0) {
             assert!(table.remove(&churning(id, slot), churn[slot as usize], &worker));
         }
+        *statistics.lock().unwrap() += worker.regions().statistics();
     });
     let pin = first.pin();
     let mut walked = HashMap::new();
@@ -375,33 +399,34 @@ fn nothing_is_lost_while_growing<K: TestKey>(threads: u64, keys: u64) {
     table.clear(&first);
     drop(pin);
     assert_eq!(memory.in_use(), 0);
+    statistics.into_inner().unwrap()
 }
 
 #[test]
 fn nothing_is_lost_while_growing_with_words() {
-    nothing_is_lost_while_growing::<u64>(4, 20_000);
+    nothing_is_lost_while_growing::<u64>(4, 20_000, &Machine::software());
 }
 
 #[test]
 fn nothing_is_lost_while_growing_with_keys_out_of_line() {
-    nothing_is_lost_while_growing::<OutOfLine>(4, 10_000);
+    nothing_is_lost_while_growing::<OutOfLine>(4, 10_000, &Machine::software());
 }
 
 #[test]
 fn nothing_is_lost_in_long_chains() {
-    nothing_is_lost_while_growing::<Colliding>(4, 150);
+    nothing_is_lost_while_growing::<Colliding>(4, 150, &Machine::software());
 }
 
 /// Of several that insert the same key at once one wins, and all others find its address, also
 /// after removals.
-fn insertions_have_one_winner<K: TestKey>(rounds: u64) {
+pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Machine) {
     const THREADS: u64 = 4;
     let memory = Arc::new(Memory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
     let winners: Vec<Word> = (0..rounds).map(|_| Word::new(0)).collect();
     let finders: Vec<Word> = (0..rounds).map(|_| Word::new(0)).collect();
-    on_threads(&memory, THREADS, |id, worker, _| {
+    on_threads(&memory, machine, THREADS, |id, worker, _| {
         for round in 0..rounds {
             let _pin = worker.pin();
             let address = round * THREADS + id + 1;
@@ -427,9 +452,9 @@ fn insertions_have_one_winner<K: TestKey>(rounds: u64) {
 
 #[test]
 fn insertions_of_one_key_have_one_winner() {
-    insertions_have_one_winner::<u64>(30_000);
-    insertions_have_one_winner::<OutOfLine>(10_000);
-    insertions_have_one_winner::<Colliding>(400);
+    insertions_have_one_winner::<u64>(30_000, &Machine::software());
+    insertions_have_one_winner::<OutOfLine>(10_000, &Machine::software());
+    insertions_have_one_winner::<Colliding>(400, &Machine::software());
 }
 
 /// All threads insert and remove the same few keys: successes alternate, so that for each key
@@ -441,7 +466,7 @@ fn insertions_and_removals_alternate() {
     let first = memory.worker();
     let mut table = HashTable::<OutOfLine>::new(&first);
     let balance: Vec<Word> = (0..KEYS).map(|_| Word::new(0)).collect();
-    on_threads(&memory, 4, |_, worker, mut random| {
+    on_threads(&memory, &Machine::software(), 4, |_, worker, mut random| {
         for _ in 0..20_000 {
             let _pin = worker.pin();
             let number = random.u64(..KEYS);
@@ -476,7 +501,7 @@ fn a_walk_visits_what_stays() {
         table.get_or_insert(&number, number + 1, &first);
     }
     let is_done = Word::new(0);
-    on_threads(&memory, 2, |id, worker, _| {
+    on_threads(&memory, &Machine::software(), 2, |id, worker, _| {
         if id == 0 {
             for number in STABLE..20 * STABLE {
                 let _pin = worker.pin();

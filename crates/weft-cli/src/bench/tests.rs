@@ -1,0 +1,294 @@
+//! The harness from end to end, with a workload of two transactions on one row.
+
+use std::io;
+use std::path::PathBuf;
+
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::Protocol;
+use weft::{Database, Error, Failure, Record, Table};
+use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
+
+use super::{Benchmark, Subject, run};
+use crate::arguments::BenchArguments;
+use crate::stop::Stop;
+
+/// The only row has key 0.
+#[derive(Clone, Record)]
+#[record(table = "counters", storage = "hash")]
+struct Counter {
+    #[record(key)]
+    id: u64,
+    value: u64,
+}
+
+/// What goes wrong, and in the how many-th transaction of the first client.
+#[derive(Clone, Copy, PartialEq)]
+enum Trouble {
+    Nothing,
+    Failure { after: u64 },
+    Panic { after: u64 },
+    LostUpdate,
+}
+
+/// Adds 1 to the counter; each fourth addition is rolled back, and each eighth transaction reads.
+struct Counting<P: Protocol> {
+    database: Database<P>,
+    counters: Table<Counter, P>,
+    trouble: Trouble,
+    added: Word,
+}
+
+struct CountingClient {
+    thread: usize,
+    executed: u64,
+}
+
+/// What a transaction of the workload ends with if it does not commit.
+enum Ending {
+    Engine(Error),
+    RolledBack,
+}
+
+impl From<Error> for Ending {
+    fn from(error: Error) -> Self {
+        Ending::Engine(error)
+    }
+}
+
+impl<P: Protocol> Workload<P> for Counting<P> {
+    const NAME: &'static str = "counting";
+    const TRANSACTIONS: &'static [&'static str] = &["never", "add", "read"];
+    type Parameters = Trouble;
+    type Client = CountingClient;
+
+    fn load(trouble: &Trouble, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        let database = Database::<P>::builder().table::<Counter>().htm(options.htm).open()?;
+        let counters = database.table::<Counter>()?;
+        let row = Counter { id: 0, value: 0 };
+        database
+            .transact(|tx| -> Result<(), Error> { tx.insert(&counters, row.clone()) })
+            .map_err(failure)?;
+        (options.progress)(1, 1);
+        Ok(Counting { database, counters, trouble: *trouble, added: Word::new(0) })
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, _seed: u64, thread: usize, _threads: usize) -> CountingClient {
+        CountingClient { thread, executed: 0 }
+    }
+
+    fn execute(&self, client: &mut CountingClient) -> Result<Outcome, Failure> {
+        client.executed += 1;
+        match self.trouble {
+            Trouble::Failure { after } if client.thread == 0 && client.executed == after => {
+                return Err(Failure::Closed);
+            }
+            Trouble::Panic { after } if client.thread == 0 && client.executed == after => {
+                panic!("asked for by the test");
+            }
+            _ => {}
+        }
+        if client.executed.is_multiple_of(8) {
+            self.database
+                .transact(|tx| tx.get(&self.counters, &0).map(|row| row.map(|row| row.value)))
+                .map_err(failure)?;
+            return Ok(Outcome { transaction: 2, rolled_back: false });
+        }
+        let rolls_back = client.executed.is_multiple_of(4);
+        let ended = self.database.transact(|tx| -> Result<(), Ending> {
+            tx.update(&self.counters, &0, |row| row.value += 1)?;
+            if rolls_back { Err(Ending::RolledBack) } else { Ok(()) }
+        });
+        match ended {
+            Ok(()) => {
+                // Relaxed: only the sum counts, and it is read when the threads have been joined.
+                self.added.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Ending::RolledBack) => {}
+            Err(Ending::Engine(error)) => return Err(failure(error)),
+        }
+        Ok(Outcome { transaction: 1, rolled_back: rolls_back })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        let found = self
+            .database
+            .transact(|tx| tx.get(&self.counters, &0).map(|row| row.map_or(0, |row| row.value)))
+            .map_err(failure)?;
+        progress(1, 1);
+        let lost = u64::from(self.trouble == Trouble::LostUpdate);
+        // Relaxed: see `execute`.
+        let expected = self.added.load(Ordering::Relaxed) + lost;
+        let holds = found == expected;
+        Ok(vec![
+            Condition { name: "exists".to_owned(), holds: true, checked: 1, detail: None },
+            Condition {
+                name: "value = additions".to_owned(),
+                holds,
+                checked: 1,
+                detail: (!holds).then(|| format!("counter 0: {found} and {expected}")),
+            },
+        ])
+    }
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Failure(failure) => failure,
+        Error::Conflict(conflict) => unreachable!("conflicts are retried inside: {conflict}"),
+    }
+}
+
+enum CountingBenchmark {}
+
+impl Benchmark for CountingBenchmark {
+    type Parameters = Trouble;
+    type Workload<P: Protocol> = Counting<P>;
+}
+
+fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> BenchArguments {
+    BenchArguments {
+        protocol: protocols.iter().map(|&name| name.to_owned()).collect(),
+        threads,
+        seconds,
+        warmup: 0.01,
+        rounds: 2,
+        seed: 1,
+        htm: Some(weft::htm::Choice::Software),
+        verify: true,
+        json: json.then(|| PathBuf::from("-")),
+    }
+}
+
+fn subject(trouble: Trouble) -> Subject<Trouble> {
+    Subject {
+        title: "Counting".to_owned(),
+        parameters: trouble,
+        options: vec![("zeal", "some".into())],
+        loaded_bytes: 1,
+        growth_bytes_per_second: 0,
+    }
+}
+
+fn bench(arguments: &BenchArguments, trouble: Trouble) -> (Result<(), Stop>, String) {
+    let mut out = Vec::new();
+    let ended = run::<CountingBenchmark>(arguments, subject(trouble), &mut out);
+    (ended, String::from_utf8(out).expect("reports are text"))
+}
+
+#[test]
+fn all_that_clients_do_is_counted_once() {
+    let (ended, out) = bench(&arguments(&["dbx", "none"], 1, 0.05, true), Trouble::Nothing);
+    ended.expect("nothing goes wrong");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("only JSON is written");
+    for (report, protocol) in json.as_array().expect("an array").iter().zip(["dbx", "none"]) {
+        assert_eq!(report["protocol"], protocol);
+        assert_eq!(report["zeal"], "some", "the workload's options are keys of the report");
+        assert_eq!(report["rounds"].as_array().map(Vec::len), Some(2));
+        assert_eq!(report["verified"], true);
+        // Of eight transactions in a row six add, one is rolled back and one reads. Each of the two
+        // windows may begin and end anywhere in the eight.
+        let count = |transaction: &str, ending: &str| {
+            report["transactions"][transaction][ending].as_i64().expect("a number")
+        };
+        let reads = count("read", "committed");
+        assert!(count("add", "committed") > 0, "{report}");
+        assert!((count("add", "committed") - 6 * reads).abs() <= 2 * 6, "{report}");
+        assert!((count("add", "user_rollbacks") - reads).abs() <= 2, "{report}");
+        assert_eq!(count("read", "user_rollbacks"), 0);
+        assert_eq!(report["transactions"]["never"]["committed"], 0);
+        assert!(report["latency_us"].get("never").is_none());
+    }
+    assert_eq!(json[0]["htm_backend"], "software");
+    assert!(json[1]["htm_backend"].is_null(), "protocol none has no regions");
+}
+
+#[test]
+fn the_report_names_protocols_that_take_part_twice() {
+    let (ended, out) = bench(&arguments(&["dbx", "dbx"], 2, 0.02, false), Trouble::Nothing);
+    ended.expect("nothing goes wrong");
+    for expected in ["Counting", "seed 1", "| dbx (2) ", "software", "vs dbx", "p99.9", "verified"]
+    {
+        assert!(out.contains(expected), "{expected:?} is missing in:\n{out}");
+    }
+    let widest = out.lines().map(|line| line.chars().count()).max();
+    assert!(widest <= Some(100), "{widest:?} columns:\n{out}");
+}
+
+#[test]
+fn a_broken_condition_fails_with_both_sides_after_the_report() {
+    let (ended, out) = bench(&arguments(&["dbx"], 1, 0.02, false), Trouble::LostUpdate);
+    let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
+    assert!(message.contains("dbx: value = additions"), "{message}");
+    assert!(message.contains("counter 0: ") && message.contains(" and "), "{message}");
+    assert!(!message.contains("exists"), "a condition that holds is not blamed: {message}");
+    assert!(out.contains("1 of 2 conditions broken"), "{out}");
+
+    let (ended, out) = bench(&arguments(&["dbx"], 1, 0.02, true), Trouble::LostUpdate);
+    assert!(matches!(ended, Err(Stop::Failed(_))), "{ended:?}");
+    let json: serde_json::Value = serde_json::from_str(&out).expect("only JSON is written");
+    assert_eq!(json[0]["verified"], false);
+    assert_eq!(json[0]["conditions"][1]["holds"], false);
+}
+
+/// Takes the heading, and then is gone.
+struct Gone {
+    bytes_left: usize,
+}
+
+impl io::Write for Gone {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes_left = self
+            .bytes_left
+            .checked_sub(bytes.len())
+            .ok_or(io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_hides_no_broken_condition() {
+    let arguments = arguments(&["dbx"], 1, 0.02, false);
+    for (trouble, fails) in [(Trouble::Nothing, false), (Trouble::LostUpdate, true)] {
+        let ended =
+            run::<CountingBenchmark>(&arguments, subject(trouble), &mut Gone { bytes_left: 300 });
+        match ended {
+            Err(Stop::ReaderGone) => assert!(!fails, "the broken condition was not reported"),
+            Err(Stop::Failed(_)) => assert!(fails, "nothing is wrong but the reader"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// These two rounds would take a day if the other client were not stopped.
+
+#[test]
+fn a_failing_client_ends_the_round_at_once() {
+    let trouble = Trouble::Failure { after: 100 };
+    let (ended, _) = bench(&arguments(&["dbx"], 2, 86_400.0, false), trouble);
+    let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
+    assert_eq!(message, "dbx, client 0: the database is closed");
+}
+
+#[test]
+fn a_panicking_client_ends_the_round_at_once() {
+    let trouble = Trouble::Panic { after: 100 };
+    let (ended, _) = bench(&arguments(&["dbx"], 2, 86_400.0, false), trouble);
+    let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
+    assert!(message.starts_with("dbx, client 0 panicked"), "{message}");
+}
+
+#[test]
+fn protocols_refuse_more_threads_than_they_can_run() {
+    let (ended, out) = bench(&arguments(&["dbx", "none"], 2, 1.0, false), Trouble::Nothing);
+    let Err(Stop::Usage(message)) = ended else { panic!("{ended:?}") };
+    assert_eq!(message, "protocol 'none' allows only --threads 1, not 2");
+    assert_eq!(out, "", "nothing is announced that is not run");
+}

@@ -1,0 +1,259 @@
+//! The `weft` command from the outside: exit codes, messages, and the form of its output.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+/// A run that is over in a second.
+const SHORT: [&str; 10] =
+    ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+
+fn weft() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
+    command.env_remove("WEFT_HTM").stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    weft().args(arguments).output().expect("the binary starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("output is UTF-8")
+}
+
+/// A path in a directory of this test's own.
+fn scratch(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-directory"));
+    // A run before this one may have left it.
+    let _ = std::fs::remove_dir_all(&directory);
+    std::fs::create_dir_all(&directory).expect("the test directory can be made");
+    directory.join(name)
+}
+
+#[test]
+fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let seconds = "number of seconds above 0";
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--protocol", "optimism"], &["optimism", "none", "dbx"]),
+        (&["--protocol", ""], &["none", "dbx"]),
+        (&["--protocol", "dbx,,none"], &["none", "dbx"]),
+        (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
+        (&["--threads", "0"], &["--threads", "from 1 to"]),
+        (&["--threads", "-1"], &["--threads", "from 1 to"]),
+        (&["--threads", "65536"], &["--threads", "from 1 to"]),
+        (&["--seconds", "0"], &["--seconds", seconds]),
+        (&["--seconds", "-1"], &["--seconds", seconds]),
+        (&["--seconds", "NaN"], &["--seconds", seconds]),
+        (&["--seconds", "inf"], &["--seconds", seconds]),
+        (&["--warmup", "-0.1"], &["--warmup", "from 0 to 86400"]),
+        (&["--rounds", "0"], &["--rounds", "from 1 to 1000"]),
+        (&["--warehouses", "0"], &["--warehouses", "from 1 to 65535"]),
+        (&["--warehouses", "65536"], &["--warehouses", "from 1 to 65535"]),
+        (&["--mix", "neworders"], &["standard", "neworder", "stocklevel"]),
+        (&["--mix", "0,0,0,0,0"], &["not all 0"]),
+        (&["--htm", "hardware"], &["auto", "rtm", "software"]),
+        (&["--seed", "-1"], &["--seed", "from 0 to 18446744073709551615"]),
+        (&["--scale", "huge"], &["specification", "tiny"]),
+        (&["--json", env!("CARGO_MANIFEST_DIR")], &["--json", "directory"]),
+        (&["--json", "/nowhere/at/all.json"], &["/nowhere/at/all.json", "--json"]),
+        (&["--thread", "2"], &["--threads"]),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(&[&["bench", "tpcc"], *arguments].concat());
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
+        assert_eq!(text(&output.stdout), "", "{arguments:?}: nothing is run or announced");
+        for word in *expected {
+            assert!(message.contains(word), "{arguments:?}: {word:?} is missing in: {message}");
+        }
+        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_wrong_environment_variable_is_an_argument_error() {
+    let output = weft().args(SHORT).env("WEFT_HTM", "maybe").output().expect("the binary starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("WEFT_HTM"), "{}", text(&output.stderr));
+    // The option wins, so that the variable is not even looked at.
+    let output = weft().args(SHORT).args(["--htm", "software"]).env("WEFT_HTM", "maybe").output();
+    assert_eq!(output.expect("the binary starts").status.code(), Some(0));
+}
+
+#[test]
+fn help_teaches() {
+    let output = run(&["bench", "tpcc", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in ["What is measured", "Examples:", "- none:", "- dbx:", "orderstatus", "Exit code"] {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
+    let output = run(&["protocols"]);
+    assert_eq!(output.status.code(), Some(0));
+    let list = text(&output.stdout);
+    assert!(list.contains("| none ") && list.contains("| dbx "), "{list}");
+    for command in ["bench", "protocols"] {
+        assert!(text(&run(&["--help"]).stdout).contains(command), "{command}");
+    }
+}
+
+#[test]
+fn in_a_pipe_there_is_the_report_and_nothing_else() {
+    let output = run(&[&SHORT[..], &["--protocol", "dbx,none", "--verify"]].concat());
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "", "no progress where nobody watches");
+    assert!(!report.contains(['\x1b', '\r']), "no colours and no redrawing:\n{report}");
+    for word in ["seed 1", "| dbx ", "| none ", "neworder", "resident", "dbx: verified"] {
+        assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+    }
+    for line in report.lines() {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let mut child = weft()
+        .args(SHORT)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the binary ends");
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn json_on_standard_output_is_alone_there_and_adds_up() {
+    let output = run(&[&SHORT[..], &["-p", "dbx,none", "--verify", "--json", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    let reports = json.as_array().expect("an array");
+    assert_eq!(reports.len(), 2);
+    for (report, protocol) in reports.iter().zip(["dbx", "none"]) {
+        assert_eq!(report["workload"], "tpcc");
+        assert_eq!(report["protocol"], protocol);
+        assert_eq!(report["verified"], true);
+        assert_eq!(
+            (&report["threads"], &report["warehouses"], &report["mix"], &report["seed"]),
+            (&1.into(), &1.into(), &"standard".into(), &1.into())
+        );
+        assert_eq!(report["rounds"].as_array().map(Vec::len), Some(2));
+        check_sums(report);
+        check_latencies(report);
+        for key in ["read_changed", "write_changed", "write_locked", "range_changed"] {
+            assert!(report["aborts"][key].is_u64(), "{key}: {report}");
+        }
+        for key in ["resident_before_load_bytes", "resident_after_load_bytes"] {
+            let bytes = &report["memory"][key];
+            assert!(bytes.is_u64() || cfg!(not(target_os = "linux")), "{key}: {report}");
+        }
+        assert!(report["version"].is_string() && report["command_line"].is_array(), "{report}");
+    }
+    assert_eq!(reports[0]["ratio_to_first"], 1.0);
+    assert!(reports[1]["ratio_to_first"].as_f64() > Some(0.0));
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
+}
+
+fn check_sums(report: &Value) {
+    let rounds = report["rounds"].as_array().expect("an array");
+    let types = report["transactions"].as_object().expect("an object");
+    for key in ["committed", "user_rollbacks"] {
+        let total = number(&report[key]);
+        assert_eq!(total, rounds.iter().map(|round| number(&round[key])).sum::<f64>(), "{key}");
+        assert_eq!(total, types.values().map(|counts| number(&counts[key])).sum::<f64>(), "{key}");
+    }
+    assert!(number(&report["committed"]) > 0.0, "{report}");
+    let rates: Vec<f64> = rounds
+        .iter()
+        .map(|round| number(&round["committed"]) / number(&round["seconds"]))
+        .collect();
+    let spread = &report["throughput_per_second"];
+    let close = |a: f64, b: f64| (a - b).abs() <= 1e-6 * b;
+    assert!(close(number(&spread["median"]), (rates[0] + rates[1]) / 2.0), "{spread} {rates:?}");
+    assert!(close(number(&spread["min"]), rates[0].min(rates[1])), "{spread} {rates:?}");
+    assert!(close(number(&spread["max"]), rates[0].max(rates[1])), "{spread} {rates:?}");
+}
+
+fn check_latencies(report: &Value) {
+    let latencies = report["latency_us"].as_object().expect("an object");
+    assert!(latencies.contains_key("neworder") && latencies.contains_key("payment"), "{report}");
+    for (name, latency) in latencies {
+        let quantiles = ["p50", "p99", "p999", "max"].map(|key| number(&latency[key]));
+        assert!(quantiles[0] > 0.0 && quantiles.is_sorted(), "{name}: {latency}");
+    }
+}
+
+#[test]
+fn json_keys_have_one_order() {
+    let output = run(&[&SHORT[..], &["--json", "-"]].concat());
+    let json = text(&output.stdout);
+    // The keys of a report are indented by two levels, four columns.
+    let keys: Vec<&str> = json
+        .lines()
+        .filter_map(|line| line.strip_prefix("    \"")?.split_once('"'))
+        .map(|(key, _)| key)
+        .collect();
+    let expected = [
+        "workload",
+        "protocol",
+        "htm_backend",
+        "threads",
+        "seed",
+        "warehouses",
+        "mix",
+        "scale",
+        "seconds",
+        "warmup_seconds",
+        "rounds",
+        "committed",
+        "user_rollbacks",
+        "throughput_per_second",
+        "ratio_to_first",
+        "aborts",
+        "aborts_per_commit",
+        "transactions",
+        "latency_us",
+        "htm",
+        "memory",
+        "verified",
+        "conditions",
+        "pinned",
+        "logical_cores",
+        "version",
+        "command_line",
+    ];
+    assert_eq!(keys, expected);
+    let report: Value = serde_json::from_str(json).expect("nothing but JSON");
+    assert!(report[0]["verified"].is_null(), "nobody asked for it");
+}
+
+#[test]
+fn a_json_file_comes_beside_the_report() {
+    let path = scratch("results.json");
+    std::fs::write(&path, "what was there before ".repeat(10_000)).expect("the file can be made");
+    let file = path.to_str().expect("the path is UTF-8");
+    let output = run(&[&SHORT[..], &["--json", file]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("| dbx "), "the report is printed as well");
+    let json = std::fs::read(&path).expect("the file is there");
+    let json: Value = serde_json::from_slice(&json).expect("nothing of the old file is left");
+    assert_eq!(json[0]["protocol"], "dbx");
+}
+
+#[test]
+fn what_cannot_run_leaves_no_file() {
+    let path = scratch("never.json");
+    let file = path.to_str().expect("the path is UTF-8");
+    let output = run(&["bench", "tpcc", "-p", "none", "-t", "2", "--json", file]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!path.exists());
+}

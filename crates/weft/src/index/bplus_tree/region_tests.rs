@@ -1,0 +1,165 @@
+//! The operations in hardware regions: on the machine's own RTM or, where it has none, in the
+//! emulator, which injects conflicts, so that some operations end in the software twin.
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use weft_htm::{Choice, Htm, RetryPolicy};
+use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+use super::super::{IndexWorker, Insertion, LongKey, Lookup};
+use super::node::unlock_unchanged;
+use super::search::{Access, Optimistic, Target};
+use super::stress::{interleaved_keys, noted_versions_mean_what_they_say};
+use super::test_memory::{Memory, TestWorker};
+use super::testing::{Machine, scan};
+use super::tests::against_a_model::{check, operation};
+use super::{BPlusTree, Direction, LeafHint};
+
+fn emulate(seed: u64) -> Result<Emulation, CannotEmulate> {
+    Emulation::start(Processor { conflicts_per_million: 1_000, ..Processor::default() }, seed)
+}
+
+/// A machine with RTM, on which so many conflicts send an operation to its software twin. `None`
+/// where there is none and none can be emulated either.
+fn machine(conflict: u32) -> Option<Machine> {
+    let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
+    match emulate(0) {
+        Ok(_) => Some(Machine {
+            // SAFETY: every thread of a test that runs regions first calls `begin_thread`, and
+            // keeps the emulation that it gets until it ends.
+            htm: unsafe { Htm::assume_rtm(policy) },
+            begin_thread: |seed| Box::new(emulate(seed).expect("as on the first thread")),
+        }),
+        Err(CannotEmulate::NativeInstructions) => {
+            let htm = Htm::open(Choice::Rtm, policy).ok()?;
+            Some(Machine { htm, begin_thread: |_| Box::new(()) })
+        }
+        Err(CannotEmulate::NoAccess) => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3, ..ProptestConfig::default() })]
+
+    #[test]
+    fn regions_agree_with_a_model(operations in vec(operation(), 10..40)) {
+        if let Some(machine) = machine(2) {
+            let _thread = (machine.begin_thread)(0);
+            check::<u64>(&operations, &machine.htm);
+            check::<u128>(&operations, &machine.htm);
+            check::<LongKey>(&operations, &machine.htm);
+        }
+    }
+}
+
+/// Regions and twins side by side.
+#[test]
+fn regions_meet_twins() {
+    let Some(machine) = machine(2) else { return };
+    let mut total = interleaved_keys::<u64>(&machine, 40, 4);
+    total += interleaved_keys::<LongKey>(&machine, 40, 2);
+    total += noted_versions_mean_what_they_say::<u64>(&machine, 2_000, 5);
+    assert!(total.committed > 500, "{total:?}");
+    assert!(total.fallbacks > 0, "{total:?}");
+}
+
+/// An operation is one region where it changes one leaf, and leaves what its twin leaves: the
+/// same answers, the same versions.
+#[test]
+fn a_region_leaves_what_its_twin_leaves() {
+    let Some(machine) = machine(1_000) else { return };
+    let _thread = (machine.begin_thread)(0);
+    let trace = |htm: &Htm| {
+        let memory = Arc::new(Memory::default());
+        let worker = memory.worker_with(htm);
+        let _pin = worker.pin();
+        let mut tree = BPlusTree::<u64>::new(&worker);
+        let mut hint = LeafHint::new();
+        let mut trace = Vec::new();
+        for number in (0..60).rev() {
+            match tree.get(&number, &mut hint, &worker) {
+                Lookup::Absent(noted) => trace.push(noted.version),
+                Lookup::Found(_) => unreachable!("not inserted yet"),
+            }
+            match tree.get_or_insert(&number, number + 1, &mut hint, &worker) {
+                Insertion::Inserted { change, .. } => trace.extend([change.before, change.after]),
+                Insertion::Found(_) => unreachable!("not inserted yet"),
+            }
+            let again = tree.get_or_insert(&number, 7, &mut hint, &worker);
+            assert_eq!(again, Insertion::Found(number + 1));
+            if number % 3 == 0 {
+                assert!(!tree.remove(&number, number, &worker));
+                assert!(tree.remove(&number, number + 1, &worker));
+            }
+        }
+        for direction in [Direction::Forward, Direction::Reverse] {
+            use std::ops::Bound::{Excluded, Included, Unbounded};
+            let scan = scan(&tree, Unbounded, Unbounded, direction, &mut hint, &worker);
+            trace.extend(scan.addresses);
+            trace.extend(scan.versions.iter().map(|noted| noted.version));
+            let (low, high) = (Excluded(&10), Included(&50));
+            let (from, to) =
+                if direction == Direction::Forward { (low, high) } else { (high, low) };
+            trace.extend(
+                super::testing::scan(&tree, from, to, direction, &mut hint, &worker).addresses,
+            );
+        }
+        tree.clear(&worker);
+        (trace, worker.regions().statistics())
+    };
+    let (in_software, none) = trace(&Htm::software());
+    assert_eq!(none.started, 0);
+    let (in_hardware, statistics) = trace(&machine.htm);
+    assert_eq!(in_hardware, in_software);
+    assert!(statistics.committed >= 60 * 3, "{statistics:?}");
+    assert_eq!(statistics.fallbacks, 0, "{statistics:?}");
+}
+
+/// A region never looks into a leaf that a twin has locked: it aborts and waits.
+#[test]
+fn a_region_waits_for_a_locked_leaf() {
+    let Some(machine) = machine(1_000) else { return };
+    let _thread = (machine.begin_thread)(0);
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let _pin = worker.pin();
+    let mut tree = BPlusTree::<u64>::new(&worker);
+    tree.get_or_insert(&1, 10, &mut LeafHint::new(), &worker);
+    let operations: [fn(&BPlusTree<u64>, &TestWorker); 3] = [
+        |tree, worker| {
+            assert_eq!(tree.get(&1, &mut LeafHint::new(), worker), Lookup::Found(10));
+        },
+        |tree, worker| {
+            let done = tree.get_or_insert(&2, 20, &mut LeafHint::new(), worker);
+            assert!(matches!(done, Insertion::Inserted { .. }));
+        },
+        |tree, worker| assert!(tree.remove(&1, 10, worker)),
+    ];
+    for operation in operations {
+        let place = tree.find_leaf(&Optimistic, Target::At(&1), &LeafHint::new()).unwrap();
+        assert!(Optimistic.lock(&place.leaf.node.version, place.version));
+        std::thread::scope(|scope| {
+            let (send, statistics) = channel();
+            let thread = scope.spawn({
+                let (memory, machine, tree) = (&memory, &machine, &tree);
+                move || {
+                    let _thread = (machine.begin_thread)(1);
+                    let worker = memory.worker_with(&machine.htm);
+                    send.send(worker.regions().reader()).unwrap();
+                    let _pin = worker.pin();
+                    operation(tree, &worker);
+                }
+            });
+            let statistics = statistics.recv().unwrap();
+            while statistics.statistics().aborted_explicit == 0 {
+                assert!(!thread.is_finished(), "it did not wait");
+                std::thread::yield_now();
+            }
+            unlock_unchanged(&place.leaf.node.version, place.version);
+        });
+    }
+    tree.clear(&worker);
+}

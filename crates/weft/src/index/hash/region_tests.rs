@@ -1,0 +1,138 @@
+//! The operations in hardware regions: on the machine's own RTM or, where it has none, in the
+//! emulator, which injects conflicts, so that some operations end in the software twin.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use weft_htm::{Choice, Htm, RetryPolicy};
+use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
+use super::test_memory::{Memory, TestWorker};
+use super::tests::{
+    Colliding, Machine, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps,
+};
+use super::{CHANGE, HashTable};
+
+fn emulate(seed: u64) -> Result<Emulation, CannotEmulate> {
+    Emulation::start(Processor { conflicts_per_million: 3_000, ..Processor::default() }, seed)
+}
+
+/// A machine with RTM, on which so many conflicts send an operation to its software twin. `None` where there is none and none can be emulated either.
+fn machine(conflict: u32) -> Option<Machine> {
+    let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
+    match emulate(0) {
+        Ok(_) => Some(Machine {
+            // SAFETY: every thread of a test that runs regions first calls `begin_thread`, and
+            // keeps the emulation that it gets until it ends.
+            htm: unsafe { Htm::assume_rtm(policy) },
+            begin_thread: |seed| Box::new(emulate(seed).expect("as on the first thread")),
+        }),
+        Err(CannotEmulate::NativeInstructions) => {
+            let htm = Htm::open(Choice::Rtm, policy).ok()?;
+            Some(Machine { htm, begin_thread: |_| Box::new(()) })
+        }
+        Err(CannotEmulate::NoAccess) => None,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3, ..ProptestConfig::default() })]
+
+    #[test]
+    fn regions_agree_with_a_map(steps in steps(40, 250)) {
+        if let Some(machine) = machine(2) {
+            agrees_with_a_map::<u64>(steps.clone(), &machine);
+            agrees_with_a_map::<Colliding>(steps.clone(), &machine);
+            agrees_with_a_map::<OutOfLine>(steps, &machine);
+        }
+    }
+}
+
+/// Regions and twins side by side in a growing table lose nothing.
+#[test]
+fn nothing_is_lost_while_regions_meet_twins() {
+    let Some(machine) = machine(2) else { return };
+    let mut total = nothing_is_lost_while_growing::<u64>(2, 120, &machine);
+    total += nothing_is_lost_while_growing::<OutOfLine>(2, 80, &machine);
+    assert!(total.committed > 500, "{total:?}");
+    assert!(total.fallbacks > 0, "{total:?}");
+}
+
+/// An operation that fits is one region, and leaves what its twin leaves: the same answers, the
+/// same versions.
+#[test]
+fn a_region_leaves_what_its_twin_leaves() {
+    let Some(machine) = machine(1_000) else { return };
+    let _thread = (machine.begin_thread)(0);
+    let trace = |htm: &Htm| {
+        let memory = Arc::new(Memory::default());
+        let worker = memory.worker_with(htm);
+        let _pin = worker.pin();
+        let mut table = HashTable::<u64>::with_capacity(64, &worker);
+        let mut trace = Vec::new();
+        for number in 0..40 {
+            match table.get(&number, &worker) {
+                Lookup::Absent(noted) => trace.push(noted.version),
+                Lookup::Found(_) => unreachable!("not inserted yet"),
+            }
+            match table.get_or_insert(&number, number + 1, &worker) {
+                Insertion::Inserted { change, .. } => trace.extend([change.before, change.after]),
+                Insertion::Found(_) => unreachable!("not inserted yet"),
+            }
+            assert_eq!(table.get_or_insert(&number, 7, &worker), Insertion::Found(number + 1));
+            assert_eq!(table.get(&number, &worker), Lookup::Found(number + 1));
+            if number % 3 == 0 {
+                assert!(!table.remove(&number, number, &worker));
+                assert!(table.remove(&number, number + 1, &worker));
+            }
+        }
+        table.clear(&worker);
+        (trace, worker.regions().statistics())
+    };
+    let (in_software, none) = trace(&Htm::software());
+    assert_eq!(none.started, 0);
+    let (in_hardware, statistics) = trace(&machine.htm);
+    assert_eq!(in_hardware, in_software);
+    assert!(statistics.committed >= 40 * 3, "{statistics:?}");
+}
+
+/// A region never looks into a bucket that a twin has locked: it aborts and waits.
+#[test]
+fn a_region_waits_for_a_locked_bucket() {
+    let Some(machine) = machine(1_000) else { return };
+    let _thread = (machine.begin_thread)(0);
+    let memory = Arc::new(Memory::default());
+    let worker = memory.worker();
+    let _pin = worker.pin();
+    let mut table = HashTable::<u64>::new(&worker);
+    table.get_or_insert(&1, 10, &worker);
+    let operations: [fn(&HashTable<u64>, &TestWorker); 2] = [
+        |table, worker| assert_eq!(table.get(&1, worker), Lookup::Found(10)),
+        |table, worker| assert!(table.remove(&1, 10, worker)),
+    ];
+    for operation in operations {
+        let home = table.find(1_u64.hash());
+        assert!(home.bucket.try_lock(home.version));
+        std::thread::scope(|scope| {
+            let (send, statistics) = std::sync::mpsc::channel();
+            let thread = scope.spawn({
+                let (memory, machine, table) = (&memory, &machine, &table);
+                move || {
+                    let _thread = (machine.begin_thread)(1);
+                    let worker = memory.worker_with(&machine.htm);
+                    send.send(worker.regions().reader()).unwrap();
+                    let _pin = worker.pin();
+                    operation(table, &worker);
+                }
+            });
+            let statistics = statistics.recv().unwrap();
+            while statistics.statistics().aborted_explicit == 0 {
+                assert!(!thread.is_finished(), "it did not wait");
+                std::thread::yield_now();
+            }
+            home.bucket.unlock(home.version + CHANGE);
+        });
+    }
+    table.clear(&worker);
+}

@@ -1,0 +1,315 @@
+//! Memory comes back: what is updated, deleted and left behind is used again.
+//!
+//! The sizes are those that the database counts itself (its chunks), and what the process has
+//! from the global allocator. The tests take turns, since the latter is the whole process's.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::{Mutex, PoisonError};
+use std::thread::scope;
+
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::Protocol;
+use weft::{Database, Error, Record, Table};
+
+use support::{for_each_protocol, stress, threads};
+
+/// The system's allocator, and how many bytes it has given out.
+struct Counting;
+
+static ALLOCATED_BYTES: Word = Word::new(0);
+
+// SAFETY: every call goes to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED_BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
+        // SAFETY: passed on to the caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        ALLOCATED_BYTES.fetch_add((layout.size() as u64).wrapping_neg(), Ordering::Relaxed);
+        // SAFETY: passed on to the caller.
+        unsafe { System.dealloc(block, layout) };
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+#[derive(Clone, Debug, Record)]
+struct Plain {
+    #[record(key)]
+    id: u64,
+    #[record(index)]
+    group: u32,
+    contents: [u64; 30],
+}
+
+#[derive(Clone, Debug, Record)]
+#[record(storage = "hash")]
+struct Heap {
+    #[record(key)]
+    id: String,
+    #[record(unique)]
+    alias: String,
+    contents: Vec<u8>,
+}
+
+struct Tables<P: Protocol> {
+    database: Database<P>,
+    plain: Table<Plain, P>,
+    heap: Table<Heap, P>,
+}
+
+fn plain(id: u64) -> Plain {
+    Plain { id, group: (id % 5) as u32, contents: [id; 30] }
+}
+
+fn heap(id: u64, round: u64) -> Heap {
+    Heap {
+        id: format!("{id}, of which the key has a tail"),
+        alias: format!("{id}, which changes with round {round}"),
+        contents: vec![round as u8; 500],
+    }
+}
+
+impl<P: Protocol> Tables<P> {
+    fn new() -> Self {
+        let database =
+            Database::<P>::builder().table::<Plain>().table::<Heap>().open().unwrap();
+        let (plain, heap) = (database.table().unwrap(), database.table().unwrap());
+        Tables { database, plain, heap }
+    }
+
+    fn chunk_bytes(&self) -> u64 {
+        self.database.metrics().memory.chunk_bytes
+    }
+
+    /// Runs `work` on every thread with the numbers of that thread's own rows.
+    fn on_threads(&self, rows: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
+        scope(|scope| {
+            for thread in 0..threads::<P>() as u64 {
+                let work = &work;
+                scope.spawn(move || work(thread * rows..(thread + 1) * rows));
+            }
+        });
+    }
+}
+
+/// Runs a load until it has warmed up, and then several times as long: the chunks may not become
+/// more. (Threads are not always equally fast: a chunk or two for each.)
+fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
+    for round in 0..3 {
+        load(round);
+    }
+    let warm = tables.chunk_bytes();
+    for round in 3..3 + 10 * stress() as u64 {
+        load(round);
+    }
+    let after = tables.chunk_bytes();
+    let room = (2 << 20) * 2 * threads::<P>() as u64;
+    assert!(after <= warm + room, "{warm} bytes of chunks have become {after}");
+}
+
+#[test]
+fn updates_reuse_what_they_replace() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        let tables = Tables::<P>::new();
+        tables.on_threads(10, |rows| {
+            for id in rows {
+                tables.database.transact(|tx| tx.insert(&tables.plain, plain(id))).unwrap();
+                tables.database.transact(|tx| tx.insert(&tables.heap, heap(id, 0))).unwrap();
+            }
+        });
+        // 60 MB of versions of plain rows a round, if none came back, and 20 MB of others.
+        is_flat(&tables, |round| {
+            tables.on_threads(10, |rows| {
+                for turn in 0..2000 / threads::<P>() as u64 {
+                    for id in rows.clone() {
+                        let updated = tables.database.transact(|tx| {
+                            tx.update(&tables.plain, &id, |row| {
+                                row.contents[3] = turn;
+                                row.group = turn as u32;
+                            })
+                        });
+                        assert!(updated.unwrap().is_some());
+                    }
+                    let new = heap(rows.start, round * 10_000 + turn);
+                    let replaced = tables.database.transact(|tx| tx.upsert(&tables.heap, new.clone()));
+                    assert!(replaced.unwrap());
+                }
+            });
+        });
+    });
+}
+
+#[test]
+fn insertions_reuse_what_deletions_left() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        let tables = Tables::<P>::new();
+        is_flat(&tables, |round| {
+            tables.on_threads(1500, |rows| {
+                // Other keys in every round, so that other leaves come and go.
+                let keys = rows.map(|row| row + round * 1_000_000);
+                for id in keys.clone() {
+                    let insert = tables.database.transact(|tx| {
+                        tx.insert(&tables.plain, plain(id))?;
+                        tx.insert(&tables.heap, heap(id, round))
+                    });
+                    insert.unwrap();
+                }
+                for id in keys {
+                    let deleted = tables.database.transact(|tx| -> Result<bool, Error> {
+                        Ok(tx.delete(&tables.plain, &id)?
+                            & tx.delete(&tables.heap, &heap(id, 0).id)?)
+                    });
+                    assert!(deleted.unwrap());
+                }
+            });
+        });
+    });
+}
+
+#[test]
+fn rolled_back_transactions_leave_nothing() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        let tables = Tables::<P>::new();
+        is_flat(&tables, |round| {
+            tables.on_threads(1500, |rows| {
+                for id in rows.map(|row| row + round * 1_000_000) {
+                    let tx = loop {
+                        match tables.database.begin() {
+                            Ok(tx) => break tx,
+                            Err(busy) => assert_eq!(P::WORKERS_MAX, 1, "{busy}"),
+                        }
+                    };
+                    // A conflict is as good a reason to roll back.
+                    let _ = tx.insert(&tables.plain, plain(id));
+                    let _ = tx.insert(&tables.heap, heap(id, round));
+                    let _ = tx.update(&tables.plain, &id, |row| row.group += 1);
+                    tx.rollback();
+                }
+            });
+        });
+        let left = tables.database.transact(|tx| Ok::<_, Error>(tx.range(&tables.plain, ..).count()));
+        assert_eq!(left.unwrap(), 0);
+    });
+}
+
+#[test]
+fn threads_that_come_and_go_leave_their_memory_to_the_next() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        let tables = Tables::<P>::new();
+        let come_and_go = |from: u64| {
+            for thread in from..from + 150 {
+                scope(|scope| {
+                    scope.spawn(|| {
+                        for id in thread * 20..thread * 20 + 20 {
+                            tables.database.transact(|tx| tx.insert(&tables.plain, plain(id))).unwrap();
+                            let update = |tx: &weft::Transaction<'_, P>| {
+                                tx.update(&tables.plain, &id, |row| row.group += 1)
+                            };
+                            tables.database.transact(update).unwrap();
+                            tables.database.transact(|tx| tx.delete(&tables.plain, &id)).unwrap();
+                        }
+                    });
+                });
+            }
+        };
+        come_and_go(0);
+        let warm = tables.chunk_bytes();
+        come_and_go(1000);
+        come_and_go(2000);
+        assert_eq!(tables.chunk_bytes(), warm, "from one thread at a time");
+        let metrics = tables.database.metrics();
+        assert_eq!(metrics.workers, 0);
+        // One transaction of nothing but reads, and a collection that it brings about by leaving.
+        scope(|scope| {
+            let read = || tables.database.transact(|tx| Ok::<_, Error>(tx.range(&tables.plain, ..).count()));
+            assert_eq!(scope.spawn(read).join().unwrap().unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        if P::WORKERS_MAX > 1 {
+            let tables = Tables::<P>::new();
+            tables.database.transact(|tx| tx.insert(&tables.plain, plain(1))).unwrap();
+            let churn = || {
+                for turn in 0..20_000 {
+                    let updated = tables.database.transact(|tx| {
+                        tx.update(&tables.plain, &1, |row| row.contents[1] = turn)
+                    });
+                    updated.unwrap();
+                }
+            };
+            let reader = tables.database.begin().unwrap();
+            let row = reader.get(&tables.plain, &1).unwrap().unwrap();
+            scope(|scope| drop(scope.spawn(churn)));
+            assert_eq!(row.contents, [1; 30], "seen as it was, to the end");
+            let held = tables.chunk_bytes();
+            drop(reader);
+            // What was held is used before anything new is asked for.
+            scope(|scope| drop(scope.spawn(churn)));
+            scope(|scope| drop(scope.spawn(churn)));
+            assert!(tables.chunk_bytes() <= held + (2 << 20), "{held} were not used again");
+        }
+    });
+}
+
+#[test]
+fn a_dropped_database_gives_everything_back() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    for_each_protocol!(|P| {
+        let live = |work: &dyn Fn()| {
+            let before = ALLOCATED_BYTES.load(Ordering::SeqCst);
+            work();
+            ALLOCATED_BYTES.load(Ordering::SeqCst).wrapping_sub(before) as i64
+        };
+        let work = || {
+            let tables = Tables::<P>::new();
+            tables.on_threads(800, |rows| {
+                for id in rows {
+                    let insert = tables.database.transact(|tx| {
+                        tx.insert(&tables.plain, plain(id))?;
+                        tx.insert(&tables.heap, heap(id, 0))
+                    });
+                    insert.unwrap();
+                    if id % 3 == 0 {
+                        let replaced =
+                            tables.database.transact(|tx| tx.upsert(&tables.heap, heap(id, 1)));
+                        assert!(replaced.unwrap());
+                    }
+                    if id % 4 == 0 {
+                        let deleted =
+                            tables.database.transact(|tx| tx.delete(&tables.heap, &heap(id, 0).id));
+                        assert!(deleted.unwrap());
+                    }
+                }
+            });
+            // Keys too long for the chunks.
+            let long = Heap { id: "k".repeat(1 << 16), ..heap(0, 7) };
+            let alias = "a".repeat(1 << 17);
+            let long = Heap { alias, ..long };
+            tables.database.transact(|tx| tx.insert(&tables.heap, long.clone())).unwrap();
+            tables.database.transact(|tx| tx.delete(&tables.heap, &long.id)).unwrap();
+            tables.database.transact(|tx| tx.insert(&tables.heap, long.clone())).unwrap();
+        };
+        // On a thread of its own, whose registrations go with it.
+        let once = || scope(|scope| drop(scope.spawn(work).join().unwrap()));
+        once();
+        let left = live(&once);
+        assert!(left.abs() < 100_000, "{left} bytes are still allocated");
+    });
+}

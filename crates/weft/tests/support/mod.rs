@@ -1,0 +1,79 @@
+//! What the engine's tests share: every protocol, seeds that repeat a run, and how much of it.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::thread::yield_now;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft::protocol::Protocol;
+
+/// Runs an expression once for every protocol, with the protocol as a type parameter.
+macro_rules! for_each_protocol {
+    (|$parameter:ident| $body:expr) => {
+        for &name in weft::protocol::NAMES {
+            let _named = $crate::support::Named(name);
+            weft::protocol::with_protocol!(name, |$parameter| $body).expect("a listed protocol");
+        }
+    };
+}
+pub(crate) use for_each_protocol;
+
+/// Names the protocol that a failed test was running.
+pub struct Named(pub &'static str);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was protocol {}", self.0);
+        }
+    }
+}
+
+/// A seed, which is printed if the test fails; `WEFT_SEED` repeats one.
+pub struct Seed(pub u64);
+
+impl Seed {
+    pub fn new() -> Self {
+        let given = std::env::var("WEFT_SEED").ok();
+        Seed(match given {
+            Some(seed) => seed.parse().expect("WEFT_SEED is a number"),
+            None => SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64,
+        })
+    }
+
+    /// The generator of one thread.
+    pub fn random(&self, thread: usize) -> fastrand::Rng {
+        fastrand::Rng::with_seed(self.0.wrapping_add((thread as u64) << 48))
+    }
+}
+
+impl Drop for Seed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("WEFT_SEED={} repeats this", self.0);
+        }
+    }
+}
+
+/// How many times as much work as usual: `WEFT_STRESS`, 1 by default.
+pub fn stress() -> usize {
+    let given = std::env::var("WEFT_STRESS").ok();
+    given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
+}
+
+/// More threads than most machines that run the tests have cores, or as many as the protocol
+/// bears.
+pub fn threads<P: Protocol>() -> usize {
+    P::WORKERS_MAX.min(6)
+}
+
+/// Now and then lets another thread run, in the middle of something.
+pub fn chaos(random: &mut fastrand::Rng) {
+    if random.u8(..4) == 0 {
+        yield_now();
+    }
+}
+
+/// Panics without a word on the terminal: for panics that belong to a test.
+pub fn panic_quietly(message: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(message))
+}
