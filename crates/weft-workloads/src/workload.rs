@@ -70,6 +70,8 @@ pub struct LoadOptions<'a> {
     pub threads: usize,
     /// The HTM backend for the database.
     pub htm: weft::htm::Choice,
+    /// Memory for the database to take, and touch, before it is filled.
+    pub reserve_bytes: usize,
     /// Told of the rows loaded so far.
     pub progress: Progress<'a>,
 }
@@ -77,7 +79,13 @@ pub struct LoadOptions<'a> {
 impl Default for LoadOptions<'_> {
     /// One thread, seed 0, whatever HTM there is, no report of progress.
     fn default() -> Self {
-        LoadOptions { seed: 0, threads: 1, htm: weft::htm::Choice::Auto, progress: &|_, _| {} }
+        LoadOptions {
+            seed: 0,
+            threads: 1,
+            htm: weft::htm::Choice::Auto,
+            reserve_bytes: 0,
+            progress: &|_, _| {},
+        }
     }
 }
 

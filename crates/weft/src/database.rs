@@ -109,7 +109,6 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
     unsafe {
         match entry {
             Retired::Row(row, table) => memory.drop_row(row, table, false),
-            Retired::InlineRow(row, table) => memory.drop_row(row, table, true),
             Retired::Record(record, table) => (table.core().drop_newest)(table, record, memory),
             Retired::Large(block, layout) => crate::record::arena::free_huge(block, *layout),
             // Blocks lie in chunks; a deleted record is still in its index.
@@ -126,6 +125,7 @@ pub struct Builder<P: Protocol = Dbx> {
     retry_policy: RetryPolicy,
     custom_htm: Option<Htm>,
     workers_max: usize,
+    reserve_bytes: usize,
     protocol: PhantomData<P>,
 }
 
@@ -191,6 +191,14 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Takes about `bytes` of memory from the operating system at once, and touches all of it, so
+    /// that the growth of the database does not wait for fresh pages later. (In a virtual machine
+    /// the first use of a page can cost more than the transaction that needs it.) None by default.
+    pub fn reserve_bytes(mut self, bytes: usize) -> Self {
+        self.reserve_bytes = bytes;
+        self
+    }
+
     /// Opens the database.
     ///
     /// # Errors
@@ -210,6 +218,7 @@ impl<P: Protocol> Builder<P> {
         };
         let workers_max = self.workers_max.max(1);
         let shared = Arc::new(Shared::new(htm, workers_max));
+        shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
         let mut names = std::collections::HashSet::new();
         let mut tables = HashMap::new();
@@ -279,6 +288,7 @@ impl<P: Protocol> Database<P> {
             retry_policy: RetryPolicy::default(),
             custom_htm: None,
             workers_max: WORKERS_MAX_DEFAULT,
+            reserve_bytes: 0,
             protocol: PhantomData,
         }
     }

@@ -19,6 +19,7 @@ use crate::error::Failure;
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
 use crate::index::{Insertion, LongKey, Lookup, NodeVersion};
+use crate::protocol::access_set::is_inline;
 use crate::protocol::{Dbx, Protocol};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::{RecordPointer, StoredRecord};
@@ -66,6 +67,14 @@ pub struct TableCore {
     pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
 }
 
+impl TableCore {
+    /// Whether a record's first row lies inline in it: see [`record`](crate::record).
+    #[inline(always)]
+    pub fn holds_rows_inline(&self) -> bool {
+        self.drop_row.is_none()
+    }
+}
+
 /// The address of a [`TableCore`] (and of the table around it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRef(NonNull<TableCore>);
@@ -111,7 +120,10 @@ trait RowsOf<P: Protocol>: Sized {
         number: usize,
     ) -> Result<TableCore, Failure> {
         let layout = Layout::new::<Self::Row>();
-        let record_layout = StoredRecord::<P::Header>::layout(layout);
+        let record_layout = match std::mem::needs_drop::<Self::Row>() {
+            true => Layout::new::<StoredRecord<P::Header>>(),
+            false => StoredRecord::<P::Header>::layout(layout),
+        };
         let (Some(row_class), Some(record_class), true) =
             (Class::of(layout), Class::of(record_layout), layout.align() <= 16)
         else {
@@ -181,8 +193,9 @@ unsafe fn drop_newest<P: Protocol>(table: TableRef, record: NonNull<u8>, memory:
         let stored = record.cast::<StoredRecord<P::Header>>();
         let newest = stored.as_ref().newest.load(weft_htm::word::Ordering::Acquire);
         if let Some(row) = NonNull::new(newest) {
-            let pointer = RecordPointer::<P::Header>::from_address(record.as_ptr().expose_provenance() as u64);
-            memory.drop_row(row, table, pointer.inline_row() == row);
+            let address = record.as_ptr().expose_provenance() as u64;
+            let record = RecordPointer::<P::Header>::from_address(address);
+            memory.drop_row(row, table, is_inline(table, record, row));
         }
     }
 }

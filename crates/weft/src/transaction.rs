@@ -637,14 +637,21 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
         // The row is written before the record can be found, and becomes visible at commit.
-        // SAFETY: the block reaches over the inline row.
-        unsafe { record.inline_row().cast::<R>().write(row) };
+        let is_inline = core.holds_rows_inline();
+        let row = if is_inline {
+            let inline = record.inline_row();
+            // SAFETY: the block reaches over the inline row.
+            unsafe { inline.cast::<R>().write(row) };
+            inline
+        } else {
+            PrivateRow::new(self.worker, table, row).into_raw()
+        };
         loop {
             let hint = self.worker.buffer(number).hint::<K>();
             match index.get_or_insert(key, record.address(), hint, memory) {
                 Insertion::Inserted { change, sibling } => {
                     let executor = self.worker.executor();
-                    executor.insert(table, record);
+                    executor.insert(table, record, row);
                     executor
                         .note_own_insertion(table, change, sibling)
                         .map_err(|abort| self.doom_by(abort))?;
@@ -654,11 +661,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     // SAFETY: the table's own index holds addresses of its records.
                     let existing = unsafe { RecordPointer::from_address(address) };
                     // SAFETY: the row was written above, and moves on from here: the record was
-                    // not linked, and its block is freed without dropping the row.
+                    // not linked, and the blocks are freed without dropping the row.
                     let take_back = || unsafe {
-                        let row = record.inline_row().cast::<R>().read();
+                        let taken = row.cast::<R>().read();
+                        if !is_inline {
+                            memory.free_block(row, core.row_class);
+                        }
                         memory.free_block(block, core.record_class);
-                        row
+                        taken
                     };
                     let observed = match self.read_for_write(table, existing) {
                         Ok(observed) => observed,

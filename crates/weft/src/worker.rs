@@ -249,11 +249,8 @@ impl WorkerMemory {
     /// Retires a row that another version has replaced.
     #[inline(always)]
     pub fn retire_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
-        let core = table.core();
         if !inline {
-            self.garbage().push(Retired::Row(row, table), core.row_class.bytes());
-        } else if core.drop_row.is_some() {
-            self.garbage().push(Retired::InlineRow(row, table), core.row_class.bytes());
+            self.garbage().push(Retired::Row(row, table), table.core().row_class.bytes());
         }
     }
 
@@ -299,7 +296,6 @@ impl WorkerMemory {
                 Retired::Block(block, class) => self.free_block(block, class),
                 Retired::Large(block, layout) => free_huge(block, *layout),
                 Retired::Row(row, table) => self.drop_row(row, table, false),
-                Retired::InlineRow(row, table) => self.drop_row(row, table, true),
                 Retired::Deleted(record, table) => {
                     if (table.core().settle_deleted)(table, record, self) {
                         self.retire_record(record, table);

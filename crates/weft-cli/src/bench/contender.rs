@@ -73,6 +73,7 @@ impl<P: Protocol, W: Workload<P>> Loaded<P, W> {
             seed: arguments.seed,
             threads: arguments.threads,
             htm,
+            reserve_bytes: arguments.reserve_mib << 20,
             progress: &|done, total| progress.set(done, total),
         };
         let workload = W::load(parameters, &options)

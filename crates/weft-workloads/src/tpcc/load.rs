@@ -108,6 +108,7 @@ fn open<P: Protocol>(
     let all = |per_warehouse: u64| usize::from(parameters.warehouses) * per_warehouse as usize;
     let database = Database::<P>::builder()
         .htm(options.htm)
+        .reserve_bytes(options.reserve_bytes)
         .table_with_capacity::<Warehouse>(all(1))
         .table_with_capacity::<District>(all(districts))
         .table_with_capacity::<Customer>(all(customers))

@@ -19,10 +19,9 @@ pub enum Retired {
     Block(NonNull<u8>, Class),
     /// A large block: a hash table's array.
     Large(NonNull<u8>, Box<Layout>),
-    /// A version that another one replaced, in a block of its own.
+    /// A version that another one replaced, in a block of its own. (One that lies inline in its
+    /// record owns nothing, and its place goes with the record.)
     Row(NonNull<u8>, TableRef),
-    /// A version that another one replaced, inline in its record: only its contents are dropped.
-    InlineRow(NonNull<u8>, TableRef),
     /// A deleted record (DBX §5.5, step 1 of Figure 4): to be unlinked now, unless a row was
     /// inserted into it meanwhile.
     Deleted(NonNull<u8>, TableRef),

@@ -25,8 +25,9 @@ pub struct WriteEntry<H> {
     pub replaced: *mut u8,
     /// The row to install; `None` to leave the record without one.
     pub row: Option<NonNull<u8>>,
-    /// Whether this transaction has put the record into the index.
-    pub created: bool,
+    /// If this transaction has put the record into the index: the row that it did so with, which
+    /// tells the record's key as long as the transaction lasts.
+    pub created: Option<NonNull<u8>>,
 }
 
 /// An index node relied on.
@@ -133,10 +134,10 @@ impl<H> AccessSet<H> {
     }
 }
 
-/// The private row of a write entry lies inline in its record.
+/// Whether a row of `record` lies inline in it.
 #[inline(always)]
-pub fn is_inline<H>(record: RecordPointer<H>, row: NonNull<u8>) -> bool {
-    record.inline_row() == row
+pub fn is_inline<H>(table: TableRef, record: RecordPointer<H>, row: NonNull<u8>) -> bool {
+    table.core().holds_rows_inline() && record.inline_row() == row
 }
 
 const _: () = assert!(size_of::<StoredRecord<Tid>>() % 16 == 0);

@@ -212,14 +212,14 @@ impl Executor for DbxExecutor {
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: Record) {
+    fn insert(&mut self, table: TableRef, record: Record, row: NonNull<u8>) {
         self.set.push_write(WriteEntry {
             record,
             table,
             expected: Tid::PLACEHOLDER,
             replaced: std::ptr::null_mut(),
-            row: Some(record.inline_row()),
-            created: true,
+            row: Some(row),
+            created: Some(row),
         });
     }
 
@@ -273,8 +273,8 @@ impl Executor for DbxExecutor {
 
     fn abort(&mut self, memory: &WorkerMemory) {
         for entry in &self.set.writes {
-            if entry.created {
-                discard_placeholder(entry, memory);
+            if let Some(row) = entry.created {
+                discard_placeholder(entry, row, memory);
             }
             if let Some(row) = entry.row {
                 drop_private(entry.record, row, entry.table, memory);
@@ -309,7 +309,7 @@ impl DbxExecutor {
                 expected: version.observed,
                 replaced: version.newest,
                 row,
-                created: false,
+                created: None,
             }),
         }
     }
@@ -411,20 +411,20 @@ impl DbxExecutor {
     #[inline(always)]
     fn retire_replaced(&mut self, memory: &WorkerMemory) {
         for entry in &self.set.writes {
-            match entry.row {
-                Some(_) => {
+            match (entry.row, entry.created) {
+                (Some(_), _) => {
                     if let Some(replaced) = NonNull::new(entry.replaced) {
-                        let inline = is_inline(entry.record, replaced);
+                        let inline = is_inline(entry.table, entry.record, replaced);
                         memory.retire_row(replaced, entry.table, inline);
                     }
                 }
-                None if entry.created => discard_placeholder(entry, memory),
+                (None, Some(row)) => discard_placeholder(entry, row, memory),
                 // The row stays with the record until it is unlinked: by it the record's key is
                 // known, and older snapshots may need it.
-                None if !entry.expected.is_absent() && !entry.expected.is_queued() => {
+                (None, None) if !entry.expected.is_absent() && !entry.expected.is_queued() => {
                     memory.retire_deleted(entry.record.block(), entry.table);
                 }
-                None => {}
+                (None, None) => {}
             }
         }
         self.drop_superseded(memory);
@@ -502,16 +502,16 @@ fn unlock(writes: &[WriteEntry<DbxHeader>]) {
     }
 }
 
-/// Unlinks a placeholder that this transaction has put into the index, unless another transaction
-/// has committed a row into it, or has it on its garbage list.
-fn discard_placeholder(entry: &WriteEntry<DbxHeader>, memory: &WorkerMemory) {
+/// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
+/// transaction has committed a row into it, or has it on its garbage list.
+fn discard_placeholder(entry: &WriteEntry<DbxHeader>, row: NonNull<u8>, memory: &WorkerMemory) {
     let record = stored(entry.record);
     let tid = record.header.tid.lock();
     let unlinked = tid.is_absent() && !tid.is_queued();
     if unlinked {
-        // SAFETY: whatever the transaction did to the record later, its inline row was written
-        // before the placeholder was linked, and is dropped after this.
-        unsafe { entry.table.unlink(entry.record.block(), entry.record.inline_row(), memory) };
+        // SAFETY: whatever the transaction did to the record later, the row was written before the
+        // placeholder was linked, and is dropped after this.
+        unsafe { entry.table.unlink(entry.record.block(), row, memory) };
     }
     record.header.tid.unlock(if unlinked { tid.removed() } else { tid });
     if unlinked {
@@ -523,7 +523,7 @@ fn discard_placeholder(entry: &WriteEntry<DbxHeader>, memory: &WorkerMemory) {
 fn drop_private(record: Record, row: NonNull<u8>, table: TableRef, memory: &WorkerMemory) {
     // SAFETY: private rows are complete, and each is dropped once: it is either the write
     // entry's or superseded.
-    unsafe { memory.drop_row(row, table, is_inline(record, row)) };
+    unsafe { memory.drop_row(row, table, is_inline(table, record, row)) };
 }
 
 /// The row by which a conflict names its key.

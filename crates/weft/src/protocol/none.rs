@@ -146,8 +146,8 @@ impl Executor for NoControlExecutor {
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<()>) {
-        stored(record).newest.store(record.inline_row().as_ptr(), UNORDERED);
+    fn insert(&mut self, table: TableRef, record: RecordPointer<()>, row: NonNull<u8>) {
+        stored(record).newest.store(row.as_ptr(), UNORDERED);
         self.log.push(Undo { record, table, before: ptr::null_mut(), created: true, removed: false });
     }
 
@@ -191,10 +191,10 @@ impl Executor for NoControlExecutor {
         while let Some(step) = self.log.pop() {
             let written = stored(step.record).newest.load(UNORDERED);
             stored(step.record).newest.store(step.before, UNORDERED);
-            if step.created {
-                self.unlinked.extend(unlink(memory, &step, step.record.inline_row()));
-            }
             if let Some(row) = NonNull::new(written) {
+                if step.created {
+                    self.unlinked.extend(unlink(memory, &step, row));
+                }
                 drop_row(memory, &step, row);
             }
         }
@@ -231,5 +231,5 @@ fn unlink(
 fn drop_row(memory: &WorkerMemory, step: &Undo, row: NonNull<u8>) {
     // SAFETY: each row stands in the log once as `before`, or was the record's newest when the
     // step that wrote it is undone; the transaction's own references to it have ended.
-    unsafe { memory.drop_row(row, step.table, is_inline(step.record, row)) };
+    unsafe { memory.drop_row(row, step.table, is_inline(step.table, step.record, row)) };
 }

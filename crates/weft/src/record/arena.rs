@@ -9,7 +9,8 @@
 //!   per size class:               per size class:
 //!     active magazine  <-------->   depot: full magazines given up by some
 //!     spare magazine   <-------->          workers for others to take
-//!   fresh: the rest of a chunk <--  chunks: 2 MiB each, on huge pages where there are any
+//!   fresh: the rest of a chunk <->  chunks: 2 MiB each, on huge pages where there are any,
+//!                                   and the rests of chunks whose workers have left
 //! ```
 //!
 //! A *magazine* is a chain of up to [`magazine_blocks`] free blocks of one class, linked through
@@ -139,6 +140,42 @@ impl Magazine {
     }
 }
 
+/// The part of a chunk that no block was cut from yet.
+struct Fresh {
+    start: *mut u8,
+    end: *mut u8,
+}
+
+// SAFETY: nobody else has addresses in a fresh part.
+unsafe impl Send for Fresh {}
+
+/// What is smaller is not worth keeping.
+const REMAINDER_BYTES_MIN: usize = 4 << 10;
+
+impl Fresh {
+    const NONE: Fresh = Fresh { start: ptr::null_mut(), end: ptr::null_mut() };
+
+    fn bytes(&self) -> usize {
+        self.end as usize - self.start as usize
+    }
+
+    fn has_room(&self, class: Class) -> bool {
+        !self.start.is_null()
+            && self.bytes() >= self.start.align_offset(class.align()) + class.bytes()
+    }
+
+    /// Cuts off a block, for which there is room.
+    fn cut(&mut self, class: Class) -> NonNull<u8> {
+        debug_assert!(self.has_room(class));
+        // SAFETY: by `has_room` the block lies within the chunk.
+        unsafe {
+            let block = self.start.add(self.start.align_offset(class.align()));
+            self.start = block.add(class.bytes());
+            NonNull::new_unchecked(block)
+        }
+    }
+}
+
 struct Chunk(NonNull<u8>);
 
 // SAFETY: a chunk is plain memory; the value is only used to free it.
@@ -151,7 +188,12 @@ const CHUNK_LAYOUT: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BY
 
 /// A database's memory: the chunks, and the depot through which workers exchange free blocks.
 pub struct Memory {
+    /// Chunks in use.
     chunks: Mutex<Vec<Chunk>>,
+    /// Chunks that wait to be used.
+    reserve: Mutex<Vec<Chunk>>,
+    /// Fresh parts of chunks whose workers have left, or needed more room than was there.
+    remainders: Mutex<Vec<Fresh>>,
     chunk_bytes: Word,
     depot: [Mutex<Vec<Magazine>>; CLASSES],
 }
@@ -160,6 +202,8 @@ impl Default for Memory {
     fn default() -> Self {
         Memory {
             chunks: Mutex::new(Vec::new()),
+            reserve: Mutex::new(Vec::new()),
+            remainders: Mutex::new(Vec::new()),
             chunk_bytes: Word::new(0),
             depot: std::array::from_fn(|_| Mutex::new(Vec::new())),
         }
@@ -172,12 +216,46 @@ impl Memory {
         self.chunk_bytes.load(Ordering::Relaxed)
     }
 
-    fn add_chunk(&self) -> NonNull<u8> {
-        let chunk = allocate_huge(CHUNK_LAYOUT);
-        self.lock(&self.chunks).push(Chunk(chunk));
+    fn add_chunk(&self) -> Fresh {
+        let reserved = self.lock(&self.reserve).pop();
+        let chunk = reserved.unwrap_or_else(|| self.new_chunk());
+        let start = chunk.0.as_ptr();
+        self.lock(&self.chunks).push(chunk);
+        // SAFETY: the chunk is this long.
+        Fresh { start, end: unsafe { start.add(CHUNK_BYTES) } }
+    }
+
+    /// Exchanges a fresh part with no room for a block of `class` for one with.
+    fn exchange_fresh(&self, class: Class, small: Fresh) -> Fresh {
+        let mut remainders = self.lock(&self.remainders);
+        let found = remainders.iter().rposition(|fresh| fresh.has_room(class));
+        let fresh = found.map(|position| remainders.swap_remove(position));
+        if small.bytes() >= REMAINDER_BYTES_MIN {
+            remainders.push(small);
+        }
+        drop(remainders);
+        fresh.unwrap_or_else(|| self.add_chunk())
+    }
+
+    fn new_chunk(&self) -> Chunk {
         // Relaxed: a statistic.
         self.chunk_bytes.fetch_add(CHUNK_BYTES as u64, Ordering::Relaxed);
-        chunk
+        Chunk(allocate_huge(CHUNK_LAYOUT))
+    }
+
+    /// Sets chunks of about `bytes` aside, and touches every page of them: the operating system
+    /// clears a page at its first use, which can take as long as the transactions themselves.
+    pub fn reserve(&self, bytes: usize) {
+        const PAGE_BYTES_MIN: usize = 4096;
+        for _ in 0..bytes.div_ceil(CHUNK_BYTES) {
+            let chunk = self.new_chunk();
+            for offset in (0..CHUNK_BYTES).step_by(PAGE_BYTES_MIN) {
+                // SAFETY: within the new chunk, which nobody else has. Volatile, because a store
+                // that nobody reads would be left out.
+                unsafe { chunk.0.add(offset).write_volatile(0) };
+            }
+            self.lock(&self.reserve).push(chunk);
+        }
     }
 
     fn take_magazine(&self, class: Class) -> Option<Magazine> {
@@ -200,7 +278,8 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let chunks = std::mem::take(&mut *self.lock(&self.chunks));
-        for Chunk(chunk) in chunks {
+        let reserve = std::mem::take(&mut *self.lock(&self.reserve));
+        for Chunk(chunk) in chunks.into_iter().chain(reserve) {
             // SAFETY: allocated in `add_chunk` with this layout; the database is going, and with
             // it everything that could point into its chunks.
             unsafe { free_huge(chunk, CHUNK_LAYOUT) };
@@ -308,8 +387,7 @@ mod pages {
 pub struct Arena {
     active: [Magazine; CLASSES],
     spare: [Magazine; CLASSES],
-    fresh: *mut u8,
-    fresh_end: *mut u8,
+    fresh: Fresh,
 }
 
 impl Default for Arena {
@@ -317,8 +395,7 @@ impl Default for Arena {
         Arena {
             active: [Magazine::EMPTY; CLASSES],
             spare: [Magazine::EMPTY; CLASSES],
-            fresh: ptr::null_mut(),
-            fresh_end: ptr::null_mut(),
+            fresh: Fresh::NONE,
         }
     }
 }
@@ -351,20 +428,11 @@ impl Arena {
 
     /// Cuts a block from the fresh part of the worker's chunk.
     fn cut(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
-        let padding = self.fresh.align_offset(class.align());
-        let room = self.fresh_end as usize - self.fresh as usize;
-        if self.fresh.is_null() || room < padding + class.bytes() {
-            self.fresh = memory.add_chunk().as_ptr();
-            // SAFETY: the chunk is this long.
-            self.fresh_end = unsafe { self.fresh.add(CHUNK_BYTES) };
-            return self.cut(class, memory);
+        if !self.fresh.has_room(class) {
+            let small = std::mem::replace(&mut self.fresh, Fresh::NONE);
+            self.fresh = memory.exchange_fresh(class, small);
         }
-        // SAFETY: checked to lie within the chunk.
-        unsafe {
-            let block = self.fresh.add(padding);
-            self.fresh = block.add(class.bytes());
-            NonNull::new_unchecked(block)
-        }
+        self.fresh.cut(class)
     }
 
     /// Takes a block back, to be given out again at once.
@@ -393,37 +461,19 @@ impl Arena {
         }
     }
 
-    /// Gives every free block to the other workers, when this one leaves.
+    /// Gives every free block, and what is left of the chunk, to the other workers, when this one
+    /// leaves.
     pub fn give_up(&mut self, memory: &Memory) {
         for index in 0..CLASSES {
-            let class = Class(index as u8);
             for magazine in [&mut self.active[index], &mut self.spare[index]] {
+                let class = Class(index as u8);
                 memory.give_magazine(class, std::mem::replace(magazine, Magazine::EMPTY));
             }
-            // What is left of the chunk becomes blocks too, the largest that fit first.
-            self.cut_up_remainder(Class((CLASSES - 1 - index) as u8), memory);
         }
-    }
-
-    fn cut_up_remainder(&mut self, class: Class, memory: &Memory) {
-        let mut magazine = Magazine::EMPTY;
-        loop {
-            let padding = self.fresh.align_offset(class.align());
-            let room = self.fresh_end as usize - self.fresh as usize;
-            if self.fresh.is_null() || room < padding + class.bytes() {
-                break;
-            }
-            // SAFETY: checked to lie within the chunk, which only this arena cuts from.
-            unsafe {
-                let block = self.fresh.add(padding);
-                self.fresh = block.add(class.bytes());
-                magazine.push(NonNull::new_unchecked(block));
-            }
-            if magazine.blocks == magazine_blocks(class) {
-                memory.give_magazine(class, std::mem::replace(&mut magazine, Magazine::EMPTY));
-            }
+        let fresh = std::mem::replace(&mut self.fresh, Fresh::NONE);
+        if fresh.bytes() >= REMAINDER_BYTES_MIN {
+            memory.lock(&memory.remainders).push(fresh);
         }
-        memory.give_magazine(class, magazine);
     }
 }
 

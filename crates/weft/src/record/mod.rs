@@ -14,6 +14,9 @@
 //! region small, DBX §5.1), and a reader that holds a row can go on reading it until its
 //! transaction ends, whatever is committed meanwhile. The first version of a record lies inline
 //! behind its header, so a row that is inserted and then only read costs no second cache miss.
+//! Rows that own heap memory are an exception: they have blocks of their own from the start. For
+//! what a replaced row owns is dropped by the worker that replaced it, at its leisure, and by then
+//! another worker may have deleted the record and freed its block.
 //!
 //! The header is the protocol's own type: a TID word ([`tid`]) for the optimistic ones, nothing
 //! for `none`.
@@ -41,8 +44,10 @@ impl<H: Default> StoredRecord<H> {
     /// Where the inline row starts.
     pub const ROW_OFFSET: usize = size_of::<StoredRecord<H>>();
 
-    /// The layout of a record whose rows have layout `row`.
+    /// The layout of a record with an inline row of layout `row`. The row takes at least a byte,
+    /// so that its address is nobody else's.
     pub fn layout(row: Layout) -> Layout {
+        let row = Layout::from_size_align(row.size().max(1), row.align()).expect("one byte more");
         let (layout, offset) =
             Layout::new::<StoredRecord<H>>().extend(row).expect("rows are far below isize::MAX");
         debug_assert_eq!(offset, Self::ROW_OFFSET, "rows are aligned to 16 bytes at most");
@@ -139,10 +144,10 @@ impl<H> RecordPointer<H> {
         prefetch_lines(newest, bytes);
     }
 
-    /// Where the record's inline row is, or would be.
+    /// Where the record's inline row is, if the table holds rows inline.
     #[inline(always)]
     pub fn inline_row(self) -> NonNull<u8> {
-        // SAFETY: every record's block extends over its inline row.
+        // SAFETY: every record's block extends to here at least.
         unsafe { self.0.cast::<u8>().add(size_of::<StoredRecord<H>>()) }
     }
 }

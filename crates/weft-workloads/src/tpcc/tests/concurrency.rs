@@ -165,7 +165,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
         while number < 100 || finished.load(Ordering::Relaxed) < threads as u64 - 1 {
             number += 1;
             let district = (1, (number % u32::from(DISTRICTS)) as u8 + 1);
-            let backwards = number / u32::from(DISTRICTS) % 2 == 0;
+            let backwards = (number / u32::from(DISTRICTS)).is_multiple_of(2);
             let sight = tpcc.database.transact(|tx| look(tpcc, tx, district, backwards));
             let Sight { last_used, last_order, last_new_order, lines } =
                 sight.expect("it runs to its end");

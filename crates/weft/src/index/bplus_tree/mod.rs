@@ -29,6 +29,8 @@
 //! gives the reasons), but a leaf that becomes empty leaves the tree at once.
 
 mod insert;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod interrupted;
 mod node;
 mod remove;
 mod scan;

@@ -33,7 +33,7 @@ use super::node::{Inner, Leaf, Node, unlock_changed, unlock_obsolete, unlock_unc
 use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
 
 /// How an attempt to remove ended.
-enum Attempt<S> {
+pub(super) enum Attempt<S> {
     /// The key was removed; this is what its slot held.
     Removed { slot: S, is_empty: bool },
     /// The key is not there, or has another address.
@@ -63,7 +63,12 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 
     #[inline(always)]
-    fn try_remove(&self, access: &impl Access, key: &K, address: u64) -> Option<Attempt<K::Slot>> {
+    pub(super) fn try_remove(
+        &self,
+        access: &impl Access,
+        key: &K,
+        address: u64,
+    ) -> Option<Attempt<K::Slot>> {
         let Place { leaf, version } = self.find_leaf(access, Target::At(key), &LeafHint::new())?;
         let is_current = || access.is_current(&leaf.node.version, version);
         let Ok(position) = leaf.find(key, is_current)? else {
@@ -85,7 +90,7 @@ impl<K: IndexKey> BPlusTree<K> {
 
     /// Mends what removals left behind on the path to `key`.
     #[cold]
-    fn tidy(&self, key: &K, worker: &impl IndexWorker) {
+    pub(super) fn tidy(&self, key: &K, worker: &impl IndexWorker) {
         let access = &Optimistic;
         let mut backoff = Backoff::new();
         loop {

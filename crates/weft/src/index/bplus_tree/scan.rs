@@ -101,7 +101,7 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 
     #[inline(always)]
-    fn try_page(
+    pub(super) fn try_page(
         &self,
         access: &impl Access,
         range: Range<'_, K>,
@@ -130,10 +130,10 @@ impl<K: IndexKey> BPlusTree<K> {
 }
 
 /// The rest of the range of a scan.
-struct Range<'k, K> {
-    from: Bound<&'k K>,
-    to: Bound<&'k K>,
-    direction: Direction,
+pub(super) struct Range<'k, K> {
+    pub(super) from: Bound<&'k K>,
+    pub(super) to: Bound<&'k K>,
+    pub(super) direction: Direction,
 }
 
 impl<K> Clone for Range<'_, K> {
@@ -157,9 +157,9 @@ impl<'k, K> Range<'k, K> {
 }
 
 /// One leaf's share of a range.
-struct Share<'t, K: IndexKey> {
-    place: Place<'t, K>,
-    count: usize,
+pub(super) struct Share<'t, K: IndexKey> {
+    pub(super) place: Place<'t, K>,
+    pub(super) count: usize,
     /// Whether the range goes on after this leaf.
     goes_on: bool,
     next_leaf: *const Leaf<K>,
@@ -169,7 +169,7 @@ impl<K: IndexKey> Share<'_, K> {
     /// Where the range goes on after this share. (Outside the region, for copying a long key may
     /// allocate.) The outer `None`: the leaf has changed.
     #[inline(always)]
-    fn next(&self, direction: Direction) -> Option<Option<Bound<K>>> {
+    pub(super) fn next(&self, direction: Direction) -> Option<Option<Bound<K>>> {
         if !self.goes_on {
             return Some(None);
         }

@@ -343,7 +343,12 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 
     #[inline(always)]
-    fn try_get(&self, access: &impl Access, key: &K, hint: &LeafHint<K>) -> Option<Lookup> {
+    pub(super) fn try_get(
+        &self,
+        access: &impl Access,
+        key: &K,
+        hint: &LeafHint<K>,
+    ) -> Option<Lookup> {
         let place = self.find_leaf(access, Target::At(key), hint)?;
         let leaf = place.leaf;
         let is_current = || access.is_current(&leaf.node.version, place.version);
