@@ -1,4 +1,86 @@
 //! Weft: an in-memory, multicore, serializable transactional database.
+//!
+//! It is a library: rows are Rust structs, tables live in the process's memory, and a transaction
+//! is a closure that either happens as a whole, as if nothing else ran meanwhile, or not at all.
+//! Any number of threads run transactions at a time, and they are *strictly serializable*: their
+//! effect is that of running one after the other, in an order in which a transaction that had
+//! ended before another began comes first.
+//!
+//! ```
+//! use weft::{Database, Error, Record};
+//!
+//! #[derive(Clone, Record)]
+//! struct Account {
+//!     #[record(key)]
+//!     id: u32,
+//!     cents: i64,
+//! }
+//!
+//! let database: Database = Database::builder().table::<Account>().open()?;
+//! let accounts = database.table::<Account>()?;
+//! database.transact(|tx| {
+//!     tx.insert(&accounts, Account { id: 1, cents: 100 })?;
+//!     tx.insert(&accounts, Account { id: 2, cents: 0 })
+//! })?;
+//!
+//! // Moves money if there is enough of it; true if so.
+//! let transfer = |from: u32, to: u32, cents: i64| {
+//!     database.transact(|tx| {
+//!         if tx.get(&accounts, &from)?.is_none_or(|account| account.cents < cents) {
+//!             return Ok(false);
+//!         }
+//!         tx.update(&accounts, &from, |account| account.cents -= cents)?;
+//!         tx.update(&accounts, &to, |account| account.cents += cents)?;
+//!         Ok::<bool, Error>(true)
+//!     })
+//! };
+//! std::thread::scope(|scope| {
+//!     let both = [scope.spawn(|| transfer(1, 2, 60)), scope.spawn(|| transfer(1, 2, 60))];
+//!     let moved = both.map(|thread| thread.join().unwrap().unwrap());
+//!     assert_ne!(moved[0], moved[1], "the money is enough for one of them");
+//! });
+//!
+//! let total = database.transact(|tx| {
+//!     tx.range(&accounts, ..).map(|row| row.map(|row| row.cents)).sum::<Result<i64, Error>>()
+//! })?;
+//! assert_eq!(total, 100);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # For who uses it
+//!
+//! In reading order:
+//!
+//! 1. [`Record`](macro@Record) makes a struct a row type: its primary key, its secondary indexes,
+//!    its constraints. What can be a key is said in [`encoding`].
+//! 2. [`Database`]: [`Database::builder`] names the tables, [`Database::transact`] runs
+//!    transactions, [`Database::metrics`] tells how it is going.
+//! 3. [`Transaction`]: get, insert, update, upsert, delete; [`Scan`]s of ranges and prefixes, by
+//!    the primary key or by a secondary index; [`Transaction::prefetch`].
+//! 4. [`Error`]: a [`Conflict`] is cured by running the transaction again, which `transact` does;
+//!    a [`Failure`] is not.
+//! 5. [`protocol`]: the concurrency-control protocols, of which one is the parameter of
+//!    [`Database`]. The default, [`protocol::Dbx`], is the right one for an application.
+//!
+//! What is in memory only is gone with the process: there is no log and no recovery yet.
+//!
+//! # For who reads it
+//!
+//! Every file opens with what it is about. From the bottom up:
+//!
+//! 1. `weft-htm` ([`htm`]): the words that threads share, hardware regions and their twins.
+//! 2. `epoch`: `clock`, the epoch that orders commits; `reclaim`, when memory may be freed;
+//!    `garbage`, what waits for that.
+//! 3. `record`: the layout of a record (in its `mod.rs`), its version word (`tid`), and where its
+//!    memory comes from (`arena`).
+//! 4. `index`: the memory store. [`index`](mod@index) is the vocabulary, `key` how keys lie in
+//!    nodes, `bplus_tree` and `hash` the two kinds.
+//! 5. `protocol`: `mod.rs` is the interface, `access_set` what the optimistic ones remember, and
+//!    then one file for each protocol: `none`, the floor, and `dbx`.
+//! 6. [`encoding`], [`schema`], `table`: from typed rows and keys to bytes and addresses.
+//! 7. `worker`: what a thread has of a database. `transaction` and `transaction/scan`: the
+//!    operations. `database`: opening, the retry loop, closing.
+//! 8. `error`, `metrics`, `prefetch`: as they say.
 #![warn(missing_docs)]
 
 // `#[derive(Record)]` writes paths that start at `::weft`, in this crate's own tests too.
@@ -29,3 +111,8 @@ pub use metrics::{MemoryMetrics, Metrics};
 pub use schema::{Index, Record, Violation};
 pub use table::Table;
 pub use transaction::{Scan, Transaction};
+
+/// The examples of the README, compiled and run with the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;

@@ -12,11 +12,12 @@ pub const LINE_BYTES: usize = 64;
 #[inline(always)]
 pub fn prefetch_lines(address: *const u8, bytes: usize) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-    for offset in (0..bytes).step_by(LINE_BYTES) {
+    for line in 0..bytes.div_ceil(LINE_BYTES) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        let line = address.cast::<i8>().wrapping_add(line * LINE_BYTES);
         // SAFETY: a prefetch reads nothing as far as the program is concerned, and never faults,
         // whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast::<i8>().wrapping_add(offset)) };
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
     let _ = (address, bytes);

@@ -68,8 +68,13 @@ const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 /// How many keys are prefetched together: about as many lines as a core can wait for at a time.
 const PREFETCH_BATCH: usize = 16;
 
-/// How much of a row is prefetched: of a larger one, some columns will not be needed.
-const PREFETCH_ROW_BYTES_MAX: usize = 384;
+/// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
+/// lines that nobody needs delay the others.
+const PREFETCH_READ_BYTES: usize = 128;
+
+/// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
+/// a still larger one.
+const PREFETCH_UPDATE_BYTES: usize = 512;
 
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 
@@ -148,13 +153,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Brings the rows with these primary keys into the processor's cache, all at once, for
-    /// operations on them that come soon. A hint: it reads nothing as far as the transaction is
-    /// concerned, and keys that are absent do no harm.
+    /// Brings the rows with these primary keys into the processor's cache, all at once, to be read
+    /// soon, best in this order. A hint: it reads nothing as far as the transaction is concerned,
+    /// and keys that are absent do no harm.
     ///
     /// In a table larger than the cache an operation waits three times for memory: for the
     /// index, for the record and for the row. Ten operations that are announced together wait
-    /// about as long as one.
+    /// about as long as one. Of a large row only the beginning is fetched;
+    /// [`Transaction::prefetch_for_update`] fetches all of it.
     ///
     /// # Errors
     /// [`Conflict`] if the transaction met one before; [`Failure::ForeignTable`],
@@ -165,18 +171,21 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: &Table<T, P>,
         keys: impl IntoIterator<Item = T::Key>,
     ) -> Result<(), Error> {
-        let table = self.enter(table)?;
-        with_form!(T::Key::WIDTH_BYTES, |K| {
-            let index = K::pick(&table.primary);
-            let mut keys = keys.into_iter().map(|key| K::from_key(&key)).fuse();
-            loop {
-                let batch: ArrayVec<K, PREFETCH_BATCH> = keys.by_ref().take(PREFETCH_BATCH).collect();
-                if batch.is_empty() {
-                    return Ok(());
-                }
-                self.prefetch_batch(index, table, &batch);
-            }
-        })
+        self.prefetch_rows(table, keys, PREFETCH_READ_BYTES)
+    }
+
+    /// As [`Transaction::prefetch`], for rows that are to be updated soon: an update copies the
+    /// row, so the whole of it is fetched.
+    ///
+    /// # Errors
+    /// As [`Transaction::prefetch`].
+    #[inline]
+    pub fn prefetch_for_update<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+    ) -> Result<(), Error> {
+        self.prefetch_rows(table, keys, PREFETCH_UPDATE_BYTES)
     }
 
     /// Inserts a row.
@@ -414,8 +423,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn end(&self) {
-        self.worker.active.set(false);
+        // This may drop rows: a `drop` of the user's that runs a transaction finds itself nested.
         self.worker.memory.unpin();
+        self.worker.active.set(false);
     }
 
     // ---- steps of the operations ------------------------------------------------------------
@@ -510,35 +520,64 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// After a record turned out to have left the index: looks elsewhere next time.
     #[cold]
     fn forget<T: Record>(&self, table: &TableInner<T, P>) {
-        self.worker.buffer(table.number()).last = None;
+        let buffer = self.worker.buffer(table.number());
+        buffer.last = None;
+        // Whatever it was found by, the index is asked from now on.
+        buffer.announced.clear();
         spin_loop();
+    }
+
+    #[inline(always)]
+    fn prefetch_rows<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+        bytes_max: usize,
+    ) -> Result<(), Error> {
+        let table = self.enter(table)?;
+        let row_bytes = size_of::<T>().min(bytes_max);
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let index = K::pick(&table.primary);
+            let mut keys = keys.into_iter().map(|key| K::from_key(&key)).fuse();
+            loop {
+                let batch: ArrayVec<K, PREFETCH_BATCH> =
+                    keys.by_ref().take(PREFETCH_BATCH).collect();
+                if batch.is_empty() {
+                    return Ok(());
+                }
+                self.prefetch_batch(index, table.number(), &batch, row_bytes);
+            }
+        })
     }
 
     /// Asks for the rows of a few keys, step by step: what one step asks for arrives while the
     /// step asks for the other keys' lines.
     #[inline(always)]
-    fn prefetch_batch<K: StoredForm, T: Record>(
+    fn prefetch_batch<K: StoredForm>(
         &self,
         index: &FormIndex<K>,
-        table: &TableInner<T, P>,
+        number: usize,
         keys: &[K],
+        row_bytes: usize,
     ) {
         for key in keys {
             index.prefetch(key);
         }
         let mut records = ArrayVec::<RecordOf<P>, PREFETCH_BATCH>::new();
         for key in keys {
-            let hint = self.worker.buffer(table.number()).hint::<K>();
-            if let Lookup::Found(address) = index.get(key, hint, &self.worker.memory) {
+            let buffer = self.worker.buffer(number);
+            let found = index.get(key, buffer.hint::<K>(), &self.worker.memory);
+            if let Lookup::Found(address) = found {
                 // SAFETY: the table's own index holds addresses of its records.
                 let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
                 record.prefetch_header();
                 records.push(record);
+                buffer.announced.push(address);
             }
         }
         for record in records {
             // SAFETY: pinned, as long as `self` is there.
-            unsafe { record.prefetch_row(size_of::<T>().min(PREFETCH_ROW_BYTES_MAX)) };
+            unsafe { record.prefetch_row(row_bytes) };
         }
     }
 
@@ -551,6 +590,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             if unsafe { self.row::<T>(row) }.key_equals(key) {
                 // SAFETY: likewise.
                 return Located::Record(unsafe { RecordPointer::from_address(address) });
+            }
+        }
+        if let Some(&address) = buffer.announced.get(buffer.expected) {
+            // SAFETY: an address from the table's own index, found in this transaction.
+            let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
+            // SAFETY: pinned, as long as `self` is there.
+            let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
+            // All rows of a record have the same key, whatever their version.
+            if let Some(row) = NonNull::new(newest)
+                // SAFETY: a row that was published; it is not freed while the worker is pinned.
+                && unsafe { self.row::<T>(row) }.key_equals(key)
+            {
+                buffer.expected += 1;
+                return Located::Record(record);
             }
         }
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {

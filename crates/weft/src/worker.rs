@@ -382,6 +382,10 @@ pub struct IndexBuffer {
     /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
     /// update of a row just read needs no second look-up.
     pub last: Option<(u64, NonNull<u8>)>,
+    /// Addresses of records that were prefetched, in the order in which they are expected.
+    pub announced: Vec<u64>,
+    /// The position of the next one that is expected.
+    pub expected: usize,
     hints: LeafHints,
 }
 
@@ -432,12 +436,26 @@ impl IndexBuffer {
         IndexBuffer {
             serial: 0,
             last: None,
+            announced: Vec::new(),
+            expected: 0,
             hints: LeafHints {
                 words1: LeafHint::new(),
                 words2: LeafHint::new(),
                 long: LeafHint::new(),
             },
         }
+    }
+
+    /// Forgets everything, for the transaction `serial`.
+    #[inline(always)]
+    fn start(&mut self, serial: u64) {
+        self.serial = serial;
+        self.last = None;
+        self.announced.clear();
+        self.expected = 0;
+        self.hints.words1.reset();
+        self.hints.words2.reset();
+        self.hints.long.reset();
     }
 
     #[inline(always)]
@@ -492,7 +510,7 @@ impl<P: Protocol> Worker<P> {
         // SAFETY: as in `executor`: index operations do not come back to the worker's buffers.
         let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
         if buffer.serial != self.serial.get() {
-            *buffer = IndexBuffer { serial: self.serial.get(), ..IndexBuffer::new() };
+            buffer.start(self.serial.get());
         }
         buffer
     }

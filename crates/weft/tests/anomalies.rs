@@ -237,7 +237,9 @@ impl Line {
             let shown = match self.shown.recv_timeout(patience) {
                 Ok(shown) => shown,
                 Err(RecvTimeoutError::Timeout) => return false,
-                Err(RecvTimeoutError::Disconnected) => panic!("a session ended: {:?}", self.history),
+                Err(RecvTimeoutError::Disconnected) => {
+                    panic!("a session ended: {:?}", self.history)
+                }
             };
             self.open.remove(0);
             if shown == Shown::Aborted {
@@ -257,13 +259,12 @@ impl Line {
 fn run<P: Protocol>(initial: &[(u64, i64)], schedule: &[(usize, Step)]) -> Run {
     let builder = Database::<P>::builder().table::<Ordered>().table::<Hashed>();
     let database = builder.open().unwrap();
-    let tables =
-        Tables { ordered: database.table().unwrap(), hashed: database.table().unwrap() };
+    let tables = Tables { ordered: database.table().unwrap(), hashed: database.table().unwrap() };
     database
         .transact(|tx| {
-            initial.iter().try_for_each(|&(key, value)| {
-                tables.take(tx, Insert(key, value)).map(drop)
-            })
+            initial
+                .iter()
+                .try_for_each(|&(key, value)| tables.take(tx, Insert(key, value)).map(drop))
         })
         .unwrap();
     let transactions = 1 + schedule.iter().map(|(transaction, _)| *transaction).max().unwrap();
@@ -349,7 +350,11 @@ fn replay(state: &mut BTreeMap<u64, i64>, step: Step) -> Shown {
 }
 
 /// Whether some order of `rest`, begun in `state`, explains everything.
-fn is_serializable(state: &BTreeMap<u64, i64>, rest: &[&History], left: &BTreeMap<u64, i64>) -> bool {
+fn is_serializable(
+    state: &BTreeMap<u64, i64>,
+    rest: &[&History],
+    left: &BTreeMap<u64, i64>,
+) -> bool {
     if rest.is_empty() {
         return state == left;
     }
@@ -413,12 +418,8 @@ const ZEROS: &[(u64, i64)] = &[(X, 0), (Y, 0), (HX, 0), (HY, 0)];
 fn the_oracle_knows_an_anomaly_when_it_sees_one() {
     let read = |key, value| (Read(key), Shown::Rows(vec![(key, value)]));
     let wrote = |key, value| (Write(key, value), Shown::Happened(true));
-    let history = |steps: Vec<(Step, Shown)>, began, ended| History {
-        steps,
-        committed: true,
-        began,
-        ended,
-    };
+    let history =
+        |steps: Vec<(Step, Shown)>, began, ended| History { steps, committed: true, began, ended };
     let skew = [
         history(vec![read(X, 0), read(Y, 0), wrote(X, 1)], 0, 6),
         history(vec![read(X, 0), read(Y, 0), wrote(Y, 1)], 1, 7),
@@ -466,10 +467,7 @@ fn g1a_a_read_of_what_is_rolled_back() {
 
 #[test]
 fn g1b_a_read_of_what_is_written_over() {
-    harmless(
-        ZEROS,
-        &[(0, Write(X, 1)), (1, Read(X)), (1, Commit), (0, Write(X, 2)), (0, Commit)],
-    );
+    harmless(ZEROS, &[(0, Write(X, 1)), (1, Read(X)), (1, Commit), (0, Write(X, 2)), (0, Commit)]);
     // Here the reader would have to be both before and after the writer.
     anomaly(
         ZEROS,

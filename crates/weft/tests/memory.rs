@@ -7,13 +7,12 @@ mod support;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::{Mutex, PoisonError};
-use std::thread::scope;
 
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Record, Table};
 
-use support::{for_each_protocol, stress, threads};
+use support::{for_each_protocol, on_a_thread, stress, threads};
 
 /// The system's allocator, and how many bytes it has given out.
 struct Counting;
@@ -79,8 +78,7 @@ fn heap(id: u64, round: u64) -> Heap {
 
 impl<P: Protocol> Tables<P> {
     fn new() -> Self {
-        let database =
-            Database::<P>::builder().table::<Plain>().table::<Heap>().open().unwrap();
+        let database = Database::<P>::builder().table::<Plain>().table::<Heap>().open().unwrap();
         let (plain, heap) = (database.table().unwrap(), database.table().unwrap());
         Tables { database, plain, heap }
     }
@@ -91,11 +89,9 @@ impl<P: Protocol> Tables<P> {
 
     /// Runs `work` on every thread with the numbers of that thread's own rows.
     fn on_threads(&self, rows: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
-        scope(|scope| {
-            for thread in 0..threads::<P>() as u64 {
-                let work = &work;
-                scope.spawn(move || work(thread * rows..(thread + 1) * rows));
-            }
+        support::on_threads(threads::<P>(), |thread| {
+            let thread = thread as u64;
+            work(thread * rows..(thread + 1) * rows);
         });
     }
 }
@@ -140,7 +136,8 @@ fn updates_reuse_what_they_replace() {
                         assert!(updated.unwrap().is_some());
                     }
                     let new = heap(rows.start, round * 10_000 + turn);
-                    let replaced = tables.database.transact(|tx| tx.upsert(&tables.heap, new.clone()));
+                    let replaced =
+                        tables.database.transact(|tx| tx.upsert(&tables.heap, new.clone()));
                     assert!(replaced.unwrap());
                 }
             });
@@ -198,7 +195,8 @@ fn rolled_back_transactions_leave_nothing() {
                 }
             });
         });
-        let left = tables.database.transact(|tx| Ok::<_, Error>(tx.range(&tables.plain, ..).count()));
+        let left =
+            tables.database.transact(|tx| Ok::<_, Error>(tx.range(&tables.plain, ..).count()));
         assert_eq!(left.unwrap(), 0);
     });
 }
@@ -210,17 +208,14 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
         let tables = Tables::<P>::new();
         let come_and_go = |from: u64| {
             for thread in from..from + 150 {
-                scope(|scope| {
-                    scope.spawn(|| {
-                        for id in thread * 20..thread * 20 + 20 {
-                            tables.database.transact(|tx| tx.insert(&tables.plain, plain(id))).unwrap();
-                            let update = |tx: &weft::Transaction<'_, P>| {
-                                tx.update(&tables.plain, &id, |row| row.group += 1)
-                            };
-                            tables.database.transact(update).unwrap();
-                            tables.database.transact(|tx| tx.delete(&tables.plain, &id)).unwrap();
-                        }
-                    });
+                on_a_thread(|| {
+                    for id in thread * 20..thread * 20 + 20 {
+                        let database = &tables.database;
+                        database.transact(|tx| tx.insert(&tables.plain, plain(id))).unwrap();
+                        let regroup = |row: &mut Plain| row.group += 1;
+                        database.transact(|tx| tx.update(&tables.plain, &id, regroup)).unwrap();
+                        database.transact(|tx| tx.delete(&tables.plain, &id)).unwrap();
+                    }
                 });
             }
         };
@@ -231,11 +226,9 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
         assert_eq!(tables.chunk_bytes(), warm, "from one thread at a time");
         let metrics = tables.database.metrics();
         assert_eq!(metrics.workers, 0);
-        // One transaction of nothing but reads, and a collection that it brings about by leaving.
-        scope(|scope| {
-            let read = || tables.database.transact(|tx| Ok::<_, Error>(tx.range(&tables.plain, ..).count()));
-            assert_eq!(scope.spawn(read).join().unwrap().unwrap(), 0);
-        });
+        let count =
+            |tx: &weft::Transaction<'_, P>| Ok::<_, Error>(tx.range(&tables.plain, ..).count());
+        assert_eq!(tables.database.transact(count).unwrap(), 0);
     });
 }
 
@@ -248,21 +241,21 @@ fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
             tables.database.transact(|tx| tx.insert(&tables.plain, plain(1))).unwrap();
             let churn = || {
                 for turn in 0..20_000 {
-                    let updated = tables.database.transact(|tx| {
-                        tx.update(&tables.plain, &1, |row| row.contents[1] = turn)
-                    });
+                    let updated = tables
+                        .database
+                        .transact(|tx| tx.update(&tables.plain, &1, |row| row.contents[1] = turn));
                     updated.unwrap();
                 }
             };
             let reader = tables.database.begin().unwrap();
             let row = reader.get(&tables.plain, &1).unwrap().unwrap();
-            scope(|scope| drop(scope.spawn(churn)));
+            on_a_thread(churn);
             assert_eq!(row.contents, [1; 30], "seen as it was, to the end");
             let held = tables.chunk_bytes();
             drop(reader);
             // What was held is used before anything new is asked for.
-            scope(|scope| drop(scope.spawn(churn)));
-            scope(|scope| drop(scope.spawn(churn)));
+            on_a_thread(churn);
+            on_a_thread(churn);
             assert!(tables.chunk_bytes() <= held + (2 << 20), "{held} were not used again");
         }
     });
@@ -298,6 +291,10 @@ fn a_dropped_database_gives_everything_back() {
                     }
                 }
             });
+            let kept = tables.database.transact(|tx| {
+                Ok::<_, Error>(tx.get(&tables.heap, &heap(1, 0).id)?.map(|row| row.contents.len()))
+            });
+            assert_eq!(kept.unwrap(), Some(500));
             // Keys too long for the chunks.
             let long = Heap { id: "k".repeat(1 << 16), ..heap(0, 7) };
             let alias = "a".repeat(1 << 17);
@@ -307,7 +304,7 @@ fn a_dropped_database_gives_everything_back() {
             tables.database.transact(|tx| tx.insert(&tables.heap, long.clone())).unwrap();
         };
         // On a thread of its own, whose registrations go with it.
-        let once = || scope(|scope| drop(scope.spawn(work).join().unwrap()));
+        let once = || on_a_thread(work);
         once();
         let left = live(&once);
         assert!(left.abs() < 100_000, "{left} bytes are still allocated");

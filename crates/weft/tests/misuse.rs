@@ -3,7 +3,9 @@
 
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::thread::{scope, yield_now};
 use std::time::Duration;
@@ -16,7 +18,7 @@ use weft::{
     TransactionOptions,
 };
 
-use support::{for_each_protocol, panic_quietly};
+use support::{for_each_protocol, on_a_thread, panic_quietly};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "people", check = Person::check_age)]
@@ -97,9 +99,7 @@ impl<P: Protocol> Fixture<P> {
     }
 
     fn count(&self) -> i64 {
-        self.database
-            .transact(|tx| Ok::<_, Error>(tx.get(&self.hits, &1)?.unwrap().count))
-            .unwrap()
+        self.database.transact(|tx| Ok::<_, Error>(tx.get(&self.hits, &1)?.unwrap().count)).unwrap()
     }
 
     fn add_one(&self, tx: &Transaction<'_, P>) -> Result<(), Error> {
@@ -116,8 +116,12 @@ impl<P: Protocol> Fixture<P> {
                 let copy = |row: Result<&Person, Error>| row.cloned();
                 Ok((
                     tx.range(&self.people, ..).map(copy).collect::<Result<Vec<_>, _>>()?,
-                    tx.range_by(&self.people, Person::CITY, ..).map(copy).collect::<Result<Vec<_>, _>>()?,
-                    tx.range_by(&self.people, Person::PHONE, ..).map(copy).collect::<Result<Vec<_>, _>>()?,
+                    tx.range_by(&self.people, Person::CITY, ..)
+                        .map(copy)
+                        .collect::<Result<Vec<_>, _>>()?,
+                    tx.range_by(&self.people, Person::PHONE, ..)
+                        .map(copy)
+                        .collect::<Result<Vec<_>, _>>()?,
                     tx.range_by(&self.people, Person::PASSPORT, ..)
                         .map(copy)
                         .collect::<Result<Vec<_>, _>>()?,
@@ -260,9 +264,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
     });
 
     fn elsewhere<P: Protocol>(it: &Fixture<P>) {
-        scope(|scope| {
-            scope.spawn(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
-        });
+        on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
     }
 }
 
@@ -290,9 +292,7 @@ fn a_swallowed_conflict_fails_the_commit() {
             let it = Fixture::<P>::new();
             let tx = it.database.begin().unwrap();
             let row = tx.get(&it.hits, &1).unwrap().unwrap();
-            scope(|scope| {
-                scope.spawn(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
-            });
+            on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
             let _ = it.add_one(&tx);
             let _ = tx.insert(&it.people, person("Eve", 3));
             assert_eq!(row.count, 10, "a row once read stays as it was");
@@ -302,9 +302,9 @@ fn a_swallowed_conflict_fails_the_commit() {
             assert!(ConflictReason::ALL.contains(&reason));
             assert_eq!((table, key.as_deref()), ("hits", Some("1")));
             assert_eq!(it.count(), 11);
-            let found = it.database.transact(|tx| {
-                Ok::<_, Error>(tx.get(&it.people, &"Eve".into())?.is_some())
-            });
+            let found = it
+                .database
+                .transact(|tx| Ok::<_, Error>(tx.get(&it.people, &"Eve".into())?.is_some()));
             assert!(!found.unwrap());
         }
     });
@@ -318,9 +318,7 @@ fn options_bound_the_retries_and_the_time() {
             // Every attempt is spoilt by a transaction of another thread.
             let spoilt = |tx: &Transaction<'_, P>| -> Result<(), Error> {
                 let _ = tx.get(&it.hits, &1)?;
-                scope(|scope| {
-                    scope.spawn(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
-                });
+                on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
                 it.add_one(tx)
             };
             let mut attempts = 0;
@@ -340,7 +338,9 @@ fn options_bound_the_retries_and_the_time() {
             let options = TransactionOptions::new().deadline(deadline);
             let result = it.database.transact_with(&options, spoilt);
             let failed = failure(result);
-            assert!(matches!(failed, Failure::DeadlineExceeded { deadline: at, .. } if at == deadline));
+            assert!(
+                matches!(failed, Failure::DeadlineExceeded { deadline: at, .. } if at == deadline)
+            );
         }
     });
 }
@@ -384,10 +384,9 @@ fn a_duplicate_key_is_named_and_has_no_partial_effect() {
                     "a row with this key exists (table people, key \"Ada\")"
                 );
                 // The entries of the indexes before `passport` are taken back.
-                let in_last = failure(tx.insert(
-                    &it.people,
-                    Person { passport: "P2".into(), ..person("Eve", 7) },
-                ));
+                let in_last = failure(
+                    tx.insert(&it.people, Person { passport: "P2".into(), ..person("Eve", 7) }),
+                );
                 let Failure::DuplicateKey { table: "people", index, key } = in_last else {
                     panic!("{in_last}");
                 };
@@ -687,7 +686,10 @@ fn a_handle_of_another_database_is_refused() {
                     assert_eq!(failure(tx.delete(hits, &1)), foreign);
                 }
                 let mut scan = tx.range(&other.people, ..);
-                assert!(matches!(scan.next(), Some(Err(Error::Failure(Failure::ForeignTable { .. })))));
+                assert!(matches!(
+                    scan.next(),
+                    Some(Err(Error::Failure(Failure::ForeignTable { .. })))
+                ));
                 assert!(scan.next().is_none(), "a scan ends with its failure");
                 let by_phone = tx.get_by(&other.people, Person::PHONE, &1);
                 assert_eq!(failure(by_phone), Failure::ForeignTable { table: "people" });
@@ -777,8 +779,8 @@ fn a_closed_database_says_so() {
         let other_handle = it.database.clone();
         assert_eq!(other_handle.begin().unwrap_err(), Failure::Closed);
         assert_eq!(failure(it.database.transact(|tx| it.add_one(tx))), Failure::Closed);
-        let elsewhere = scope(|scope| scope.spawn(|| it.database.begin().map(drop)).join());
-        assert_eq!(elsewhere.unwrap(), Err(Failure::Closed), "on a thread that comes too late");
+        let elsewhere = on_a_thread(|| it.database.begin().map(drop));
+        assert_eq!(elsewhere, Err(Failure::Closed), "on a thread that comes too late");
     });
 }
 
@@ -870,15 +872,15 @@ fn one_thread_at_a_time_where_the_protocol_wants_it() {
     for_each_protocol!(|P| {
         let it = Fixture::<P>::new();
         let tx = it.database.begin().unwrap();
-        let elsewhere = scope(|scope| scope.spawn(|| it.database.begin().map(drop)).join());
+        let elsewhere = on_a_thread(|| it.database.begin().map(drop));
         let expected = match P::WORKERS_MAX {
             1 => Err(Failure::SingleThreaded { protocol: P::NAME }),
             _ => Ok(()),
         };
-        assert_eq!(elsewhere.unwrap(), expected);
+        assert_eq!(elsewhere, expected);
         drop(tx);
-        let elsewhere = scope(|scope| scope.spawn(|| it.database.begin().map(drop)).join());
-        assert_eq!(elsewhere.unwrap(), Ok(()));
+        let elsewhere = on_a_thread(|| it.database.begin().map(drop));
+        assert_eq!(elsewhere, Ok(()));
     });
 }
 
@@ -986,14 +988,12 @@ fn the_last_handle_goes_on_another_thread() {
 fn a_thread_that_leaks_a_transaction() {
     for_each_protocol!(|P| {
         let it = Fixture::<P>::new();
-        scope(|scope| {
-            scope.spawn(|| {
-                let tx = it.database.begin().unwrap();
-                it.add_one(&tx).unwrap();
-                tx.insert(&it.people, person("Eve", 3)).unwrap();
-                std::mem::forget(tx);
-                assert_eq!(it.database.begin().unwrap_err(), Failure::NestedTransaction);
-            });
+        on_a_thread(|| {
+            let tx = it.database.begin().unwrap();
+            it.add_one(&tx).unwrap();
+            tx.insert(&it.people, person("Eve", 3)).unwrap();
+            std::mem::forget(tx);
+            assert_eq!(it.database.begin().unwrap_err(), Failure::NestedTransaction);
         });
         if P::WORKERS_MAX > 1 {
             it.check_unchanged();
@@ -1011,12 +1011,9 @@ fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
     // The row stays readable: the worker is not given back under it.
     for_each_protocol!(|P| {
         let it = Fixture::<P>::new();
-        let row: &Person = scope(|scope| {
-            let thread = scope.spawn(|| {
-                let tx = Box::leak(Box::new(it.database.begin().unwrap()));
-                tx.get(&it.people, &"Ada".into()).unwrap().unwrap()
-            });
-            thread.join().unwrap()
+        let row: &Person = on_a_thread(|| {
+            let tx = Box::leak(Box::new(it.database.begin().unwrap()));
+            tx.get(&it.people, &"Ada".into()).unwrap().unwrap()
         });
         if P::WORKERS_MAX > 1 {
             for age in 0..2000 {
@@ -1069,18 +1066,15 @@ fn a_worker_ends_with_garbage_pending() {
         let churn = |id: u64| {
             database.transact(|tx| tx.insert(&table, Counted::new(id, live))).unwrap();
             database.transact(|tx| tx.update(&table, &id, |_| ())).unwrap();
-            if id % 2 == 0 {
+            if id.is_multiple_of(2) {
                 database.transact(|tx| tx.delete(&table, &id)).unwrap();
             }
         };
         for round in 0..10 {
-            scope(|scope| {
-                scope.spawn(|| (round * 10..round * 10 + 10).for_each(churn));
-            });
+            on_a_thread(|| (round * 10..round * 10 + 10).for_each(churn));
         }
-        let visible = database
-            .transact(|tx| Ok::<_, Error>(tx.range(&table, ..).count() as u64))
-            .unwrap();
+        let visible =
+            database.transact(|tx| Ok::<_, Error>(tx.range(&table, ..).count() as u64)).unwrap();
         assert_eq!(visible, 50);
         assert!(live.0.load(Ordering::SeqCst) >= visible);
         drop((database, table));
@@ -1116,5 +1110,70 @@ fn rows_of_failed_and_rolled_back_writes_are_dropped() {
         assert_eq!(live.0.load(Ordering::SeqCst), 1, "the committed row, and no other");
         drop((database, table));
         assert_eq!(live.0.load(Ordering::SeqCst), 0);
+    });
+}
+
+/// A row that, when it is dropped, calls what its thread has set up for that.
+#[derive(Debug, Record)]
+#[record(table = "reentrant")]
+struct Reentrant {
+    #[record(key)]
+    id: u64,
+    text: String,
+}
+
+type OnDrop = Box<dyn Fn()>;
+
+thread_local! {
+    static ON_DROP: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
+}
+
+impl Clone for Reentrant {
+    fn clone(&self) -> Self {
+        Reentrant { id: self.id, text: self.text.clone() }
+    }
+}
+
+impl Drop for Reentrant {
+    fn drop(&mut self) {
+        ON_DROP.with_borrow(|on_drop| {
+            if let Some(call) = on_drop {
+                call();
+            }
+        });
+    }
+}
+
+/// Rows are dropped at the ends of transactions, and a `drop` may do anything.
+#[test]
+fn a_row_whose_drop_runs_a_transaction() {
+    for_each_protocol!(|P| {
+        let database = Database::<P>::builder().table::<Reentrant>().open().unwrap();
+        let table = database.table::<Reentrant>().unwrap();
+        let row = |id: u64| Reentrant { id, text: format!("number {id}") };
+        (0..50).for_each(|id| database.transact(|tx| tx.insert(&table, row(id))).unwrap());
+        let nested = Rc::new(Cell::new(0));
+        let on_drop = {
+            let (database, table, nested) = (database.clone(), table.clone(), Rc::clone(&nested));
+            move || {
+                let count = |tx: &Transaction<'_, P>| Ok(tx.range(&table, ..).count());
+                match database.transact(count) {
+                    Ok(_) => {}
+                    Err(Error::Failure(Failure::NestedTransaction)) => nested.set(nested.get() + 1),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        ON_DROP.set(Some(Box::new(on_drop)));
+        for turn in 0..100 {
+            for id in 0..50 {
+                let change = |row: &mut Reentrant| row.text = format!("{id} in turn {turn}");
+                database.transact(|tx| tx.update(&table, &id, change)).unwrap();
+            }
+        }
+        drop(ON_DROP.take());
+        assert!(nested.get() > 1000, "{} rows were dropped", nested.get());
+        let last = database.transact(|tx| Ok::<_, Error>(tx.get(&table, &49)?.cloned()));
+        assert_eq!(last.unwrap().unwrap().text, "49 in turn 99");
     });
 }

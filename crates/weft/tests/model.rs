@@ -194,9 +194,17 @@ enum Operation {
     /// Sets a column of the key as well.
     UpdateKey(u8, u8, u8),
     Delete(u8, u8),
-    Scan { range: Range, descending: bool, limit: usize },
+    Scan {
+        range: Range,
+        descending: bool,
+        limit: usize,
+    },
     /// Deletes the rows of a scan as it yields them.
-    DeleteScanned { range: Range, descending: bool, limit: usize },
+    DeleteScanned {
+        range: Range,
+        descending: bool,
+        limit: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -438,7 +446,8 @@ fn apply_to_model<R: Row>(model: &mut Model<R>, operation: &Operation) -> Outcom
             Outcome::Changed(model.remove(&(R::first(*first), *second)).is_some())
         }
         Operation::Scan { range, descending, limit } => {
-            model_scan(model, range, *descending, *limit).map_or_else(|failed| failed, Outcome::Rows)
+            model_scan(model, range, *descending, *limit)
+                .map_or_else(|failed| failed, Outcome::Rows)
         }
         Operation::DeleteScanned { range, descending, limit } => {
             match model_scan(model, range, *descending, *limit) {
@@ -545,7 +554,8 @@ fn run<R: Row, P: Protocol>(
     for operation in operations {
         let outcome = apply(tx, table, operation, &mut held).or_else(failed)?;
         let expected = apply_to_model(model, operation);
-        let differ = || TestCaseError::fail(format!("{outcome:?}, not {expected:?}: {operation:?}"));
+        let differ =
+            || TestCaseError::fail(format!("{outcome:?}, not {expected:?}: {operation:?}"));
         if outcome != expected {
             return Err(differ().into());
         }

@@ -6,6 +6,7 @@
 
 use std::hint::black_box;
 
+use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
 use weft::{Error, Failure, Transaction};
 
@@ -47,27 +48,44 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// The transaction's profile (clause 2.7.4.2), for all districts.
+/// The transaction's profile (clause 2.7.4.2), for all districts: first all the orders, then all
+/// their lines and customers, who can be fetched together once they are known.
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     input: &Input,
 ) -> Result<Output, Error> {
+    let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
+    for d_id in 1..=DISTRICTS {
+        orders.extend(take_order(tables, tx, input, d_id)?);
+    }
+    tx.prefetch_for_update(
+        &tables.customer,
+        orders.iter().map(|order| (input.w_id, order.d_id, order.c_id)),
+    )?;
     let mut output = [None; DISTRICTS as usize];
-    for (delivered, d_id) in output.iter_mut().zip(1..) {
-        *delivered = deliver(tables, tx, input, d_id)?;
+    for order in &orders {
+        deliver(tables, tx, input, order)?;
+        output[usize::from(order.d_id) - 1] = Some(order.o_id);
     }
     Ok(output)
 }
 
-/// The transaction's profile (clause 2.7.4.2), for one district.
-fn deliver<P: Protocol>(
+/// An order on its way.
+struct Order {
+    d_id: u8,
+    o_id: u32,
+    c_id: u32,
+}
+
+/// Takes a district's oldest order off the list of new ones, and gives it to the carrier.
+fn take_order<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     input: &Input,
     d_id: u8,
-) -> Result<Option<u32>, Error> {
-    let &Input { w_id, carrier_id, date } = input;
+) -> Result<Option<Order>, Error> {
+    let &Input { w_id, carrier_id, .. } = input;
 
     // The new order with the lowest number; without one the district is skipped.
     let Some(oldest) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
@@ -78,16 +96,27 @@ fn deliver<P: Protocol>(
     // It is deleted,
     tx.delete(&tables.new_order, &(w_id, d_id, o_id))?;
 
-    // its order gets the carrier. (An order is inserted together with its new order. One that is
-    // missing here has been seen half-way by an attempt that will not commit; the consistency
+    // and its order gets the carrier. (An order is inserted together with its new order. One that
+    // is missing here has been seen half-way by an attempt that will not commit; the consistency
     // conditions would tell if it did.)
     let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
         order.o_carrier_id = Some(carrier_id);
         order.o_c_id
     })?;
-    let Some(c_id) = c_id else { return Ok(None) };
+    Ok(c_id.map(|c_id| Order { d_id, o_id, c_id }))
+}
 
-    // the lines of the order get the date, and their amounts are added up.
+/// Delivers an order's lines, and charges the customer.
+fn deliver<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    input: &Input,
+    order: &Order,
+) -> Result<(), Error> {
+    let &Input { w_id, date, .. } = input;
+    let &Order { d_id, o_id, c_id } = order;
+
+    // The lines of the order get the date, and their amounts are added up.
     let mut ol_total: Cents = 0;
     for line in tx.prefix(&tables.order_line, &(w_id, d_id, o_id)) {
         let line = line?;
@@ -103,5 +132,5 @@ fn deliver<P: Protocol>(
         customer.c_delivery_cnt += 1;
     })?
     .expect("customers are never removed");
-    Ok(Some(o_id))
+    Ok(())
 }

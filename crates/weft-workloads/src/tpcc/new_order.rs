@@ -152,7 +152,7 @@ pub(super) fn run<P: Protocol>(
     // All rows that the input names, ahead of their use.
     tx.prefetch(&tables.customer, [(w_id, d_id, c_id)])?;
     tx.prefetch(&tables.item, lines.iter().map(|line| line.i_id))?;
-    tx.prefetch(&tables.stock, lines.iter().map(|line| (line.supply_w_id, line.i_id)))?;
+    tx.prefetch_for_update(&tables.stock, lines.iter().map(|line| (line.supply_w_id, line.i_id)))?;
 
     // The warehouse's tax.
     let warehouse = tx.get(&tables.warehouse, &w_id)?.expect("warehouses are never removed");

@@ -218,11 +218,16 @@ impl Random {
 /// What the data of a tenth of items and stock hold.
 pub const ORIGINAL: &[u8; 8] = b"ORIGINAL";
 
-/// Whether `data` holds [`ORIGINAL`]. Eight bytes are compared at once, which for strings of
-/// this length takes a fraction of what a general substring search takes.
+/// Whether `data` holds [`ORIGINAL`]. Eight bytes are compared at once, as one word, and without
+/// a branch each, which for strings of this length takes a fraction of what a general substring
+/// search takes.
 #[inline]
 pub fn is_original(data: &str) -> bool {
-    data.as_bytes().windows(ORIGINAL.len()).any(|window| window == ORIGINAL)
+    let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("a window of eight"));
+    let original = word(ORIGINAL);
+    data.as_bytes()
+        .windows(ORIGINAL.len())
+        .fold(false, |found, window| found | (word(window) == original))
 }
 
 /// The text that `bytes`, all ASCII, spell.

@@ -134,11 +134,13 @@ pub struct District {
     pub d_zip: FixedText<9>,
 }
 
-/// A row of `CUSTOMER`.
+/// A row of `CUSTOMER`. The columns lie in this order, those that most transactions need first: in
+/// rows of several cache lines that decides how many of them are fetched.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "customer", storage = "hash")]
 #[record(index(name = "by_name", columns(c_w_id, c_d_id, c_last, c_first)))]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+#[repr(C)]
 pub struct Customer {
     #[record(key)]
     pub c_w_id: u16,
@@ -266,10 +268,12 @@ pub struct Item {
     pub i_data: ArrayString<50>,
 }
 
-/// A row of `STOCK`.
+/// A row of `STOCK`. The columns lie in this order, those that most transactions need first: in
+/// rows of several cache lines that decides how many of them are fetched.
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "stock", storage = "hash")]
 #[allow(missing_docs, reason = "the columns are those of clause 1.3.1")]
+#[repr(C)]
 pub struct Stock {
     #[record(key)]
     pub s_w_id: u16,

@@ -4,7 +4,6 @@ use std::alloc::Layout;
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::fmt::Debug;
-use std::hash::{Hash, Hasher};
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -207,12 +206,6 @@ impl From<&[u8]> for LongKey {
     }
 }
 
-impl Hash for LongKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.bytes.hash(state);
-    }
-}
-
 /// The words of a node that hold one [`LongKey`].
 #[derive(Debug, Default)]
 pub struct LongSlot {
@@ -350,5 +343,104 @@ unsafe fn tail_bytes<'t>(tail: NonNull<u8>) -> &'t [u8] {
     unsafe {
         let length = tail.cast::<u64>().read() as usize;
         slice::from_raw_parts(tail.as_ptr().add(size_of::<u64>()), length)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use weft_htm::{Htm, Regions};
+
+    use super::*;
+
+    /// Counts the bytes that it has given out.
+    struct CountingWorker {
+        regions: Regions,
+        in_use: Cell<usize>,
+    }
+
+    impl IndexWorker for CountingWorker {
+        fn regions(&self) -> &Regions {
+            &self.regions
+        }
+
+        fn allocate(&self, layout: Layout) -> NonNull<u8> {
+            self.in_use.set(self.in_use.get() + layout.size());
+            // SAFETY: no tail is empty.
+            NonNull::new(unsafe { std::alloc::alloc(layout) }).expect("memory")
+        }
+
+        unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
+            self.in_use.set(self.in_use.get() - layout.size());
+            // SAFETY: as the caller says, it came from `allocate` with this layout.
+            unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
+        }
+
+        unsafe fn retire(&self, block: NonNull<u8>, layout: Layout) {
+            // SAFETY: there is only one thread.
+            unsafe { self.free(block, layout) };
+        }
+    }
+
+    /// Checks what every form promises, of two keys whose encodings have this order.
+    fn check<K: IndexKey>(left: &K, right: &K, order: Ordering) {
+        let worker =
+            CountingWorker { regions: Regions::new(&Htm::software()), in_use: Cell::new(0) };
+        let (slot, moved) = (K::Slot::default(), K::Slot::default());
+        right.store(&slot, &worker);
+        assert_eq!(left.cmp(right), order);
+        assert_eq!(left.compare(&slot, || true), Some(order));
+        assert_eq!(right.compare(&slot, || true), Some(Ordering::Equal));
+        K::move_slot(&slot, &moved);
+        assert_eq!(K::load(&moved, || true).as_ref(), Some(right));
+        assert_eq!(left.hash() == right.hash(), order.is_eq());
+        let least = K::load(&K::Slot::default(), || true).expect("it never changes");
+        assert!(least <= *left, "a default slot holds the least key");
+        K::retire(&moved, &worker);
+        assert_eq!(worker.in_use.get(), 0);
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![4 => Just(0), 2 => Just(1), 1 => Just(255), 1 => any::<u8>()];
+        prop_oneof![vec(byte.clone(), 0..12), vec(byte, 0..100)]
+    }
+
+    proptest! {
+        #[test]
+        fn long_keys_keep_order_and_content(prefix in bytes(), left in bytes(), right in bytes()) {
+            let with_prefix = |rest: &[u8]| [&prefix[..], rest].concat();
+            for (left, right) in [
+                (left.clone(), right.clone()),
+                (with_prefix(&left), with_prefix(&right)),
+                (prefix.clone(), with_prefix(&right)),
+            ] {
+                let (left_key, right_key) = (LongKey::from(&left[..]), LongKey::from(&right[..]));
+                assert_eq!(right_key.as_bytes(), right);
+                check(&left_key, &right_key, left.cmp(&right));
+            }
+        }
+
+        #[test]
+        fn word_keys_keep_order_and_content(left: (u64, u64), right: (u64, u64), same: bool) {
+            let right = if same { (left.0, right.1) } else { right };
+            check(&left.0, &right.0, left.0.cmp(&right.0));
+            let wide = |(high, low): (u64, u64)| u128::from(high) << 64 | u128::from(low);
+            check(&wide(left), &wide(right), left.cmp(&right));
+        }
+    }
+
+    /// A node that has changed may have given its tails back: none is followed.
+    #[test]
+    fn tails_of_changed_nodes_are_not_followed() {
+        let worker =
+            CountingWorker { regions: Regions::new(&Htm::software()), in_use: Cell::new(0) };
+        let key = LongKey::from(&b"a key with a tail"[..]);
+        let slot = LongSlot::default();
+        key.store(&slot, &worker);
+        assert_eq!(key.compare(&slot, || false), None);
+        assert_eq!(LongKey::load(&slot, || false), None);
+        LongKey::free(&slot, &worker);
+        assert_eq!(worker.in_use.get(), 0);
     }
 }

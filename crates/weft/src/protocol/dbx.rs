@@ -105,6 +105,8 @@ pub struct DbxVersion {
     own: Option<NonNull<u8>>,
     /// Where in the write set it is.
     own_position: Option<usize>,
+    /// How many writes there were.
+    writes: usize,
 }
 
 /// Runs DBX on one worker.
@@ -176,11 +178,13 @@ impl Executor for DbxExecutor {
                 newest: entry.replaced,
                 own: entry.row,
                 own_position: Some(position),
+                writes: self.set.writes.len(),
             };
             return Ok(Observation { visible: visible_own(entry), version });
         }
         let (observed, newest) = read_newest(record);
-        let version = DbxVersion { observed, newest, own: None, own_position: None };
+        let writes = self.set.writes.len();
+        let version = DbxVersion { observed, newest, own: None, own_position: None, writes };
         Ok(Observation { visible: visible(observed, newest), version })
     }
 
@@ -191,13 +195,15 @@ impl Executor for DbxExecutor {
         }
     }
 
+    #[inline(always)]
     fn is_current(&self, record: Record, version: DbxVersion) -> bool {
-        match self.set.find_write(record) {
-            Some(position) => {
-                version.own_position == Some(position)
-                    && self.set.writes[position].row == version.own
+        match version.own_position {
+            Some(position) => self.set.writes[position].row == version.own,
+            // Most closures write nothing at all.
+            None => {
+                self.set.writes.len() == version.writes
+                    || self.set.find_write(record).is_none()
             }
-            None => version.own_position.is_none(),
         }
     }
 

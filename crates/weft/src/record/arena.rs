@@ -387,6 +387,9 @@ mod pages {
 pub struct Arena {
     active: [Magazine; CLASSES],
     spare: [Magazine; CLASSES],
+    /// Fresh blocks, cut to size.
+    spans: [Fresh; CLASSES],
+    /// What is left of a chunk.
     fresh: Fresh,
 }
 
@@ -395,6 +398,7 @@ impl Default for Arena {
         Arena {
             active: [Magazine::EMPTY; CLASSES],
             spare: [Magazine::EMPTY; CLASSES],
+            spans: [Fresh::NONE; CLASSES],
             fresh: Fresh::NONE,
         }
     }
@@ -415,15 +419,32 @@ impl Arena {
     fn refill(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
         std::mem::swap(&mut self.active[index], &mut self.spare[index]);
-        if self.active[index].blocks == 0
-            && let Some(magazine) = memory.take_magazine(class)
-        {
-            self.active[index] = magazine;
+        if let Some(block) = self.active[index].pop() {
+            return block;
         }
-        match self.active[index].pop() {
-            Some(block) => block,
-            None => self.cut(class, memory),
+        if !self.spans[index].has_room(class) {
+            if let Some(magazine) = memory.take_magazine(class) {
+                self.active[index] = magazine;
+                return self.active[index].pop().expect("depots hold no empty magazines");
+            }
+            self.spans[index] = self.cut_span(class, memory);
         }
+        self.spans[index].cut(class)
+    }
+
+    /// Cuts a span of blocks from the fresh part of the worker's chunk. A table that only grows
+    /// would otherwise ask the depot in vain for every single block.
+    fn cut_span(&mut self, class: Class, memory: &Memory) -> Fresh {
+        const SPAN_BYTES: usize = 4 << 10;
+        let start = self.cut(class, memory).as_ptr();
+        let mut blocks = 1;
+        while (blocks + 1) * class.bytes() <= SPAN_BYTES && self.fresh.has_room(class) {
+            // The next of the same class starts where this one ends.
+            self.fresh.cut(class);
+            blocks += 1;
+        }
+        // SAFETY: the blocks lie one after the other within one chunk.
+        Fresh { start, end: unsafe { start.add(blocks * class.bytes()) } }
     }
 
     /// Cuts a block from the fresh part of the worker's chunk.
@@ -465,8 +486,13 @@ impl Arena {
     /// leaves.
     pub fn give_up(&mut self, memory: &Memory) {
         for index in 0..CLASSES {
+            let class = Class(index as u8);
+            while self.spans[index].has_room(class) {
+                let block = self.spans[index].cut(class);
+                // SAFETY: a fresh block, sized and aligned for its class.
+                unsafe { self.active[index].push(block) };
+            }
             for magazine in [&mut self.active[index], &mut self.spare[index]] {
-                let class = Class(index as u8);
                 memory.give_magazine(class, std::mem::replace(magazine, Magazine::EMPTY));
             }
         }

@@ -6,8 +6,10 @@
 //! on no more than it has read. The rows of a page are read one by one as the iterator gets to
 //! them.
 
-use std::marker::PhantomData;
 use std::ops::Bound;
+use std::ptr::NonNull;
+
+use weft_htm::word::Ordering;
 
 use super::{Bounds, Transaction, check_ordered, is_empty, is_reversed};
 use crate::error::{ConflictReason, Error, Failure};
@@ -29,21 +31,39 @@ use crate::worker::StoredForm;
 pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     transaction: &'tx Transaction<'db, P>,
     table: &'tx Table<T, P>,
+    /// The addresses on the cursor's page that are still to come. They lie in the page's own
+    /// buffer, which stays where it is until the next page is read.
+    addresses: NonNull<[u64]>,
     cursor: Cursor<'tx, P>,
-    rows: PhantomData<&'tx T>,
 }
 
 /// How many rows ahead of its position a scan asks for records.
 const ROWS_AHEAD: usize = 6;
 
-/// Asks for a record that the scan will come to: all of it if the row is small, else its header.
+/// How many entries ahead of its position a scan of a secondary index asks for the records that
+/// they lead to. The entries themselves have been asked for before.
+const ENTRIES_AHEAD: usize = 2;
+
+/// Asks for the primary record behind an entry that the scan will come to.
 #[inline(always)]
-fn prefetch_record<T: Record, K: StoredForm, P: Protocol>(
-    secondary: Option<&Secondary<K, P>>,
+fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
+    transaction: &Transaction<'_, P>,
     address: u64,
 ) {
-    let row_bytes = if secondary.is_some() { size_of::<Entry<K>>() } else { size_of::<T>() };
-    let bytes = StoredRecord::<P::Header>::ROW_OFFSET + row_bytes;
+    // SAFETY: an index of the transaction's database holds addresses of its records, and the
+    // transaction keeps its worker pinned.
+    let entry = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
+    if let Some(row) = NonNull::new(entry.newest.load(Ordering::Acquire)) {
+        // SAFETY: a row that was published is not changed, nor freed while the worker is pinned.
+        let leads_to = unsafe { transaction.row::<Entry<K>>(row) }.record;
+        prefetch_lines(std::ptr::without_provenance(leads_to as usize), LINE_BYTES);
+    }
+}
+
+/// Asks for a record that the scan will come to: all of it if the row is small, else its header.
+#[inline(always)]
+fn prefetch_record<R, P: Protocol>(address: u64) {
+    let bytes = StoredRecord::<P::Header>::ROW_OFFSET + size_of::<R>();
     let bytes = if bytes <= 2 * LINE_BYTES { bytes } else { LINE_BYTES };
     prefetch_lines(std::ptr::without_provenance(address as usize), bytes);
 }
@@ -63,12 +83,13 @@ struct FormCursor<'tx, K: StoredForm, P: Protocol> {
     direction: Direction,
     state: State<K>,
     /// What to say if the range is the wrong way round.
-    reversed: Option<(String, String)>,
+    reversed: Option<Box<(String, String)>>,
 }
 
 enum State<K> {
     Before,
-    Within { page: Page<K>, position: usize, more: Option<Bound<K>> },
+    /// On a page, after which the scan goes on at `more`, if anywhere.
+    Within { page: Page<K>, more: Option<Bound<K>> },
     After,
 }
 
@@ -133,7 +154,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
-        let reversed = is_reversed(&bounds).then(describe);
+        let reversed = is_reversed(&bounds).then(describe).map(Box::new);
         let cursor = FormCursor {
             secondary,
             bounds,
@@ -142,7 +163,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
             reversed,
         };
         let cursor = K::wrap(WrappedCursor(cursor)).0;
-        Scan { transaction, table, cursor, rows: PhantomData }
+        Scan { transaction, table, addresses: NO_ADDRESSES, cursor }
     }
 
     /// The same rows, from the greatest key to the least.
@@ -163,15 +184,103 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // SAFETY: see `addresses`.
+            let addresses = unsafe { self.addresses.as_ref() };
+            let Some((&address, to_come)) = addresses.split_first() else {
+                match self.read_page() {
+                    Ok(true) => continue,
+                    Ok(false) => return None,
+                    Err(error) => return Some(Err(error)),
+                }
+            };
+            self.addresses = NonNull::from(to_come);
+            match self.read_row(address, to_come) {
+                Ok(None) => {}
+                Ok(Some(row)) => return Some(Ok(row)),
+                Err(error) => {
+                    self.finish();
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+/// The addresses of a scan that is on no page.
+const NO_ADDRESSES: NonNull<[u64]> =
+    NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
+
+impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
+    /// Goes to the next page; false if there is none.
+    #[inline(never)]
+    fn read_page(&mut self) -> Result<bool, Error> {
         let (transaction, table) = (self.transaction, self.table);
-        with_cursor!(&mut self.cursor, |cursor| cursor.next(transaction, table).transpose())
+        let page = with_cursor!(&mut self.cursor, |cursor| cursor.read_page(transaction, table));
+        match page {
+            Ok(Some(addresses)) => {
+                self.addresses = addresses;
+                Ok(true)
+            }
+            Ok(None) => Ok(false),
+            Err(error) => {
+                self.finish();
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the row behind an address of the page; `None` if none is visible.
+    #[inline(always)]
+    fn read_row(&self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
+        let (transaction, table) = (self.transaction, &self.table.inner);
+        let record = if self.is_secondary() {
+            match self.read_entry(address, to_come)? {
+                Some(record) => record,
+                None => return Ok(None),
+            }
+        } else {
+            if let Some(&ahead) = to_come.get(ROWS_AHEAD - 1) {
+                prefetch_record::<T, P>(ahead);
+            }
+            // SAFETY: an index of the transaction's database holds addresses of its records.
+            unsafe { RecordPointer::<P::Header>::from_address(address) }
+        };
+        match transaction.read(table.reference(), record)? {
+            // SAFETY: a visible row of the table.
+            Visible::Row(row) => Ok(Some(unsafe { transaction.remember(table, record, row) })),
+            Visible::Absent if !self.is_secondary() => Ok(None),
+            // Its place in the leaf, or its entry, is gone as well: the commit would fail.
+            _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
+        }
+    }
+
+    #[inline(always)]
+    fn is_secondary(&self) -> bool {
+        with_cursor!(&self.cursor, |cursor| cursor.secondary.is_some())
+    }
+
+    /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
+    #[inline(never)]
+    fn read_entry(
+        &self,
+        address: u64,
+        to_come: &[u64],
+    ) -> Result<Option<RecordPointer<P::Header>>, Error> {
+        let transaction = self.transaction;
+        with_cursor!(&self.cursor, |cursor| cursor.read_entry(transaction, address, to_come))
+    }
+
+    fn finish(&mut self) {
+        self.addresses = NO_ADDRESSES;
+        let transaction = self.transaction;
+        with_cursor!(&mut self.cursor, |cursor| cursor.finish(transaction));
     }
 }
 
 impl<T: Record, P: Protocol> Drop for Scan<'_, '_, T, P> {
     fn drop(&mut self) {
-        let transaction = self.transaction;
-        with_cursor!(&mut self.cursor, |cursor| cursor.finish(transaction));
+        self.finish();
     }
 }
 
@@ -182,60 +291,25 @@ impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
 }
 
 impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
-    #[inline(always)]
-    fn next<T: Record>(
-        &mut self,
-        transaction: &'tx Transaction<'_, P>,
-        table: &'tx Table<T, P>,
-    ) -> Result<Option<&'tx T>, Error> {
-        loop {
-            let address = match &mut self.state {
-                State::Within { page, position, .. } if *position < page.addresses().len() => {
-                    let addresses = page.addresses();
-                    let address = addresses[*position];
-                    if let Some(&ahead) = addresses.get(*position + ROWS_AHEAD) {
-                        prefetch_record::<T, K, P>(self.secondary, ahead);
-                    }
-                    *position += 1;
-                    address
-                }
-                State::After => return Ok(None),
-                _ => {
-                    if let Err(error) = self.read_page(transaction, table) {
-                        self.finish(transaction);
-                        return Err(error);
-                    }
-                    continue;
-                }
-            };
-            match self.read_row(transaction, &table.inner, address) {
-                Ok(None) => {}
-                Ok(row) => return Ok(row),
-                Err(error) => {
-                    self.finish(transaction);
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// Reads the next leaf, or finds that there is none.
+    /// Reads the next leaf, or finds that there is none. The addresses are valid until the next
+    /// call.
     fn read_page<T: Record>(
         &mut self,
         transaction: &Transaction<'_, P>,
         table: &Table<T, P>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<NonNull<[u64]>>, Error> {
         let inner = transaction.enter(table)?;
         let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
             State::Before => {
                 if self.secondary.is_none() {
                     check_ordered::<T>()?;
                 }
-                if let Some((start, end)) = self.reversed.take() {
+                if let Some(reversed) = self.reversed.take() {
+                    let (start, end) = *reversed;
                     return Err(Failure::InvalidRange { table: T::TABLE, start, end }.into());
                 }
                 if is_empty(&self.bounds) {
-                    return Ok(());
+                    return Ok(None);
                 }
                 let from = match self.direction {
                     Direction::Forward => self.bounds.0.clone(),
@@ -246,9 +320,9 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
             State::Within { page, more: Some(from), .. } => (page, from),
             State::Within { page, more: None, .. } => {
                 transaction.worker.give_page(page);
-                return Ok(());
+                return Ok(None);
             }
-            State::After => return Ok(()),
+            State::After => return Ok(None),
         };
         let node = self.read_leaf(transaction, inner, from, &mut page);
         let reference = match self.secondary {
@@ -257,11 +331,14 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         };
         transaction.worker.executor().note_node(reference, node);
         let more = page.take_next();
-        for &address in page.addresses().iter().take(ROWS_AHEAD) {
-            prefetch_record::<T, K, P>(self.secondary, address);
+        let first = page.addresses().iter().take(ROWS_AHEAD);
+        match self.secondary {
+            Some(_) => first.for_each(|&address| prefetch_record::<Entry<K>, P>(address)),
+            None => first.for_each(|&address| prefetch_record::<T, P>(address)),
         }
-        self.state = State::Within { page, position: 0, more };
-        Ok(())
+        let addresses = NonNull::from(page.addresses());
+        self.state = State::Within { page, more };
+        Ok(Some(addresses))
     }
 
     fn read_leaf<T: Record>(
@@ -294,35 +371,34 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         }
     }
 
-    /// Reads the row behind an address of the page; `None` if none is visible.
-    #[inline(always)]
-    fn read_row<T: Record>(
+    /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
+    fn read_entry(
         &self,
-        transaction: &'tx Transaction<'_, P>,
-        table: &'tx TableInner<T, P>,
+        transaction: &Transaction<'_, P>,
         address: u64,
-    ) -> Result<Option<&'tx T>, Error> {
-        // SAFETY: an index of the transaction's database holds addresses of its records.
-        let mut record = unsafe { RecordPointer::<P::Header>::from_address(address) };
-        if let Some(index) = self.secondary {
-            let entry = match transaction.read(index.reference(), record)? {
-                // SAFETY: a visible row of the index.
-                Visible::Row(row) => unsafe { transaction.row::<Entry<K>>(row) },
-                Visible::Absent => return Ok(None),
-                Visible::Removed => {
-                    let reason = ConflictReason::RangeChanged;
-                    return Err(transaction.doom(reason, index.reference()));
-                }
-            };
-            // SAFETY: a visible entry leads to a record of the table.
-            record = unsafe { RecordPointer::from_address(entry.record) };
+        to_come: &[u64],
+    ) -> Result<Option<RecordPointer<P::Header>>, Error> {
+        let index = self.secondary.expect("a cursor on a secondary index");
+        if let Some(&ahead) = to_come.get(ROWS_AHEAD - 1) {
+            prefetch_record::<Entry<K>, P>(ahead);
         }
-        match transaction.read(table.reference(), record)? {
-            // SAFETY: a visible row of the table.
-            Visible::Row(row) => Ok(Some(unsafe { transaction.remember(table, record, row) })),
-            Visible::Absent if self.secondary.is_none() => Ok(None),
-            // Its place in the leaf, or its entry, is gone as well: the commit would fail.
-            _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
+        if let Some(&ahead) = to_come.get(ENTRIES_AHEAD - 1) {
+            prefetch_behind_entry::<K, P>(transaction, ahead);
+        }
+        // SAFETY: an index of the transaction's database holds addresses of its records.
+        let entry = unsafe { RecordPointer::<P::Header>::from_address(address) };
+        match transaction.read(index.reference(), entry)? {
+            Visible::Row(row) => {
+                // SAFETY: a visible row of the index, which leads to a record of the table.
+                let record = unsafe {
+                    RecordPointer::from_address(transaction.row::<Entry<K>>(row).record)
+                };
+                Ok(Some(record))
+            }
+            Visible::Absent => Ok(None),
+            Visible::Removed => {
+                Err(transaction.doom(ConflictReason::RangeChanged, index.reference()))
+            }
         }
     }
 

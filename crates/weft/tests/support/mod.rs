@@ -1,7 +1,7 @@
 //! What the engine's tests share: every protocol, seeds that repeat a run, and how much of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
-use std::thread::yield_now;
+use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft::protocol::Protocol;
@@ -76,4 +76,23 @@ pub fn chaos(random: &mut fastrand::Rng) {
 /// Panics without a word on the terminal: for panics that belong to a test.
 pub fn panic_quietly(message: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(message))
+}
+
+/// Runs `work` on a thread of its own, to the thread's very end: its registrations are gone then.
+/// (The end of a scope alone waits for less.)
+pub fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let result = scope(|scope| scope.spawn(work).join());
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs `work` on several threads at once, with their numbers, to the threads' very ends.
+pub fn on_threads<R: Send>(threads: usize, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+    scope(|scope| {
+        let work = &work;
+        let running: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        let ended: Vec<_> = running.into_iter().map(|thread| thread.join()).collect();
+        let results = ended.into_iter();
+        results.map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    })
 }

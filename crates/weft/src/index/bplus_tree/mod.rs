@@ -27,6 +27,14 @@
 //! locks the parent and the leaf; the parent has room, since a descent that is going to split
 //! the leaf splits every full node on its way. Nodes are not rebalanced after removals (DBX §4
 //! gives the reasons), but a leaf that becomes empty leaves the tree at once.
+//!
+//! # Hardware regions
+//!
+//! Where there is RTM, an operation that changes no more than one leaf is first tried as DBX has
+//! it: the sequential algorithm in one region. It is the same code, which asks its `Access` to
+//! validate and to lock: in a region that costs a test of the lock bit, and nothing else (see
+//! `search::InRegion`). Splits, and taking empty nodes out, are left to software: they allocate
+//! and retire memory.
 
 mod insert;
 #[cfg(all(test, not(any(loom, shuttle))))]

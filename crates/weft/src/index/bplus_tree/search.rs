@@ -228,14 +228,6 @@ pub(super) struct Parent<'t, K: IndexKey> {
     pub(super) index: usize,
 }
 
-impl<K: IndexKey> Clone for Parent<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K: IndexKey> Copy for Parent<'_, K> {}
-
 /// How many of the sorted `slots` are less than `key`, or, with `or_equal`, not greater.
 #[inline(always)]
 pub(super) fn rank<K: IndexKey>(
