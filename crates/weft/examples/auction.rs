@@ -35,10 +35,7 @@ fn main() -> Result<(), Error> {
     let (items, bids) = (database.table::<Item>()?, database.table::<Bid>()?);
     database.transact(|tx| {
         let title = "A loom, well kept".to_owned();
-        tx.insert(
-            &items,
-            Item { id: ITEM, title, highest_bid: 0, highest_bidder: None, bids: 0 },
-        )
+        tx.insert(&items, Item { id: ITEM, title, highest_bid: 0, highest_bidder: None, bids: 0 })
     })?;
 
     let accepted: u64 = std::thread::scope(|scope| {
@@ -59,7 +56,10 @@ fn main() -> Result<(), Error> {
                 })
             })
             .collect();
-        bidders.into_iter().map(|bidder| bidder.join().expect("a bidder does not panic")).sum::<Result<u64, Error>>()
+        bidders
+            .into_iter()
+            .map(|bidder| bidder.join().expect("a bidder does not panic"))
+            .sum::<Result<u64, Error>>()
     })?;
 
     database.transact(|tx| {

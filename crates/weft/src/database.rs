@@ -301,10 +301,9 @@ impl<P: Protocol> Database<P> {
         let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
         match table.and_then(|table| table.into_any().downcast::<TableInner<T, P>>().ok()) {
             Some(inner) => Ok(Table { inner }),
-            None => Err(Failure::UnknownTable {
-                table: T::TABLE,
-                row_type: std::any::type_name::<T>(),
-            }),
+            None => {
+                Err(Failure::UnknownTable { table: T::TABLE, row_type: std::any::type_name::<T>() })
+            }
         }
     }
 

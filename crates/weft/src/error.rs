@@ -160,7 +160,9 @@ pub enum Failure {
         table: &'static str,
     },
     /// A table's rows are larger than a row may be.
-    #[error("table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible; put large columns on the heap")]
+    #[error(
+        "table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible; put large columns on the heap"
+    )]
     RowTooLarge {
         /// The table.
         table: &'static str,
@@ -176,7 +178,9 @@ pub enum Failure {
         table: &'static str,
     },
     /// A range was asked of a table that has no order.
-    #[error("table {table} is stored in a hash table, which has no order to scan by; declare storage = \"ordered\"")]
+    #[error(
+        "table {table} is stored in a hash table, which has no order to scan by; declare storage = \"ordered\""
+    )]
     UnorderedTable {
         /// The table.
         table: &'static str,
@@ -201,7 +205,9 @@ pub enum Failure {
         workers_max: usize,
     },
     /// The protocol runs one transaction at a time, and another thread is running one.
-    #[error("protocol {protocol} has no concurrency control: one transaction at a time, on one thread")]
+    #[error(
+        "protocol {protocol} has no concurrency control: one transaction at a time, on one thread"
+    )]
     SingleThreaded {
         /// The protocol.
         protocol: &'static str,

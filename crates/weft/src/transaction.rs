@@ -28,8 +28,7 @@ use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::{Index, Record, Storage};
 use crate::table::{
-    Entry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, with_form,
-    with_secondary,
+    Entry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, with_form, with_secondary,
 };
 use crate::worker::{Counters, StoredForm, Worker};
 
@@ -131,17 +130,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
-    pub fn get<T: Record>(
-        &self,
-        table: &Table<T, P>,
-        key: &T::Key,
-    ) -> Result<Option<&T>, Error> {
+    pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
         let table = self.enter(table)?;
         loop {
             match self.locate(table, key) {
                 Located::Record(record) => match self.read(table.reference(), record)? {
                     // SAFETY: a visible row of this table; see `row`.
-                    Visible::Row(row) => return Ok(Some(unsafe { self.remember(table, record, row) })),
+                    Visible::Row(row) => {
+                        return Ok(Some(unsafe { self.remember(table, record, row) }));
+                    }
                     Visible::Absent => return Ok(None),
                     Visible::Removed => self.forget(table),
                 },
@@ -432,10 +429,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// What every operation begins with.
     #[inline(always)]
-    fn enter<'t, T: Record>(
-        &self,
-        table: &'t Table<T, P>,
-    ) -> Result<&'t TableInner<T, P>, Error> {
+    fn enter<'t, T: Record>(&self, table: &'t Table<T, P>) -> Result<&'t TableInner<T, P>, Error> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
@@ -627,8 +621,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &self,
         table: &TableInner<T, P>,
         key: &T::Key,
-    ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error>
-    {
+    ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         loop {
             match self.locate(table, key) {
                 Located::Record(record) => {
@@ -654,11 +647,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Inserts a row and its index entries. Gives the row back if there is one with its primary
     /// key.
     #[inline(always)]
-    fn insert_row<T: Record>(
-        &self,
-        table: &TableInner<T, P>,
-        row: T,
-    ) -> Result<Option<T>, Error> {
+    fn insert_row<T: Record>(&self, table: &TableInner<T, P>, row: T) -> Result<Option<T>, Error> {
         let reference = table.reference();
         let placed = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(&row.key());

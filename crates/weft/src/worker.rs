@@ -326,8 +326,7 @@ impl WorkerMemory {
         self.garbage().seal(|| self.shared.grace.seal());
         let batches = self.garbage().take_sealed();
         if !batches.is_empty() {
-            let mut orphans =
-                self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
             self.shared.orphan_batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
             orphans.extend(batches);
         }

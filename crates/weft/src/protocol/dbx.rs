@@ -201,8 +201,7 @@ impl Executor for DbxExecutor {
             Some(position) => self.set.writes[position].row == version.own,
             // Most closures write nothing at all.
             None => {
-                self.set.writes.len() == version.writes
-                    || self.set.find_write(record).is_none()
+                self.set.writes.len() == version.writes || self.set.find_write(record).is_none()
             }
         }
     }
@@ -487,9 +486,7 @@ fn validate_reads(
 ) -> Result<(), Abort> {
     for entry in &set.reads {
         let tid = stored(entry.record).header.tid.load_relaxed();
-        if tid != entry.observed
-            && !(tid == entry.observed.locked() && is_own_lock(entry.record))
-        {
+        if tid != entry.observed && !(tid == entry.observed.locked() && is_own_lock(entry.record)) {
             return Err(read_conflict(entry, tid));
         }
     }

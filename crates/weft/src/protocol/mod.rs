@@ -176,12 +176,7 @@ pub trait Executor {
 
     /// Notes a placeholder that this transaction has put into an index, and the row that is to
     /// become visible in it.
-    fn insert(
-        &mut self,
-        table: TableRef,
-        record: RecordPointer<Self::Header>,
-        row: NonNull<u8>,
-    );
+    fn insert(&mut self, table: TableRef, record: RecordPointer<Self::Header>, row: NonNull<u8>);
 
     /// Notes an index node that stands for keys found absent, or for a range that was scanned.
     fn note_node(&mut self, table: TableRef, node: NodeVersion);

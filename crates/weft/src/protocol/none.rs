@@ -148,7 +148,13 @@ impl Executor for NoControlExecutor {
     #[inline(always)]
     fn insert(&mut self, table: TableRef, record: RecordPointer<()>, row: NonNull<u8>) {
         stored(record).newest.store(row.as_ptr(), UNORDERED);
-        self.log.push(Undo { record, table, before: ptr::null_mut(), created: true, removed: false });
+        self.log.push(Undo {
+            record,
+            table,
+            before: ptr::null_mut(),
+            created: true,
+            removed: false,
+        });
     }
 
     #[inline(always)]

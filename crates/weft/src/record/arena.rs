@@ -517,7 +517,10 @@ mod tests {
         for size in 1..=BLOCK_BYTES_MAX {
             let class = Class::of(layout(size, 8)).unwrap();
             assert!(class.bytes() >= size, "{size} in a block of {}", class.bytes());
-            assert!(class.index() == 0 || CLASS_BYTES[class.index() - 1] < size, "{size} too large");
+            assert!(
+                class.index() == 0 || CLASS_BYTES[class.index() - 1] < size,
+                "{size} too large"
+            );
         }
         assert_eq!(Class::of(layout(BLOCK_BYTES_MAX + 1, 8)), None);
         assert_eq!(Class::of(layout(64, 128)), None);

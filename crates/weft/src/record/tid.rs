@@ -146,12 +146,7 @@ impl TidWord {
     pub fn lock_at(&self, expected: Tid) -> Result<(), Tid> {
         debug_assert!(!expected.is_locked());
         self.0
-            .compare_exchange(
-                expected.0,
-                expected.0 | LOCK,
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
+            .compare_exchange(expected.0, expected.0 | LOCK, Ordering::Acquire, Ordering::Relaxed)
             .map(|_| ())
             .map_err(Tid)
     }

@@ -15,8 +15,8 @@ use super::{Bounds, Transaction, check_ordered, is_empty, is_reversed};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};
-use crate::protocol::{Dbx, Executor, Protocol, Visible};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
+use crate::protocol::{Dbx, Executor, Protocol, Visible};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
 use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
@@ -89,7 +89,10 @@ struct FormCursor<'tx, K: StoredForm, P: Protocol> {
 enum State<K> {
     Before,
     /// On a page, after which the scan goes on at `more`, if anywhere.
-    Within { page: Page<K>, more: Option<Bound<K>> },
+    Within {
+        page: Page<K>,
+        more: Option<Bound<K>>,
+    },
     After,
 }
 
@@ -208,8 +211,7 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
 }
 
 /// The addresses of a scan that is on no page.
-const NO_ADDRESSES: NonNull<[u64]> =
-    NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
+const NO_ADDRESSES: NonNull<[u64]> = NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
 
 impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     /// Goes to the next page; false if there is none.
@@ -390,9 +392,8 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         match transaction.read(index.reference(), entry)? {
             Visible::Row(row) => {
                 // SAFETY: a visible row of the index, which leads to a record of the table.
-                let record = unsafe {
-                    RecordPointer::from_address(transaction.row::<Entry<K>>(row).record)
-                };
+                let record =
+                    unsafe { RecordPointer::from_address(transaction.row::<Entry<K>>(row).record) };
                 Ok(Some(record))
             }
             Visible::Absent => Ok(None),
