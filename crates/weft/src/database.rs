@@ -131,10 +131,13 @@ pub struct Builder<P: Protocol = Dbx> {
 
 type MadeTable = (TypeId, Arc<dyn AnyTable>);
 
+/// Makes a table whose indexes are numbered from the second argument on.
+type MakeTable = dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable, Failure>;
+
 struct TableMaker {
     name: &'static str,
     indexes: usize,
-    make: Box<dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable, Failure>>,
+    make: Box<MakeTable>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Builder<P> {

@@ -78,7 +78,7 @@
 //! 5. `protocol`: `mod.rs` is the interface, `access_set` what the optimistic ones remember, and
 //!    then one file for each protocol: `none`, the floor, and `dbx`.
 //! 6. [`encoding`], [`schema`], `table`: from typed rows and keys to bytes and addresses.
-//! 7. `worker`: what a thread has of a database. `transaction` and `transaction/scan`: the
+//! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
 //!    operations. `database`: opening, the retry loop, closing.
 //! 8. `error`, `metrics`, `prefetch`: as they say.
 #![warn(missing_docs)]

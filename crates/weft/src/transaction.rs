@@ -7,30 +7,36 @@
 //! Rows are handed out as plain references. They are never changed while the transaction lasts:
 //! an update makes a new version, also of a row that this transaction has written before.
 
+mod prefetch;
+mod private_row;
+mod ranges;
 mod scan;
+mod writes;
 
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
-use std::ops::{Bound, RangeBounds};
+use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use arrayvec::ArrayVec;
 use weft_htm::word::{Ordering, spin_loop};
 
 pub use scan::Scan;
 
+use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
+use private_row::PrivateRow;
+use ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use writes::{check, duplicate};
+
 use crate::database::Inner;
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
-use crate::index::{Insertion, Lookup, NodeVersion};
+use crate::index::{Lookup, NodeVersion};
 use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
-use crate::record::{RecordPointer, StoredRecord};
-use crate::schema::{Index, Record, Storage};
-use crate::table::{
-    Entry, FormIndex, PickForm, Secondary, Table, TableInner, TableRef, with_form, with_secondary,
-};
-use crate::worker::{Counters, StoredForm, Worker};
+use crate::record::RecordPointer;
+use crate::schema::{Index, Record};
+use crate::table::{PickForm, Table, TableInner, TableRef, with_form, with_secondary};
+use crate::worker::{Counters, Worker};
 
 /// A running transaction.
 ///
@@ -64,30 +70,12 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
 /// Every so many operations the deadline is looked at: a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 
-/// How many keys are prefetched together: about as many lines as a core can wait for at a time.
-const PREFETCH_BATCH: usize = 16;
-
-/// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
-/// lines that nobody needs delay the others.
-const PREFETCH_READ_BYTES: usize = 128;
-
-/// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
-/// a still larger one.
-const PREFETCH_UPDATE_BYTES: usize = 512;
-
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 
 /// What stands under a key.
 enum Located<P: Protocol> {
     Record(RecordOf<P>),
     Absent(NodeVersion),
-}
-
-/// What became of a row to be inserted.
-enum Placed<P: Protocol, R> {
-    At(RecordOf<P>),
-    /// There is a visible row under the key; the new one comes back.
-    Duplicate(R),
 }
 
 impl<'db, P: Protocol> Transaction<'db, P> {
@@ -135,8 +123,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         loop {
             match self.locate(table, key) {
                 Located::Record(record) => match self.read(table.reference(), record)? {
-                    // SAFETY: a visible row of this table; see `row`.
                     Visible::Row(row) => {
+                        // SAFETY: a visible row of this table; see `row`.
                         return Ok(Some(unsafe { self.remember(table, record, row) }));
                     }
                     Visible::Absent => return Ok(None),
@@ -521,60 +509,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         spin_loop();
     }
 
-    #[inline(always)]
-    fn prefetch_rows<T: Record>(
-        &self,
-        table: &Table<T, P>,
-        keys: impl IntoIterator<Item = T::Key>,
-        bytes_max: usize,
-    ) -> Result<(), Error> {
-        let table = self.enter(table)?;
-        let row_bytes = size_of::<T>().min(bytes_max);
-        with_form!(T::Key::WIDTH_BYTES, |K| {
-            let index = K::pick(&table.primary);
-            let mut keys = keys.into_iter().map(|key| K::from_key(&key)).fuse();
-            loop {
-                let batch: ArrayVec<K, PREFETCH_BATCH> =
-                    keys.by_ref().take(PREFETCH_BATCH).collect();
-                if batch.is_empty() {
-                    return Ok(());
-                }
-                self.prefetch_batch(index, table.number(), &batch, row_bytes);
-            }
-        })
-    }
-
-    /// Asks for the rows of a few keys, step by step: what one step asks for arrives while the
-    /// step asks for the other keys' lines.
-    #[inline(always)]
-    fn prefetch_batch<K: StoredForm>(
-        &self,
-        index: &FormIndex<K>,
-        number: usize,
-        keys: &[K],
-        row_bytes: usize,
-    ) {
-        for key in keys {
-            index.prefetch(key);
-        }
-        let mut records = ArrayVec::<RecordOf<P>, PREFETCH_BATCH>::new();
-        for key in keys {
-            let buffer = self.worker.buffer(number);
-            let found = index.get(key, buffer.hint::<K>(), &self.worker.memory);
-            if let Lookup::Found(address) = found {
-                // SAFETY: the table's own index holds addresses of its records.
-                let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
-                record.prefetch_header();
-                records.push(record);
-                buffer.announced.push(address);
-            }
-        }
-        for record in records {
-            // SAFETY: pinned, as long as `self` is there.
-            unsafe { record.prefetch_row(row_bytes) };
-        }
-    }
-
     /// Finds the record under a key.
     #[inline(always)]
     fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
@@ -605,8 +539,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             K::pick(&table.primary).get(&key, buffer.hint::<K>(), &self.worker.memory)
         });
         match found {
-            // SAFETY: the table's own index holds addresses of its records.
             Lookup::Found(address) => {
+                // SAFETY: the table's own index holds addresses of its records.
                 Located::Record(unsafe { RecordPointer::from_address(address) })
             }
             Lookup::Absent(node) => Located::Absent(node),
@@ -643,224 +577,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             }
         }
     }
-
-    /// Inserts a row and its index entries. Gives the row back if there is one with its primary
-    /// key.
-    #[inline(always)]
-    fn insert_row<T: Record>(&self, table: &TableInner<T, P>, row: T) -> Result<Option<T>, Error> {
-        let reference = table.reference();
-        let placed = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let key = K::from_key(&row.key());
-            self.place(K::pick(&table.primary), reference, table.number(), &key, row)?
-        });
-        let record = match placed {
-            Placed::At(record) => record,
-            Placed::Duplicate(row) => return Ok(Some(row)),
-        };
-        if !table.secondary.is_empty() {
-            self.insert_entries(table, record)?;
-        }
-        Ok(None)
-    }
-
-    /// Puts a row under a key of an index: into a new record, or into one that is absent.
-    #[inline(always)]
-    fn place<K: StoredForm, R>(
-        &self,
-        index: &FormIndex<K>,
-        table: TableRef,
-        number: usize,
-        key: &K,
-        row: R,
-    ) -> Result<Placed<P, R>, Error> {
-        let memory = &self.worker.memory;
-        let core = table.core();
-        let block = memory.allocate_block(core.record_class);
-        // SAFETY: a new block of the table's record class.
-        let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
-        // The row is written before the record can be found, and becomes visible at commit.
-        let is_inline = core.holds_rows_inline();
-        let row = if is_inline {
-            let inline = record.inline_row();
-            // SAFETY: the block reaches over the inline row.
-            unsafe { inline.cast::<R>().write(row) };
-            inline
-        } else {
-            PrivateRow::new(self.worker, table, row).into_raw()
-        };
-        loop {
-            let hint = self.worker.buffer(number).hint::<K>();
-            match index.get_or_insert(key, record.address(), hint, memory) {
-                Insertion::Inserted { change, sibling } => {
-                    let executor = self.worker.executor();
-                    executor.insert(table, record, row);
-                    executor
-                        .note_own_insertion(table, change, sibling)
-                        .map_err(|abort| self.doom_by(abort))?;
-                    return Ok(Placed::At(record));
-                }
-                Insertion::Found(address) => {
-                    // SAFETY: the table's own index holds addresses of its records.
-                    let existing = unsafe { RecordPointer::from_address(address) };
-                    // SAFETY: the row was written above, and moves on from here: the record was
-                    // not linked, and the blocks are freed without dropping the row.
-                    let take_back = || unsafe {
-                        let taken = row.cast::<R>().read();
-                        if !is_inline {
-                            memory.free_block(row, core.row_class);
-                        }
-                        memory.free_block(block, core.record_class);
-                        taken
-                    };
-                    let observed = match self.read_for_write(table, existing) {
-                        Ok(observed) => observed,
-                        Err(conflict) => {
-                            drop(take_back());
-                            return Err(conflict);
-                        }
-                    };
-                    match observed.visible {
-                        Visible::Removed => spin_loop(),
-                        Visible::Absent => {
-                            let row = PrivateRow::new(self.worker, table, take_back());
-                            let row = row.into_raw();
-                            self.worker.executor().write(table, existing, observed.version, row);
-                            return Ok(Placed::At(existing));
-                        }
-                        Visible::Row(_) => {
-                            let row = take_back();
-                            // That it is there is a read like any other.
-                            self.worker.executor().note_read(table, existing, observed.version);
-                            return Ok(Placed::Duplicate(row));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Inserts the index entries of a row that was just placed; takes everything back if one of
-    /// them is a duplicate.
-    fn insert_entries<T: Record>(
-        &self,
-        table: &TableInner<T, P>,
-        record: RecordOf<P>,
-    ) -> Result<(), Error> {
-        let Visible::Row(row) = self.read(table.reference(), record)? else {
-            unreachable!("the row was just written by this transaction")
-        };
-        // SAFETY: this transaction's own row; see `row`.
-        let row = unsafe { self.row::<T>(row) };
-        for position in 0..table.secondary.len() {
-            if let Err(error) = self.insert_entry(table, position, row, record) {
-                for (earlier, secondary) in table.secondary[..position].iter().enumerate() {
-                    with_secondary!(secondary, |index| self.remove_entry(index, row, earlier)?);
-                }
-                let own = self.read_for_write(table.reference(), record)?;
-                self.worker.executor().remove(table.reference(), record, own.version);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn insert_entry<T: Record>(
-        &self,
-        table: &TableInner<T, P>,
-        position: usize,
-        row: &T,
-        record: RecordOf<P>,
-    ) -> Result<(), Error> {
-        with_secondary!(&table.secondary[position], |index| {
-            let key = index_key(index, row, position);
-            let entry = Entry { record: record.address(), key: key.clone() };
-            let placed =
-                self.place(&index.index, index.reference(), index.number(), &key, entry)?;
-            match placed {
-                Placed::At(_) => Ok(()),
-                Placed::Duplicate(_) => Err(duplicate(T::TABLE, index.name(), &row.key())),
-            }
-        })
-    }
-
-    /// Removes the index entry of a visible row.
-    fn remove_entry<K: StoredForm, T: Record>(
-        &self,
-        index: &Secondary<K, P>,
-        row: &T,
-        position: usize,
-    ) -> Result<(), Error> {
-        let key = index_key(index, row, position);
-        let hint = self.worker.buffer(index.number()).hint::<K>();
-        let Lookup::Found(address) = index.index.get(&key, hint, &self.worker.memory) else {
-            // A visible row has its entry; so the row is not current any more.
-            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
-        };
-        // SAFETY: the index's own address.
-        let entry = unsafe { RecordPointer::from_address(address) };
-        let observed = self.read_for_write(index.reference(), entry)?;
-        match observed.visible {
-            Visible::Row(_) => {
-                self.worker.executor().remove(index.reference(), entry, observed.version);
-                Ok(())
-            }
-            _ => Err(self.doom(ConflictReason::ReadChanged, index.reference())),
-        }
-    }
-
-    /// Replaces a row that was observed by a new one, and moves its index entries.
-    #[inline(always)]
-    fn replace<T: Record>(
-        &self,
-        table: &TableInner<T, P>,
-        record: RecordOf<P>,
-        version: <P::Executor as Executor>::Version,
-        old: &T,
-        new: PrivateRow<'_, P, T>,
-    ) -> Result<(), Error> {
-        let key = || format!("{:?}", old.key());
-        if !new.get().key_equals(&old.key()) {
-            let changed = format!("{:?}", new.get().key());
-            return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
-        }
-        check(new.get())?;
-        if !self.worker.executor().is_current(record, version) {
-            return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
-        }
-        if !table.secondary.is_empty() {
-            self.move_entries(table, record, old, new.get())?;
-        }
-        let row = new.into_raw();
-        self.worker.buffer(table.number()).last = Some((record.address(), row));
-        self.worker.executor().write(table.reference(), record, version, row);
-        Ok(())
-    }
-
-    /// Moves the index entries of a row whose indexed columns change. The new entries come
-    /// first, so that a duplicate leaves everything as it was.
-    fn move_entries<T: Record>(
-        &self,
-        table: &TableInner<T, P>,
-        record: RecordOf<P>,
-        old: &T,
-        new: &T,
-    ) -> Result<(), Error> {
-        let moved = |position: &usize| old.index_key_differs(new, *position);
-        for position in (0..table.secondary.len()).filter(moved) {
-            if let Err(error) = self.insert_entry(table, position, new, record) {
-                for earlier in (0..position).filter(moved) {
-                    let secondary = &table.secondary[earlier];
-                    with_secondary!(secondary, |index| self.remove_entry(index, new, earlier)?);
-                }
-                return Err(error);
-            }
-        }
-        for position in (0..table.secondary.len()).filter(moved) {
-            let secondary = &table.secondary[position];
-            with_secondary!(secondary, |index| self.remove_entry(index, old, position)?);
-        }
-        Ok(())
-    }
 }
 
 impl<P: Protocol> Drop for Transaction<'_, P> {
@@ -882,169 +598,5 @@ impl<P: Protocol> Drop for UnwrittenRead<'_, P> {
     #[cold]
     fn drop(&mut self) {
         self.worker.executor().note_read(self.table, self.record, self.version);
-    }
-}
-
-/// A new version of a row that belongs to nobody yet; dropped, with its block, if a closure
-/// panics or a check fails.
-struct PrivateRow<'w, P: Protocol, R> {
-    row: NonNull<R>,
-    worker: &'w Worker<P>,
-    table: TableRef,
-}
-
-impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
-    fn new(worker: &'w Worker<P>, table: TableRef, row: R) -> Self {
-        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
-        // SAFETY: a new block of the table's row class.
-        unsafe { block.write(row) };
-        PrivateRow { row: block, worker, table }
-    }
-
-    #[inline(always)]
-    fn cloned(worker: &'w Worker<P>, table: TableRef, row: &R) -> Self
-    where
-        R: Clone,
-    {
-        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
-        // SAFETY: a new block of the table's row class. (If `clone` panics it stays unused until
-        // the database is dropped.)
-        unsafe { block.write(row.clone()) };
-        PrivateRow { row: block, worker, table }
-    }
-
-    #[inline(always)]
-    fn get(&self) -> &R {
-        // SAFETY: written by `new` or `cloned`, and this value's own.
-        unsafe { self.row.as_ref() }
-    }
-
-    #[inline(always)]
-    fn get_mut(&mut self) -> &mut R {
-        // SAFETY: as in `get`.
-        unsafe { self.row.as_mut() }
-    }
-
-    /// Hands the row over to the executor.
-    #[inline(always)]
-    fn into_raw(self) -> NonNull<u8> {
-        ManuallyDrop::new(self).row.cast()
-    }
-}
-
-impl<P: Protocol, R> Drop for PrivateRow<'_, P, R> {
-    fn drop(&mut self) {
-        // SAFETY: complete, and nobody else has its address.
-        unsafe { self.worker.memory.drop_row(self.row.cast(), self.table, false) };
-    }
-}
-
-#[inline(always)]
-fn check<T: Record>(row: &T) -> Result<(), Error> {
-    row.check().map_err(|violation| {
-        let key = format!("{:?}", row.key());
-        Failure::Constraint { table: T::TABLE, key, violation }.into()
-    })
-}
-
-#[cold]
-fn duplicate(table: &'static str, index: Option<&'static str>, key: &impl Key) -> Error {
-    Failure::DuplicateKey { table, index, key: format!("{key:?}") }.into()
-}
-
-fn index_key<K: KeyForm, P: Protocol, T: Record>(
-    _index: &Secondary<K, P>,
-    row: &T,
-    position: usize,
-) -> K {
-    let mut encoder = K::Encoder::default();
-    row.encode_index_key(position, &mut encoder);
-    K::finish(encoder)
-}
-
-// ---- ranges -----------------------------------------------------------------------------------
-
-/// A range of encoded keys.
-type Bounds<K> = (Bound<K>, Bound<K>);
-
-fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K> {
-    (range.start_bound().map(K::from_key), range.end_bound().map(K::from_key))
-}
-
-/// The range of a secondary index's entries whose columns lie in `range`. The entries of a
-/// non-unique index go on behind the columns, with the primary key; so an included end means all
-/// entries that begin with it, and an excluded start means none of them.
-fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
-    _index: &Secondary<F, P>,
-    range: &impl RangeBounds<K>,
-) -> Bounds<F> {
-    let begin_with = |key: &K| F::prefix_range::<K>(key);
-    // Whether a range is the wrong way round, or empty, is a matter of the columns alone.
-    let columns = encode_range::<F, K>(range);
-    if is_reversed(&columns) || is_empty(&columns) {
-        return columns;
-    }
-    let start = match range.start_bound() {
-        Bound::Included(key) => begin_with(key).0,
-        Bound::Excluded(key) => match begin_with(key).1 {
-            Bound::Included(last) => Bound::Excluded(last),
-            Bound::Excluded(next) => Bound::Included(next),
-            // Nothing is greater than the entries that begin with it.
-            Bound::Unbounded => {
-                let key = F::from_key(key);
-                return (Bound::Excluded(key.clone()), Bound::Excluded(key));
-            }
-        },
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    let end = match range.end_bound() {
-        Bound::Included(key) => begin_with(key).1,
-        Bound::Excluded(key) => match begin_with(key).0 {
-            Bound::Included(first) => Bound::Excluded(first),
-            other => other,
-        },
-        Bound::Unbounded => Bound::Unbounded,
-    };
-    (start, end)
-}
-
-fn prefix_of<F: KeyForm, P: Protocol, K: Key>(
-    _index: &Secondary<F, P>,
-    prefix: &impl KeyPrefix<K>,
-) -> Bounds<F> {
-    F::prefix_range::<K>(prefix)
-}
-
-/// The ends of a range, for people.
-fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
-    let describe = |bound: Bound<&T>| match bound {
-        Bound::Included(key) => format!("{key:?}"),
-        Bound::Excluded(key) => format!("{key:?} (excluded)"),
-        Bound::Unbounded => "unbounded".to_owned(),
-    };
-    (describe(range.start_bound()), describe(range.end_bound()))
-}
-
-/// Whether a range is written the wrong way round. (One that is merely empty is not.)
-fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
-    use Bound::{Excluded, Included, Unbounded};
-    match bounds {
-        (Unbounded, _) | (_, Unbounded) => false,
-        (Included(start) | Excluded(start), Included(end) | Excluded(end)) => start > end,
-    }
-}
-
-/// Whether a range has no keys because it excludes the only one.
-fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
-    use Bound::{Excluded, Included};
-    matches!(bounds, (Excluded(start), Excluded(end) | Included(end))
-        | (Included(start), Excluded(end)) if start == end)
-}
-
-/// Fails for tables that have no order.
-fn check_ordered<T: Record>() -> Result<(), Failure> {
-    match T::STORAGE {
-        Storage::Ordered => Ok(()),
-        Storage::Hash => Err(Failure::UnorderedTable { table: T::TABLE }),
     }
 }

@@ -529,9 +529,12 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
+/// The place of a slot's worker.
+type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
+
 /// The workers of a database, by slot. A slot's worker is used by the thread that holds the slot.
 pub struct Workers<P: Protocol> {
-    cells: Box<[UnsafeCell<Option<Box<Worker<P>>>>]>,
+    cells: Box<[WorkerCell<P>]>,
 }
 
 // SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and

@@ -158,6 +158,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         rounds: 2,
         seed: 1,
         htm: Some(weft::htm::Choice::Software),
+        reserve_mib: 0,
         verify: true,
         json: json.then(|| PathBuf::from("-")),
     }

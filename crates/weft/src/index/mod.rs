@@ -14,6 +14,8 @@
 pub mod bplus_tree;
 pub mod hash;
 mod key;
+#[cfg(test)]
+mod test_memory;
 
 pub use key::{IndexKey, LongKey, LongSlot};
 

@@ -140,7 +140,7 @@ pub fn is_inline<H>(table: TableRef, record: RecordPointer<H>, row: NonNull<u8>)
     table.core().holds_rows_inline() && record.inline_row() == row
 }
 
-const _: () = assert!(size_of::<StoredRecord<Tid>>() % 16 == 0);
+const _: () = assert!(size_of::<StoredRecord<Tid>>().is_multiple_of(16));
 
 /// A small open-addressing hash table from a record's address to its position among the writes.
 /// It answers "did I write this record?", which every read after the first write asks.

@@ -49,7 +49,7 @@ const CLASS_BYTES: [usize; CLASSES] = [
 pub const CLASSES: usize = 26;
 
 const _: () = assert!(CLASS_BYTES[CLASSES - 1] == BLOCK_BYTES_MAX);
-const _: () = assert!(CHUNK_BYTES % BLOCK_BYTES_MAX == 0);
+const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES_MAX));
 
 /// A size class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

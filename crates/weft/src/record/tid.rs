@@ -179,7 +179,7 @@ impl TidWord {
                 return tid;
             }
             spins += 1;
-            if spins % 64 == 0 { yield_now() } else { spin_loop() }
+            if spins.is_multiple_of(64) { yield_now() } else { spin_loop() }
         }
     }
 

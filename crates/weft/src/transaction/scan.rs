@@ -11,7 +11,8 @@ use std::ptr::NonNull;
 
 use weft_htm::word::Ordering;
 
-use super::{Bounds, Transaction, check_ordered, is_empty, is_reversed};
+use super::Transaction;
+use super::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use weft_htm::word::Word;
 
 use super::super::Lookup;
+use super::super::test_memory::{Memory, TestWorker};
 use super::scan::Range;
 use super::search::{Access, Optimistic};
-use super::test_memory::{Memory, TestWorker};
 use super::testing::{is_unchanged, scan};
 use super::{BPlusTree, Direction, LeafHint};
 

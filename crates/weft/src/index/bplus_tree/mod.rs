@@ -57,10 +57,6 @@ mod region_tests;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod stress;
 #[cfg(test)]
-#[path = "../hash/test_memory.rs"]
-#[expect(clippy::duplicate_mod, reason = "both indexes are tested with the same worker")]
-mod test_memory;
-#[cfg(test)]
 mod testing;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

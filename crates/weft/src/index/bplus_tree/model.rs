@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use shuttle::{check_pct, check_random, thread};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{Insertion, LongKey, Lookup};
-use super::test_memory::{Memory, TestWorker};
 use super::testing::{TestKey, is_unchanged, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 

@@ -9,11 +9,11 @@ use proptest::prelude::*;
 use weft_htm::{Choice, Htm, RetryPolicy};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexWorker, Insertion, LongKey, Lookup};
 use super::node::unlock_unchanged;
 use super::search::{Access, Optimistic, Target};
 use super::stress::{interleaved_keys, noted_versions_mean_what_they_say};
-use super::test_memory::{Memory, TestWorker};
 use super::testing::{Machine, scan};
 use super::tests::against_a_model::{check, operation};
 use super::{BPlusTree, Direction, LeafHint};

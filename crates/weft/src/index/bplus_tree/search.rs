@@ -19,6 +19,8 @@ use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
 use super::BPlusTree;
+use crate::prefetch::prefetch_lines;
+
 use super::node::{Inner, LOCKED, Leaf, Node, OBSOLETE, least};
 
 /// How an operation makes sure that the nodes it reads and writes hold still.
@@ -425,12 +427,5 @@ fn enter<K: IndexKey>(
 /// of the search in a node that is not cached waits for memory: random reads take twice as long.)
 #[inline(always)]
 pub(super) fn prefetch<N>(node: *const N) {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
-    for offset in (0..size_of::<N>()).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(node.cast::<i8>().wrapping_add(offset)) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
-    let _ = node;
+    prefetch_lines(node.cast(), size_of::<N>());
 }

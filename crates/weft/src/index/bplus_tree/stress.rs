@@ -8,8 +8,8 @@ use std::thread;
 use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
-use super::test_memory::{Memory, TestWorker};
 use super::testing::{Machine, Noted, Scan, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 

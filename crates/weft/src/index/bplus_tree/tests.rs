@@ -7,9 +7,9 @@ use std::sync::Arc;
 use weft_htm::word::Ordering;
 use weft_htm::{Htm, Statistics};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
 use super::node::LEAF_CAPACITY;
-use super::test_memory::{Memory, TestWorker};
 use super::testing::{Noted, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 

@@ -56,18 +56,17 @@ mod model_tests;
 ))]
 mod region_tests;
 mod resize;
-#[cfg(test)]
-mod test_memory;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-use std::cell::Cell;
 use std::ptr::NonNull;
 
 use weft_htm::Region;
 use weft_htm::word::{Ordering, WordPointer};
 
+use super::key::Staged;
 use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
+use crate::prefetch::prefetch_lines;
 use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
 use resize::{Array, retire_bucket};
 
@@ -179,7 +178,7 @@ impl<K: IndexKey> HashTable<K> {
         debug_assert_ne!(address, 0);
         self.help_to_grow(worker);
         let hash = key.hash();
-        let staged = Staged::default();
+        let staged = Staged::new();
         let insertion = self
             .insert_in_region(key, hash, &staged, address, worker)
             .unwrap_or_else(|| self.insert_in_software(key, hash, &staged, address, worker));
@@ -312,15 +311,7 @@ impl<K: IndexKey> HashTable<K> {
     /// comes soon. Does not wait for it.
     #[inline(always)]
     pub fn prefetch(&self, key: &K) {
-        let bucket = self.array().home_pointer(key.hash());
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch reads nothing as far as the program is concerned, and never faults.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(bucket.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = bucket;
+        prefetch_lines(self.array().home_pointer(key.hash()).cast(), size_of::<Bucket<K>>());
     }
 
     /// Calls `visit` with every key and its address, in no order. A key that is present
@@ -430,38 +421,6 @@ fn retire_removal<K: IndexKey>(removal: Removal<K>, array: &Array<K>, worker: &i
         unsafe { retire_bucket(emptied, worker) };
         if removal.is_within_home {
             array.remove_overflowing();
-        }
-    }
-}
-
-/// A key that is to be inserted, in a slot of its own: what it keeps out of line is allocated
-/// once, and neither under a lock nor in a region.
-struct Staged<K: IndexKey> {
-    slot: K::Slot,
-    is_full: Cell<bool>,
-}
-
-impl<K: IndexKey> Default for Staged<K> {
-    fn default() -> Self {
-        Staged { slot: K::Slot::default(), is_full: Cell::new(false) }
-    }
-}
-
-impl<K: IndexKey> Staged<K> {
-    /// The slot, with the key in it.
-    #[inline(always)]
-    fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::Slot {
-        if !self.is_full.replace(true) {
-            key.store(&self.slot, worker);
-        }
-        &self.slot
-    }
-
-    /// Frees what the key keeps out of line, as it was not moved into the table.
-    #[inline(always)]
-    fn free(&self, worker: &impl IndexWorker) {
-        if self.is_full.get() {
-            K::free(&self.slot, worker);
         }
     }
 }

@@ -17,9 +17,9 @@ use loom::thread;
 use shuttle::thread;
 use weft_htm::word::{Ordering, Word};
 
+use super::super::test_memory::Memory;
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::HashTable;
-use super::test_memory::Memory;
 
 /// A key that is its own hash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use weft_htm::{Choice, Htm, RetryPolicy};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
-use super::test_memory::{Memory, TestWorker};
 use super::tests::{
     Colliding, Machine, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps,
 };

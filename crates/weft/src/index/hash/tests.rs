@@ -13,8 +13,8 @@ use proptest::prelude::*;
 use weft_htm::word::{Ordering, Word, WordPointer, fence};
 use weft_htm::{Htm, Statistics};
 
+use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
-use super::test_memory::{Memory, TestWorker};
 use super::{Bucket, HashTable};
 
 /// A key that the tests make from a number.

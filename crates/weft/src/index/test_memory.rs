@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use weft_htm::{Htm, Regions};
 
-use super::super::IndexWorker;
+use super::IndexWorker;
 
 /// The books. (A lock of the standard library also under a model checker: no thread is switched
 /// while it is held.)

@@ -1,0 +1,80 @@
+//! How the rows of several keys are fetched at once; see [`Transaction::prefetch`].
+
+use arrayvec::ArrayVec;
+
+use super::{RecordOf, Transaction};
+use crate::encoding::{Key, KeyForm};
+use crate::error::Error;
+use crate::index::Lookup;
+use crate::protocol::Protocol;
+use crate::record::RecordPointer;
+use crate::schema::Record;
+use crate::table::{FormIndex, PickForm, Table, with_form};
+use crate::worker::StoredForm;
+
+/// How many keys are prefetched together: about as many lines as a core can wait for at a time.
+const PREFETCH_BATCH: usize = 16;
+
+/// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
+/// lines that nobody needs delay the others.
+pub(super) const PREFETCH_READ_BYTES: usize = 128;
+
+/// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
+/// a still larger one.
+pub(super) const PREFETCH_UPDATE_BYTES: usize = 512;
+
+impl<P: Protocol> Transaction<'_, P> {
+    #[inline(always)]
+    pub(super) fn prefetch_rows<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+        bytes_max: usize,
+    ) -> Result<(), Error> {
+        let table = self.enter(table)?;
+        let row_bytes = size_of::<T>().min(bytes_max);
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let index = K::pick(&table.primary);
+            let mut keys = keys.into_iter().map(|key| K::from_key(&key)).fuse();
+            loop {
+                let batch: ArrayVec<K, PREFETCH_BATCH> =
+                    keys.by_ref().take(PREFETCH_BATCH).collect();
+                if batch.is_empty() {
+                    return Ok(());
+                }
+                self.prefetch_batch(index, table.number(), &batch, row_bytes);
+            }
+        })
+    }
+
+    /// Asks for the rows of a few keys, step by step: what one step asks for arrives while the
+    /// step asks for the other keys' lines.
+    #[inline(always)]
+    fn prefetch_batch<K: StoredForm>(
+        &self,
+        index: &FormIndex<K>,
+        number: usize,
+        keys: &[K],
+        row_bytes: usize,
+    ) {
+        for key in keys {
+            index.prefetch(key);
+        }
+        let mut records = ArrayVec::<RecordOf<P>, PREFETCH_BATCH>::new();
+        for key in keys {
+            let buffer = self.worker.buffer(number);
+            let found = index.get(key, buffer.hint::<K>(), &self.worker.memory);
+            if let Lookup::Found(address) = found {
+                // SAFETY: the table's own index holds addresses of its records.
+                let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
+                record.prefetch_header();
+                records.push(record);
+                buffer.announced.push(address);
+            }
+        }
+        for record in records {
+            // SAFETY: pinned, as long as `self` is there.
+            unsafe { record.prefetch_row(row_bytes) };
+        }
+    }
+}

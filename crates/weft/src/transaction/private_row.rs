@@ -1,0 +1,62 @@
+//! New versions of rows, before anybody but their transaction knows of them.
+
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+
+use crate::protocol::Protocol;
+use crate::table::TableRef;
+use crate::worker::Worker;
+
+/// A new version of a row that belongs to nobody yet; dropped, with its block, if a closure
+/// panics or a check fails.
+pub(super) struct PrivateRow<'w, P: Protocol, R> {
+    row: NonNull<R>,
+    worker: &'w Worker<P>,
+    table: TableRef,
+}
+
+impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
+    pub(super) fn new(worker: &'w Worker<P>, table: TableRef, row: R) -> Self {
+        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
+        // SAFETY: a new block of the table's row class.
+        unsafe { block.write(row) };
+        PrivateRow { row: block, worker, table }
+    }
+
+    #[inline(always)]
+    pub(super) fn cloned(worker: &'w Worker<P>, table: TableRef, row: &R) -> Self
+    where
+        R: Clone,
+    {
+        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
+        // SAFETY: a new block of the table's row class. (If `clone` panics it stays unused until
+        // the database is dropped.)
+        unsafe { block.write(row.clone()) };
+        PrivateRow { row: block, worker, table }
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self) -> &R {
+        // SAFETY: written by `new` or `cloned`, and this value's own.
+        unsafe { self.row.as_ref() }
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self) -> &mut R {
+        // SAFETY: as in `get`.
+        unsafe { self.row.as_mut() }
+    }
+
+    /// Hands the row over to the executor.
+    #[inline(always)]
+    pub(super) fn into_raw(self) -> NonNull<u8> {
+        ManuallyDrop::new(self).row.cast()
+    }
+}
+
+impl<P: Protocol, R> Drop for PrivateRow<'_, P, R> {
+    fn drop(&mut self) {
+        // SAFETY: complete, and nobody else has its address.
+        unsafe { self.worker.memory.drop_row(self.row.cast(), self.table, false) };
+    }
+}

@@ -1,0 +1,277 @@
+//! What inserting and replacing rows takes: their place in the primary index, and their entries in
+//! the secondary ones.
+
+use weft_htm::word::spin_loop;
+
+use super::private_row::PrivateRow;
+use super::{RecordOf, Transaction};
+use crate::encoding::{Key, KeyForm};
+use crate::error::{ConflictReason, Error, Failure};
+use crate::index::{Insertion, Lookup};
+use crate::protocol::{Executor, Protocol, Visible};
+use crate::record::{RecordPointer, StoredRecord};
+use crate::schema::Record;
+use crate::table::{
+    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, with_form, with_secondary,
+};
+use crate::worker::StoredForm;
+
+/// What became of a row to be inserted.
+enum Placed<P: Protocol, R> {
+    At(RecordOf<P>),
+    /// There is a visible row under the key; the new one comes back.
+    Duplicate(R),
+}
+
+impl<P: Protocol> Transaction<'_, P> {
+    /// Inserts a row and its index entries. Gives the row back if there is one with its primary
+    /// key.
+    #[inline(always)]
+    pub(super) fn insert_row<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        row: T,
+    ) -> Result<Option<T>, Error> {
+        let reference = table.reference();
+        let placed = with_form!(T::Key::WIDTH_BYTES, |K| {
+            let key = K::from_key(&row.key());
+            self.place(K::pick(&table.primary), reference, table.number(), &key, row)?
+        });
+        let record = match placed {
+            Placed::At(record) => record,
+            Placed::Duplicate(row) => return Ok(Some(row)),
+        };
+        if !table.secondary.is_empty() {
+            self.insert_entries(table, record)?;
+        }
+        Ok(None)
+    }
+
+    /// Puts a row under a key of an index: into a new record, or into one that is absent.
+    #[inline(always)]
+    fn place<K: StoredForm, R>(
+        &self,
+        index: &FormIndex<K>,
+        table: TableRef,
+        number: usize,
+        key: &K,
+        row: R,
+    ) -> Result<Placed<P, R>, Error> {
+        let memory = &self.worker.memory;
+        let core = table.core();
+        let block = memory.allocate_block(core.record_class);
+        // SAFETY: a new block of the table's record class.
+        let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
+        // The row is written before the record can be found, and becomes visible at commit.
+        let is_inline = core.holds_rows_inline();
+        let row = if is_inline {
+            let inline = record.inline_row();
+            // SAFETY: the block reaches over the inline row.
+            unsafe { inline.cast::<R>().write(row) };
+            inline
+        } else {
+            PrivateRow::new(self.worker, table, row).into_raw()
+        };
+        loop {
+            let hint = self.worker.buffer(number).hint::<K>();
+            match index.get_or_insert(key, record.address(), hint, memory) {
+                Insertion::Inserted { change, sibling } => {
+                    let executor = self.worker.executor();
+                    executor.insert(table, record, row);
+                    executor
+                        .note_own_insertion(table, change, sibling)
+                        .map_err(|abort| self.doom_by(abort))?;
+                    return Ok(Placed::At(record));
+                }
+                Insertion::Found(address) => {
+                    // SAFETY: the table's own index holds addresses of its records.
+                    let existing = unsafe { RecordPointer::from_address(address) };
+                    // SAFETY: the row was written above, and moves on from here: the record was
+                    // not linked, and the blocks are freed without dropping the row.
+                    let take_back = || unsafe {
+                        let taken = row.cast::<R>().read();
+                        if !is_inline {
+                            memory.free_block(row, core.row_class);
+                        }
+                        memory.free_block(block, core.record_class);
+                        taken
+                    };
+                    let observed = match self.read_for_write(table, existing) {
+                        Ok(observed) => observed,
+                        Err(conflict) => {
+                            drop(take_back());
+                            return Err(conflict);
+                        }
+                    };
+                    match observed.visible {
+                        Visible::Removed => spin_loop(),
+                        Visible::Absent => {
+                            let row = PrivateRow::new(self.worker, table, take_back());
+                            let row = row.into_raw();
+                            self.worker.executor().write(table, existing, observed.version, row);
+                            return Ok(Placed::At(existing));
+                        }
+                        Visible::Row(_) => {
+                            let row = take_back();
+                            // That it is there is a read like any other.
+                            self.worker.executor().note_read(table, existing, observed.version);
+                            return Ok(Placed::Duplicate(row));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Inserts the index entries of a row that was just placed; takes everything back if one of
+    /// them is a duplicate.
+    fn insert_entries<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        record: RecordOf<P>,
+    ) -> Result<(), Error> {
+        let Visible::Row(row) = self.read(table.reference(), record)? else {
+            unreachable!("the row was just written by this transaction")
+        };
+        // SAFETY: this transaction's own row; see `row`.
+        let row = unsafe { self.row::<T>(row) };
+        for position in 0..table.secondary.len() {
+            if let Err(error) = self.insert_entry(table, position, row, record) {
+                for (earlier, secondary) in table.secondary[..position].iter().enumerate() {
+                    with_secondary!(secondary, |index| self.remove_entry(index, row, earlier)?);
+                }
+                let own = self.read_for_write(table.reference(), record)?;
+                self.worker.executor().remove(table.reference(), record, own.version);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Inserts a row's entry into one of the table's secondary indexes.
+    fn insert_entry<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        position: usize,
+        row: &T,
+        record: RecordOf<P>,
+    ) -> Result<(), Error> {
+        with_secondary!(&table.secondary[position], |index| {
+            self.place_entry(index, position, row, record)
+        })
+    }
+
+    fn place_entry<K: StoredForm, T: Record>(
+        &self,
+        index: &Secondary<K, P>,
+        position: usize,
+        row: &T,
+        record: RecordOf<P>,
+    ) -> Result<(), Error> {
+        let key: K = index_key(row, position);
+        let entry = Entry { record: record.address(), key: key.clone() };
+        match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
+            Placed::At(_) => Ok(()),
+            Placed::Duplicate(_) => Err(duplicate(T::TABLE, index.name(), &row.key())),
+        }
+    }
+
+    /// Removes the index entry of a visible row.
+    pub(super) fn remove_entry<K: StoredForm, T: Record>(
+        &self,
+        index: &Secondary<K, P>,
+        row: &T,
+        position: usize,
+    ) -> Result<(), Error> {
+        let key: K = index_key(row, position);
+        let hint = self.worker.buffer(index.number()).hint::<K>();
+        let Lookup::Found(address) = index.index.get(&key, hint, &self.worker.memory) else {
+            // A visible row has its entry; so the row is not current any more.
+            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
+        };
+        // SAFETY: the index's own address.
+        let entry = unsafe { RecordPointer::from_address(address) };
+        let observed = self.read_for_write(index.reference(), entry)?;
+        match observed.visible {
+            Visible::Row(_) => {
+                self.worker.executor().remove(index.reference(), entry, observed.version);
+                Ok(())
+            }
+            _ => Err(self.doom(ConflictReason::ReadChanged, index.reference())),
+        }
+    }
+
+    /// Replaces a row that was observed by a new one, and moves its index entries.
+    #[inline(always)]
+    pub(super) fn replace<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        record: RecordOf<P>,
+        version: <P::Executor as Executor>::Version,
+        old: &T,
+        new: PrivateRow<'_, P, T>,
+    ) -> Result<(), Error> {
+        let key = || format!("{:?}", old.key());
+        if !new.get().key_equals(&old.key()) {
+            let changed = format!("{:?}", new.get().key());
+            return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
+        }
+        check(new.get())?;
+        if !self.worker.executor().is_current(record, version) {
+            return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
+        }
+        if !table.secondary.is_empty() {
+            self.move_entries(table, record, old, new.get())?;
+        }
+        let row = new.into_raw();
+        self.worker.buffer(table.number()).last = Some((record.address(), row));
+        self.worker.executor().write(table.reference(), record, version, row);
+        Ok(())
+    }
+
+    /// Moves the index entries of a row whose indexed columns change. The new entries come
+    /// first, so that a duplicate leaves everything as it was.
+    fn move_entries<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        record: RecordOf<P>,
+        old: &T,
+        new: &T,
+    ) -> Result<(), Error> {
+        let moved = |position: &usize| old.index_key_differs(new, *position);
+        for position in (0..table.secondary.len()).filter(moved) {
+            if let Err(error) = self.insert_entry(table, position, new, record) {
+                for earlier in (0..position).filter(moved) {
+                    let secondary = &table.secondary[earlier];
+                    with_secondary!(secondary, |index| self.remove_entry(index, new, earlier)?);
+                }
+                return Err(error);
+            }
+        }
+        for position in (0..table.secondary.len()).filter(moved) {
+            let secondary = &table.secondary[position];
+            with_secondary!(secondary, |index| self.remove_entry(index, old, position)?);
+        }
+        Ok(())
+    }
+}
+
+#[inline(always)]
+pub(super) fn check<T: Record>(row: &T) -> Result<(), Error> {
+    row.check().map_err(|violation| {
+        let key = format!("{:?}", row.key());
+        Failure::Constraint { table: T::TABLE, key, violation }.into()
+    })
+}
+
+#[cold]
+pub(super) fn duplicate(table: &'static str, index: Option<&'static str>, key: &impl Key) -> Error {
+    Failure::DuplicateKey { table, index, key: format!("{key:?}") }.into()
+}
+
+/// A row's key in one of its secondary indexes.
+fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
+    let mut encoder = K::Encoder::default();
+    row.encode_index_key(position, &mut encoder);
+    K::finish(encoder)
+}
