@@ -301,6 +301,9 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         transaction: &Transaction<'_, P>,
         table: &Table<T, P>,
     ) -> Result<Option<NonNull<[u64]>>, Error> {
+        if matches!(self.state, State::After) {
+            return Ok(None);
+        }
         let inner = transaction.enter(table)?;
         let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
             State::Before => {
