@@ -381,7 +381,7 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
-    /// running ones have ended.
+    /// running ones have ended. (So never, if one was leaked with [`std::mem::forget`].)
     ///
     /// # Errors
     /// [`Failure::NestedTransaction`] if this very thread is in one.
@@ -433,15 +433,21 @@ impl<P: Protocol> Database<P> {
             let workers_max = inner.shared.counters.len();
             return Err(Failure::TooManyWorkers { workers_max });
         };
-        let registration = Box::new(Seat { inner: Arc::downgrade(inner), slot });
-        REGISTRATIONS.with_borrow_mut(|registrations| {
+        let seat = Box::new(Seat { inner: Arc::downgrade(inner), slot });
+        let seated = REGISTRATIONS.try_with(|registrations| {
+            let mut registrations = registrations.borrow_mut();
             registrations.retain(|registration| registration.seat.is_taken());
             registrations.push(Registration {
                 database: Arc::as_ptr(inner).cast(),
                 worker: worker.cast(),
-                seat: registration,
+                seat,
             });
         });
+        if seated.is_err() {
+            // The thread is ending, and its locals are gone; the seat was given up with the
+            // closure.
+            return Err(Failure::ThreadEnding);
+        }
         // SAFETY: the worker is boxed, and lives until the thread's registration ends.
         Ok(unsafe { worker.as_ref() })
     }

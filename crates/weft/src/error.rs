@@ -161,7 +161,7 @@ pub enum Failure {
     },
     /// A table's rows are larger than a row may be.
     #[error(
-        "table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible; put large columns on the heap"
+        "table {table}: a row takes {size_bytes} bytes, at most {size_max_bytes} are possible, aligned to 16 at most; put large columns on the heap"
     )]
     RowTooLarge {
         /// The table.
@@ -215,6 +215,9 @@ pub enum Failure {
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
+    /// A transaction was begun by a destructor that runs at the end of its thread.
+    #[error("the thread is ending; run the transaction before its thread-local values are dropped")]
+    ThreadEnding,
     /// What was asked of the hardware is not there.
     #[error(transparent)]
     Htm(#[from] weft_htm::Unavailable),

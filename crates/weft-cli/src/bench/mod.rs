@@ -8,7 +8,7 @@
 //! 3. **Rounds**: the protocols take turns, one at a time on the machine (`round`):
 //!
 //!    ```text
-//!    |warm-up| dbx, seconds |warm-up| silo, seconds |warm-up| dbx, seconds |warm-up| silo, …
+//!    |warm-up| none, seconds |warm-up| dbx, seconds |warm-up| none, seconds |warm-up| dbx, …
 //!    '----------------- round 1 -------------------''-------------- round 2 --------------
 //!    ```
 //!

@@ -35,8 +35,8 @@ attempts were aborted and why, and for every type of transaction how long it too
 Examples:
   weft bench tpcc
       DBX, one thread, one warehouse: half a minute
-  weft bench tpcc --threads 4 --protocol dbx,dbx-spin --verify
-      DBX against its variant without regions, in turns; checks both databases in the end
+  weft bench tpcc --protocol none,dbx --verify
+      what concurrency control costs: DBX against none at all, in turns; checks both databases
   weft bench tpcc --threads 4 --warehouses 1 --mix payment
       four threads fight for the rows of one warehouse
   weft bench tpcc --seconds 60 --rounds 5 --json results.json

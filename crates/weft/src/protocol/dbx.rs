@@ -23,7 +23,7 @@
 //! ```
 //!
 //! **The serialization point** of a transaction is the moment at which its region commits; in the
-//! twin, the moment at which it holds all its write locks ([`fence_before_validation`]). At that
+//! twin, the moment at which it holds all its write locks (`fence_before_validation`). At that
 //! moment everything it read is still current (validated afterwards, and a version that is
 //! current and unlocked after the fence was so at the fence), and everything it writes is either
 //! unseen by others or locked.

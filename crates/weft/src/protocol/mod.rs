@@ -12,8 +12,8 @@
 //! [`Transaction`]: crate::Transaction
 
 pub(crate) mod access_set;
-mod dbx;
-mod none;
+pub mod dbx;
+pub mod none;
 
 use std::ptr::NonNull;
 

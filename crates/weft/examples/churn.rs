@@ -1,0 +1,80 @@
+//! Churn: threads update the rows of one table at random, and nothing else. However long it goes
+//! on, the memory stays what it was: replaced versions are reused after their grace period.
+//!
+//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS]` (10, 1000000 and 2)
+
+use std::time::{Duration, Instant};
+
+use weft::{Database, Error, Record};
+
+/// A row of about the size of YCSB's.
+#[derive(Clone, Record)]
+#[record(table = "rows", storage = "hash")]
+struct Row {
+    #[record(key)]
+    key: u64,
+    payload: [u64; 12],
+}
+
+fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
+    let mut argument = |default| match arguments.next() {
+        Some(Ok(number)) if number > 0 => number,
+        Some(_) => {
+            eprintln!("usage: churn [SECONDS] [ROWS] [THREADS], whole numbers above 0");
+            std::process::exit(2)
+        }
+        None => default,
+    };
+    let (seconds, rows, threads) = (argument(10), argument(1_000_000), argument(2));
+
+    let database: Database =
+        Database::builder().table_with_capacity::<Row>(rows as usize).open()?;
+    let table = database.table::<Row>()?;
+    for first in (0..rows).step_by(1000) {
+        database.transact(|tx| {
+            (first..rows.min(first + 1000))
+                .try_for_each(|key| tx.insert(&table, Row { key, payload: [key; 12] }))
+        })?;
+    }
+
+    let start = Instant::now();
+    let end = start + Duration::from_secs(seconds);
+    report(&database, start);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (database, table) = (&database, &table);
+                scope.spawn(move || {
+                    let mut random = fastrand::Rng::with_seed(thread);
+                    while Instant::now() < end {
+                        for _ in 0..1000 {
+                            let key = random.u64(..rows);
+                            database
+                                .transact(|tx| tx.update(table, &key, |row| row.payload[0] += 1))?;
+                        }
+                    }
+                    Ok::<(), Error>(())
+                })
+            })
+            .collect();
+        while Instant::now() < end {
+            std::thread::sleep(Duration::from_secs(seconds.div_ceil(6)).min(end - Instant::now()));
+            report(&database, start);
+        }
+        workers.into_iter().try_for_each(|worker| worker.join().expect("workers do not panic"))
+    })
+}
+
+fn report(database: &Database, start: Instant) {
+    let metrics = database.metrics();
+    let resident = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let resident = resident.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    println!(
+        "{:4.0} s: {:>11} transactions, {:4} MiB of chunks, resident {}",
+        start.elapsed().as_secs_f64(),
+        metrics.committed,
+        metrics.memory.chunk_bytes >> 20,
+        resident.unwrap_or("unknown").trim(),
+    );
+}
