@@ -67,7 +67,7 @@ pub struct BenchArguments {
     pub threads: usize,
 
     /// Length of one measured round of one protocol
-    #[arg(long, value_name = "S", default_value = "10", value_parser = seconds_positive)]
+    #[arg(long, value_name = "S", default_value = "4", value_parser = seconds_positive)]
     #[arg(allow_negative_numbers = true)]
     pub seconds: f64,
 

@@ -1,0 +1,168 @@
+//! DBX with its regions in hardware: the machine's own RTM or, where it has none, real RTM
+//! machine code under the emulator of `weft-rtm-emulator`, which injects conflicts, so that some
+//! commits and index operations end in their software twins, beside others in regions.
+#![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+
+use std::thread;
+
+use weft::htm::{Choice, Htm, RetryPolicy};
+use weft::protocol::Dbx;
+use weft::{Database, Error, Record, Table};
+use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "accounts", storage = "hash")]
+struct Account {
+    #[record(key)]
+    number: u32,
+    cents: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "postings", key(account, sequence))]
+#[record(index(name = by_amount, columns(cents)))]
+struct Posting {
+    account: u32,
+    sequence: u32,
+    cents: i64,
+}
+
+const ACCOUNTS: u32 = 4;
+const OPENING_CENTS: i64 = 1_000;
+
+/// What a thread holds while it runs regions: an emulation, or nothing on a machine with RTM.
+struct OnThread(#[allow(dead_code, reason = "held, not used")] Option<Emulation>);
+
+/// RTM for this test, given up after so many conflicts; `None` where there is none and none can
+/// be emulated either.
+fn hardware(conflict: u32) -> Option<Htm> {
+    let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
+    match Emulation::start(Processor::default(), 0) {
+        // SAFETY: every thread of these tests that uses the database calls `on_thread` first.
+        Ok(_) => Some(unsafe { Htm::assume_rtm(policy) }),
+        Err(CannotEmulate::NativeInstructions) => Htm::open(Choice::Rtm, policy).ok(),
+        Err(CannotEmulate::NoAccess) => None,
+    }
+}
+
+fn on_thread(conflicts_per_million: u32, seed: u64) -> OnThread {
+    let processor = Processor { conflicts_per_million, ..Processor::default() };
+    OnThread(Emulation::start(processor, seed).ok())
+}
+
+struct Bank {
+    database: Database<Dbx>,
+    accounts: Table<Account>,
+    postings: Table<Posting>,
+}
+
+fn open(htm: Htm) -> Result<Bank, Error> {
+    let database =
+        Database::builder().table::<Account>().table::<Posting>().custom_htm(htm).open()?;
+    let (accounts, postings) = (database.table()?, database.table()?);
+    database.transact(|tx| {
+        (0..ACCOUNTS)
+            .try_for_each(|number| tx.insert(&accounts, Account { number, cents: OPENING_CENTS }))
+    })?;
+    Ok(Bank { database, accounts, postings })
+}
+
+impl Bank {
+    /// Moves money and writes it down, once for each account.
+    fn transfer(&self, from: u32, to: u32, cents: i64, sequence: u32) -> Result<(), Error> {
+        self.database.transact(|tx| {
+            for (account, cents) in [(from, -cents), (to, cents)] {
+                tx.update(&self.accounts, &account, |row| row.cents += cents)?;
+                tx.upsert(&self.postings, Posting { account, sequence, cents })?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Balances equal what was written down, by either index.
+    fn audit(&self) -> Result<(), Error> {
+        self.database.transact(|tx| {
+            let mut total = 0;
+            for number in 0..ACCOUNTS {
+                let account = tx.get(&self.accounts, &number)?.expect("accounts stay");
+                let mut posted = 0;
+                for posting in tx.prefix(&self.postings, &number) {
+                    posted += posting?.cents;
+                }
+                assert_eq!(account.cents, OPENING_CENTS + posted, "account {number}");
+                total += account.cents;
+            }
+            assert_eq!(total, i64::from(ACCOUNTS) * OPENING_CENTS);
+            let rows = tx.range(&self.postings, ..).count();
+            assert_eq!(tx.range_by(&self.postings, Posting::BY_AMOUNT, ..).count(), rows);
+            Ok(())
+        })
+    }
+}
+
+#[test]
+fn one_thread_runs_every_kind_of_region() -> Result<(), Error> {
+    let Some(htm) = hardware(100) else { return Ok(()) };
+    let _emulation = on_thread(0, 1);
+    let bank = open(htm)?;
+    for step in 0..30 {
+        bank.transfer(step % ACCOUNTS, (step + 1) % ACCOUNTS, i64::from(step), step)?;
+    }
+    bank.audit()?;
+    let deleted = bank.database.transact(|tx| {
+        let first = tx.range(&bank.postings, ..).next().transpose()?.expect("there are postings");
+        let (account, sequence, cents) = (first.account, first.sequence, first.cents);
+        tx.update(&bank.accounts, &account, |row| row.cents -= cents)?;
+        tx.update(&bank.accounts, &((account + 1) % ACCOUNTS), |row| row.cents += cents)?;
+        tx.upsert(
+            &bank.postings,
+            Posting { account: (account + 1) % ACCOUNTS, sequence: 1_000, cents },
+        )?;
+        tx.delete(&bank.postings, &(account, sequence))
+    })?;
+    assert!(deleted);
+    bank.audit()?;
+    let htm = bank.database.metrics().htm;
+    assert!(htm.committed > 200, "index operations and commits run as regions: {htm:?}");
+    assert_eq!(bank.database.metrics().aborted_total(), 0, "nobody else was there");
+    Ok(())
+}
+
+#[test]
+fn regions_and_twins_of_several_threads_keep_the_balance() -> Result<(), Error> {
+    let Some(htm) = hardware(1) else { return Ok(()) };
+    const THREADS: u32 = 3;
+    const TRANSFERS: u32 = 25;
+    const CONFLICTS_PER_MILLION: u32 = 3_000;
+    let bank = thread::scope(|scope| {
+        let loading = scope.spawn(|| {
+            let _emulation = on_thread(0, 7);
+            open(htm)
+        });
+        loading.join().expect("loading does not panic")
+    })?;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let bank = &bank;
+                scope.spawn(move || {
+                    let _emulation = on_thread(CONFLICTS_PER_MILLION, u64::from(thread) + 11);
+                    for step in 0..TRANSFERS {
+                        let sequence = thread * TRANSFERS + step;
+                        let from = (thread + step) % ACCOUNTS;
+                        bank.transfer(from, (from + 1) % ACCOUNTS, 1 + i64::from(step), sequence)?;
+                        if step % 8 == 0 {
+                            bank.audit()?;
+                        }
+                    }
+                    Ok::<(), Error>(())
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("threads do not panic"))
+    })?;
+    let htm = bank.database.metrics().htm;
+    assert!(htm.committed > 0 && htm.fallbacks > 0, "both ways were taken: {htm:?}");
+    let _emulation = on_thread(0, 99);
+    bank.audit()
+}
