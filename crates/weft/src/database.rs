@@ -349,23 +349,28 @@ impl<P: Protocol> Database<P> {
             let transaction =
                 Transaction::begin(&self.inner, worker, attempt, deadline).map_err(Error::from)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
-            let conflict = match result {
+            let (transaction, abort) = match result {
                 Ok(Ok(value)) => match transaction.finish() {
                     Ok(()) => return Ok(value),
-                    Err(Error::Conflict(conflict)) => conflict,
-                    Err(failure) => return Err(failure.into()),
+                    Err(stopped) => stopped,
                 },
-                Ok(Err(error)) => match transaction.give_up() {
-                    Some(conflict) => conflict,
+                Ok(Err(error)) => match transaction.conflict() {
+                    Some(abort) => (transaction, abort),
                     None => return Err(error),
                 },
-                Err(panic) => match transaction.give_up() {
-                    Some(conflict) => conflict,
-                    None => resume_unwind(panic),
+                Err(panic) => match transaction.conflict() {
+                    Some(abort) => (transaction, abort),
+                    None => {
+                        drop(transaction);
+                        resume_unwind(panic)
+                    }
                 },
             };
             attempt += 1;
-            check_bounds(options, deadline, attempt, conflict).map_err(Error::from)?;
+            // Spelled out only for those who get to see it: under contention conflicts are many.
+            let bounds = check_bounds(options, deadline, attempt, || transaction.describe(abort));
+            transaction.give_way(abort);
+            bounds.map_err(Error::from)?;
             backoff(worker, attempt);
         }
     }
@@ -457,10 +462,10 @@ fn check_bounds(
     options: &TransactionOptions,
     deadline: Option<(Instant, Duration)>,
     attempts: u32,
-    last: Conflict,
+    last: impl FnOnce() -> Conflict,
 ) -> Result<(), Failure> {
     if options.retries_max.is_some_and(|retries_max| attempts > retries_max) {
-        return Err(Failure::RetriesExhausted { attempts, last });
+        return Err(Failure::RetriesExhausted { attempts, last: last() });
     }
     match deadline {
         Some((at, deadline)) if Instant::now() >= at => {

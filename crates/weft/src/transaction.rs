@@ -347,57 +347,60 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// [`Conflict`]: nothing was changed; run the transaction again.
     pub fn commit(self) -> Result<(), Error> {
-        self.finish()
+        self.finish().map_err(|(this, abort)| {
+            let conflict = this.describe(abort);
+            this.give_way(abort);
+            conflict.into()
+        })
     }
 
     /// Rolls back. (So does dropping it.)
     pub fn rollback(self) {}
 
+    /// Commits. If it must give way to another transaction it comes back with the reason, to be
+    /// [described](Transaction::describe) and to [give way](Transaction::give_way).
     #[inline(always)]
-    pub(crate) fn finish(self) -> Result<(), Error> {
-        // The end is here, not in `drop`.
-        let this = ManuallyDrop::new(self);
-        let memory = &this.worker.memory;
-        let committed = match this.doomed.get() {
+    pub(crate) fn finish(self) -> Result<(), (Self, Abort)> {
+        let memory = &self.worker.memory;
+        let committed = match self.doomed.get() {
             Some(abort) => Err(abort),
             None => {
-                let clock = &this.database.shared.clock;
-                this.worker.executor().commit(memory, || clock.epoch())
+                let clock = &self.database.shared.clock;
+                self.worker.executor().commit(memory, || clock.epoch())
             }
         };
         match committed {
             Ok(()) => {
                 Counters::count(&memory.counters().committed);
-                this.end();
+                // The end is here, not in `drop`.
+                ManuallyDrop::new(self).end();
                 Ok(())
             }
-            Err(abort) => Err(this.give_way(abort).into()),
+            Err(abort) => Err((self, abort)),
         }
     }
 
-    /// Rolls back after an error or a panic of the caller's. `Some` if it was not the caller's
-    /// own, but came of a conflict.
-    pub(crate) fn give_up(self) -> Option<Conflict> {
-        let this = ManuallyDrop::new(self);
-        let conflict = this.doomed.get().or_else(|| this.worker.executor().validate().err());
-        match conflict {
-            Some(abort) => Some(this.give_way(abort)),
-            None => {
-                this.roll_back();
-                None
-            }
-        }
+    /// The conflict behind an error or a panic of the caller's; `None` if that was the caller's
+    /// own, concluded from what still is current.
+    pub(crate) fn conflict(&self) -> Option<Abort> {
+        self.doomed.get().or_else(|| self.worker.executor().validate().err())
     }
 
+    /// Spells out why the transaction must give way.
     #[cold]
-    fn give_way(&self, abort: Abort) -> Conflict {
-        // SAFETY: still pinned.
-        let conflict = unsafe { abort.into_conflict() };
-        let counters = self.worker.memory.counters();
+    pub(crate) fn describe(&self, abort: Abort) -> Conflict {
+        // SAFETY: pinned, as long as `self` is there.
+        unsafe { abort.into_conflict() }
+    }
+
+    /// Rolls back, and counts the conflict.
+    #[cold]
+    pub(crate) fn give_way(self, abort: Abort) {
+        let this = ManuallyDrop::new(self);
+        let counters = this.worker.memory.counters();
         Counters::count(&counters.aborted[abort.reason as usize]);
-        self.worker.executor().abort(&self.worker.memory);
-        self.end();
-        conflict
+        this.worker.executor().abort(&this.worker.memory);
+        this.end();
     }
 
     fn roll_back(&self) {
@@ -430,8 +433,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     fn check_doom_and_deadline(&self) -> Result<(), Error> {
         if let Some(abort) = self.doomed.get() {
-            // SAFETY: pinned, as long as `self` is there.
-            return Err(unsafe { abort.into_conflict() }.into());
+            return Err(self.describe(abort).into());
         }
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline {
@@ -449,8 +451,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     fn doom_by(&self, abort: Abort) -> Error {
         self.doomed.set(Some(abort));
-        // SAFETY: pinned, as long as `self` is there.
-        unsafe { abort.into_conflict() }.into()
+        self.describe(abort).into()
     }
 
     #[cold]
