@@ -14,6 +14,8 @@
 pub mod bplus_tree;
 pub mod hash;
 mod key;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod test_machine;
 #[cfg(test)]
 mod test_memory;
 

@@ -8,9 +8,10 @@ use std::thread;
 use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word};
 
+use super::super::test_machine::Machine;
 use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, LongKey, Lookup};
-use super::testing::{Machine, Noted, Scan, TestKey, is_unchanged, noted, scan, verify};
+use super::testing::{Noted, Scan, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
 const THREADS: u64 = 4;

@@ -1,10 +1,8 @@
 //! What the tests of the tree share: scans, a walker that checks the shape of a tree, and keys.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use weft_htm::Htm;
 use weft_htm::word::Ordering;
 
 use super::super::{IndexKey, IndexWorker, LongKey, NodeVersion};
@@ -12,20 +10,6 @@ use super::node::{
     INNER_CAPACITY, Inner, LEAF_CAPACITY, LOCKED, Leaf, Node, OBSOLETE, load_locked,
 };
 use super::{BPlusTree, Direction, LeafHint, Page};
-
-/// What runs a test's operations.
-pub(super) struct Machine {
-    pub(super) htm: Htm,
-    /// What a thread calls before its first operation, with a seed, and keeps until its last.
-    pub(super) begin_thread: fn(u64) -> Box<dyn Any>,
-}
-
-impl Machine {
-    /// A machine without hardware regions.
-    pub(super) fn software() -> Self {
-        Machine { htm: Htm::software(), begin_thread: |_| Box::new(()) }
-    }
-}
 
 /// A noted version in a form that sets can hold.
 pub(super) type Noted = (usize, u64);

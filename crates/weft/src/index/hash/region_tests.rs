@@ -4,36 +4,16 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use weft_htm::{Choice, Htm, RetryPolicy};
-use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+use weft_htm::Htm;
 
+use super::super::test_machine::Machine;
 use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup};
-use super::tests::{
-    Colliding, Machine, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps,
-};
+use super::tests::{Colliding, OutOfLine, agrees_with_a_map, nothing_is_lost_while_growing, steps};
 use super::{CHANGE, HashTable};
 
-fn emulate(seed: u64) -> Result<Emulation, CannotEmulate> {
-    Emulation::start(Processor { conflicts_per_million: 3_000, ..Processor::default() }, seed)
-}
-
-/// A machine with RTM, on which so many conflicts send an operation to its software twin. `None` where there is none and none can be emulated either.
 fn machine(conflict: u32) -> Option<Machine> {
-    let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
-    match emulate(0) {
-        Ok(_) => Some(Machine {
-            // SAFETY: every thread of a test that runs regions first calls `begin_thread`, and
-            // keeps the emulation that it gets until it ends.
-            htm: unsafe { Htm::assume_rtm(policy) },
-            begin_thread: |seed| Box::new(emulate(seed).expect("as on the first thread")),
-        }),
-        Err(CannotEmulate::NativeInstructions) => {
-            let htm = Htm::open(Choice::Rtm, policy).ok()?;
-            Some(Machine { htm, begin_thread: |_| Box::new(()) })
-        }
-        Err(CannotEmulate::NoAccess) => None,
-    }
+    Machine::with_rtm::<3_000>(conflict)
 }
 
 proptest! {

@@ -1,6 +1,5 @@
 //! The table against a map of the standard library, and under several threads.
 
-use std::any::Any;
 use std::cmp;
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -10,9 +9,10 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use proptest::prelude::*;
+use weft_htm::Statistics;
 use weft_htm::word::{Ordering, Word, WordPointer, fence};
-use weft_htm::{Htm, Statistics};
 
+use super::super::test_machine::Machine;
 use super::super::test_memory::{Memory, TestWorker};
 use super::super::{IndexKey, IndexWorker, Insertion, Lookup, NodeVersion};
 use super::{Bucket, HashTable};
@@ -159,19 +159,6 @@ pub(super) fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>
         1 => key.prop_map(Step::RemoveOther),
     ];
     prop::collection::vec(step, 0..length)
-}
-
-/// What runs the regions of a test: nothing, or RTM.
-pub(super) struct Machine {
-    pub(super) htm: Htm,
-    /// Called on each thread of the test; the thread keeps what it gets.
-    pub(super) begin_thread: fn(seed: u64) -> Box<dyn Any>,
-}
-
-impl Machine {
-    fn software() -> Self {
-        Machine { htm: Htm::software(), begin_thread: |_| Box::new(()) }
-    }
 }
 
 /// Runs `steps` on a table and on a map, and compares every answer, the versions included.

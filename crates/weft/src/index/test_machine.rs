@@ -1,0 +1,61 @@
+//! What the tests of both indexes run on: the software twins alone, or hardware regions.
+
+use std::any::Any;
+
+use weft_htm::Htm;
+
+/// What runs a test's operations.
+pub(super) struct Machine {
+    pub(super) htm: Htm,
+    /// What a thread calls before its first operation, with a seed, and keeps until its last.
+    pub(super) begin_thread: fn(u64) -> Box<dyn Any>,
+}
+
+impl Machine {
+    /// A machine without hardware regions.
+    pub(super) fn software() -> Self {
+        Machine { htm: Htm::software(), begin_thread: |_| Box::new(()) }
+    }
+}
+
+/// Machines with RTM.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod hardware {
+    use weft_htm::{Choice, Htm, RetryPolicy};
+    use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+    use super::Machine;
+
+    fn emulate<const CONFLICTS_PER_MILLION: u32>(seed: u64) -> Result<Emulation, CannotEmulate> {
+        let processor =
+            Processor { conflicts_per_million: CONFLICTS_PER_MILLION, ..Processor::default() };
+        Emulation::start(processor, seed)
+    }
+
+    impl Machine {
+        /// A machine with RTM, on which so many conflicts send an operation to its software twin:
+        /// the machine's own or, where it has none, the emulator, which injects
+        /// `CONFLICTS_PER_MILLION`. `None` where there is none and none can be emulated either.
+        pub(in super::super) fn with_rtm<const CONFLICTS_PER_MILLION: u32>(
+            conflict: u32,
+        ) -> Option<Machine> {
+            let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
+            match emulate::<CONFLICTS_PER_MILLION>(0) {
+                Ok(_) => Some(Machine {
+                    // SAFETY: every thread of a test that runs regions first calls
+                    // `begin_thread`, and keeps the emulation that it gets until it ends.
+                    htm: unsafe { Htm::assume_rtm(policy) },
+                    begin_thread: |seed| {
+                        let emulation = emulate::<CONFLICTS_PER_MILLION>(seed);
+                        Box::new(emulation.expect("as on the first thread"))
+                    },
+                }),
+                Err(CannotEmulate::NativeInstructions) => {
+                    let htm = Htm::open(Choice::Rtm, policy).ok()?;
+                    Some(Machine { htm, begin_thread: |_| Box::new(()) })
+                }
+                Err(CannotEmulate::NoAccess) => None,
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Several databases, and threads that come and go.
+
+use super::*;
+
+#[test]
+fn one_thread_uses_several_databases_interleaved() {
+    for_each_protocol!(|P| {
+        let them: Vec<Fixture<P>> = (0..5).map(|_| Fixture::new()).collect();
+        let transactions: Vec<_> = them.iter().map(|it| it.database.begin().unwrap()).collect();
+        for (number, (it, tx)) in them.iter().zip(&transactions).enumerate() {
+            for _ in 0..=number {
+                it.add_one(tx).unwrap();
+            }
+        }
+        for (number, tx) in transactions.into_iter().enumerate() {
+            if number % 2 == 0 { tx.commit().unwrap() } else { tx.rollback() }
+        }
+        let counts: Vec<i64> = them.iter().map(Fixture::count).collect();
+        assert_eq!(counts, [11, 10, 13, 10, 15]);
+        // Inside each other, too.
+        them[1]
+            .database
+            .transact(|outer| {
+                them[1].add_one(outer)?;
+                them[3].database.transact(|inner| them[3].add_one(inner))
+            })
+            .unwrap();
+        assert_eq!((them[1].count(), them[3].count()), (11, 11));
+    });
+}
+
+#[test]
+fn databases_come_and_go_under_a_thread_that_stays() {
+    for_each_protocol!(|P| {
+        let stays = Fixture::<P>::new();
+        for round in 0..50 {
+            let goes = Fixture::<P>::new();
+            goes.database.transact(|tx| goes.add_one(tx)).unwrap();
+            stays.database.transact(|tx| stays.add_one(tx)).unwrap();
+            assert_eq!(goes.count(), 11);
+            assert_eq!(stays.count(), 11 + round);
+        }
+    });
+}
+
+#[test]
+fn a_database_is_dropped_while_other_threads_are_registered() {
+    for_each_protocol!(|P| {
+        let it = Fixture::<P>::new();
+        let (registered, is_registered) = channel();
+        let (drop_it, dropped) = channel::<()>();
+        let handle = it.database.clone();
+        let hits = it.hits.clone();
+        let thread = std::thread::spawn(move || {
+            handle.transact(|tx| tx.update(&hits, &1, |hit| hit.count += 1)).unwrap();
+            drop(handle);
+            registered.send(()).unwrap();
+            dropped.recv().unwrap_err();
+            // The thread goes on to use another one.
+            let next = Fixture::<P>::new();
+            next.check_unchanged();
+        });
+        is_registered.recv().unwrap();
+        assert_eq!(it.count(), 11);
+        assert_eq!(it.database.metrics().workers, 2);
+        drop(it);
+        drop(drop_it);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn the_last_handle_goes_on_another_thread() {
+    for_each_protocol!(|P| {
+        for _ in 0..20 {
+            let it = Fixture::<P>::new();
+            let handle = it.database.clone();
+            let thread = std::thread::spawn(move || drop(handle));
+            drop(it);
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// A transaction that is leaked holds its place for good, and nothing else.
+#[test]
+fn a_thread_that_leaks_a_transaction() {
+    for_each_protocol!(|P| {
+        let it = Fixture::<P>::new();
+        on_a_thread(|| {
+            let tx = it.database.begin().unwrap();
+            it.add_one(&tx).unwrap();
+            tx.insert(&it.people, person("Eve", 3)).unwrap();
+            std::mem::forget(tx);
+            assert_eq!(it.database.begin().unwrap_err(), Failure::NestedTransaction);
+        });
+        if P::WORKERS_MAX > 1 {
+            it.check_unchanged();
+            // What the leaked transaction was about to insert can be inserted.
+            it.database.transact(|tx| tx.insert(&it.people, person("Eve", 3))).unwrap();
+        } else {
+            let begun = it.database.begin();
+            assert_eq!(begun.unwrap_err(), Failure::SingleThreaded { protocol: P::NAME });
+        }
+    });
+}
+
+#[test]
+fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
+    // The row stays readable: the worker is not given back under it.
+    for_each_protocol!(|P| {
+        let it = Fixture::<P>::new();
+        let row: &Person = on_a_thread(|| {
+            let tx = Box::leak(Box::new(it.database.begin().unwrap()));
+            tx.get(&it.people, &"Ada".into()).unwrap().unwrap()
+        });
+        if P::WORKERS_MAX > 1 {
+            for age in 0..2000 {
+                it.database
+                    .transact(|tx| tx.update(&it.people, &"Ada".into(), |row| row.age = age))
+                    .unwrap();
+            }
+        }
+        assert_eq!(row, &person("Ada", 1));
+    });
+}
+
+/// Rows whose end is counted, to see that none is forgotten with its worker.
+#[derive(Debug, Record)]
+#[record(table = "counted")]
+struct Counted {
+    #[record(key)]
+    id: u64,
+    live: &'static Live,
+}
+
+#[derive(Debug)]
+struct Live(Word);
+
+impl Counted {
+    fn new(id: u64, live: &'static Live) -> Self {
+        live.0.fetch_add(1, Ordering::SeqCst);
+        Counted { id, live }
+    }
+}
+
+impl Clone for Counted {
+    fn clone(&self) -> Self {
+        Counted::new(self.id, self.live)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.live.0.fetch_add(u64::MAX, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_worker_ends_with_garbage_pending() {
+    for_each_protocol!(|P| {
+        let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
+        let database = Database::<P>::builder().table::<Counted>().open().unwrap();
+        let table = database.table::<Counted>().unwrap();
+        let churn = |id: u64| {
+            database.transact(|tx| tx.insert(&table, Counted::new(id, live))).unwrap();
+            database.transact(|tx| tx.update(&table, &id, |_| ())).unwrap();
+            if id.is_multiple_of(2) {
+                database.transact(|tx| tx.delete(&table, &id)).unwrap();
+            }
+        };
+        for round in 0..10 {
+            on_a_thread(|| (round * 10..round * 10 + 10).for_each(churn));
+        }
+        let visible =
+            database.transact(|tx| Ok::<_, Error>(tx.range(&table, ..).count() as u64)).unwrap();
+        assert_eq!(visible, 50);
+        assert!(live.0.load(Ordering::SeqCst) >= visible);
+        drop((database, table));
+        assert_eq!(live.0.load(Ordering::SeqCst), 0, "rows that nobody dropped, or twice");
+    });
+}
+
+#[test]
+fn rows_of_failed_and_rolled_back_writes_are_dropped() {
+    for_each_protocol!(|P| {
+        let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
+        let database = Database::<P>::builder().table::<Counted>().open().unwrap();
+        let table = database.table::<Counted>().unwrap();
+        database.transact(|tx| tx.insert(&table, Counted::new(1, live))).unwrap();
+        let attempt = |end: &dyn Fn()| {
+            database.transact(|tx| -> Result<(), Error> {
+                assert!(tx.insert(&table, Counted::new(1, live)).is_err());
+                assert!(tx.upsert(&table, Counted::new(1, live))?);
+                tx.update(&table, &1, |_| ())?;
+                assert!(tx.update(&table, &1, |row| row.id = 9).is_err());
+                tx.insert(&table, Counted::new(2, live))?;
+                tx.update(&table, &2, |_| ())?;
+                tx.delete(&table, &2)?;
+                tx.insert(&table, Counted::new(2, live))?;
+                tx.delete(&table, &1)?;
+                tx.insert(&table, Counted::new(1, live))?;
+                end();
+                Err(Failure::Closed.into())
+            })
+        };
+        attempt(&|| ()).unwrap_err();
+        catch_unwind(AssertUnwindSafe(|| attempt(&|| panic_quietly("at the end")))).unwrap_err();
+        assert_eq!(live.0.load(Ordering::SeqCst), 1, "the committed row, and no other");
+        drop((database, table));
+        assert_eq!(live.0.load(Ordering::SeqCst), 0);
+    });
+}
+
+/// A row that, when it is dropped, calls what its thread has set up for that.
+#[derive(Debug, Record)]
+#[record(table = "reentrant")]
+struct Reentrant {
+    #[record(key)]
+    id: u64,
+    text: String,
+}
+
+type OnDrop = Box<dyn Fn()>;
+
+thread_local! {
+    static ON_DROP: RefCell<Option<OnDrop>> = const { RefCell::new(None) };
+}
+
+impl Clone for Reentrant {
+    fn clone(&self) -> Self {
+        Reentrant { id: self.id, text: self.text.clone() }
+    }
+}
+
+impl Drop for Reentrant {
+    fn drop(&mut self) {
+        ON_DROP.with_borrow(|on_drop| {
+            if let Some(call) = on_drop {
+                call();
+            }
+        });
+    }
+}
+
+/// Rows are dropped at the ends of transactions, and a `drop` may do anything.
+#[test]
+fn a_row_whose_drop_runs_a_transaction() {
+    for_each_protocol!(|P| {
+        let database = Database::<P>::builder().table::<Reentrant>().open().unwrap();
+        let table = database.table::<Reentrant>().unwrap();
+        let row = |id: u64| Reentrant { id, text: format!("number {id}") };
+        (0..50).for_each(|id| database.transact(|tx| tx.insert(&table, row(id))).unwrap());
+        let nested = Rc::new(Cell::new(0));
+        let on_drop = {
+            let (database, table, nested) = (database.clone(), table.clone(), Rc::clone(&nested));
+            move || {
+                let count = |tx: &Transaction<'_, P>| Ok(tx.range(&table, ..).count());
+                match database.transact(count) {
+                    Ok(_) => {}
+                    Err(Error::Failure(Failure::NestedTransaction)) => nested.set(nested.get() + 1),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        };
+        ON_DROP.set(Some(Box::new(on_drop)));
+        for turn in 0..100 {
+            for id in 0..50 {
+                let change = |row: &mut Reentrant| row.text = format!("{id} in turn {turn}");
+                database.transact(|tx| tx.update(&table, &id, change)).unwrap();
+            }
+        }
+        drop(ON_DROP.take());
+        assert!(nested.get() > 1000, "{} rows were dropped", nested.get());
+        let last = database.transact(|tx| Ok::<_, Error>(tx.get(&table, &49)?.cloned()));
+        assert_eq!(last.unwrap().unwrap().text, "49 in turn 99");
+    });
+}
