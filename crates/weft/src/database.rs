@@ -31,6 +31,16 @@ pub const WORKERS_MAX_DEFAULT: usize = 256;
 /// A handle: clones lead to the same database, which goes, with everything in it, when the last
 /// one is dropped. Databases are independent of each other; a process may hold several.
 ///
+/// # Starvation
+/// A transaction that meets a conflict is run again by [`Database::transact`], and every one gets
+/// through in the end. Attempts are kept apart by a randomized wait that grows; where a protocol
+/// has locks to wait for, the older transaction is preferred; and one that was aborted a hundred
+/// times closes a turnstile: no other transaction begins until it has ended.
+/// ([`Metrics::turnstile_closings`] counts these; a database that often needs it is asked too much
+/// of one row.) It follows that a transaction must not wait for another thread's transaction on
+/// the same database. A loop of the caller's own around [`Database::begin`] respects the
+/// turnstile, but cannot close it.
+///
 /// ```
 /// use weft::{Database, Error, Record};
 ///
@@ -313,7 +323,7 @@ impl<P: Protocol> Database<P> {
     /// Runs `body` as a transaction until it commits, and returns what it returned.
     ///
     /// A conflict with another transaction rolls back and runs `body` again, after a randomized
-    /// wait that doubles each time, for as long as it takes. An `Err` of `body`'s own, or a
+    /// wait that doubles each time, for as long as it takes (see [starvation](#starvation)). An `Err` of `body`'s own, or a
     /// panic, rolls back and passes through. (If it was caused by what other transactions were
     /// doing meanwhile, that is, if what `body` has read is not current any more, it counts as a
     /// conflict: what passes through was concluded from a consistent state.)
@@ -345,7 +355,16 @@ impl<P: Protocol> Database<P> {
             .deadline
             .and_then(|deadline| Some((Instant::now().checked_add(deadline)?, deadline)));
         let mut attempt = 0;
+        let mut closed_turnstile = None;
         loop {
+            if closed_turnstile.is_none() && !worker.active.get() {
+                closed_turnstile = self
+                    .inner
+                    .shared
+                    .turnstile
+                    .pass(attempt, || self.check_wait(deadline, attempt))
+                    .map_err(Error::from)?;
+            }
             let transaction =
                 Transaction::begin(&self.inner, worker, attempt, deadline).map_err(Error::from)?;
             let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
@@ -382,7 +401,24 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`],
     /// [`Failure::Closed`].
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
-        Transaction::begin(&self.inner, self.worker()?, 0, None)
+        let worker = self.worker()?;
+        if !worker.active.get() {
+            self.inner.shared.turnstile.pass(0, || self.check_wait(None, 0))?;
+        }
+        Transaction::begin(&self.inner, worker, 0, None)
+    }
+
+    /// Whether one that waits at the turnstile should go on waiting.
+    fn check_wait(
+        &self,
+        deadline: Option<(Instant, Duration)>,
+        attempts: u32,
+    ) -> Result<(), Failure> {
+        // Relaxed: it is looked at again and again.
+        if self.inner.shared.closed.load(Ordering::Relaxed) != 0 {
+            return Err(Failure::Closed);
+        }
+        check_deadline(deadline, attempts)
     }
 
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
@@ -467,6 +503,10 @@ fn check_bounds(
     if options.retries_max.is_some_and(|retries_max| attempts > retries_max) {
         return Err(Failure::RetriesExhausted { attempts, last: last() });
     }
+    check_deadline(deadline, attempts)
+}
+
+fn check_deadline(deadline: Option<(Instant, Duration)>, attempts: u32) -> Result<(), Failure> {
     match deadline {
         Some((at, deadline)) if Instant::now() >= at => {
             Err(Failure::DeadlineExceeded { deadline, attempts })

@@ -75,11 +75,13 @@
 //!    memory comes from (`arena`).
 //! 4. `index`: the memory store. [`index`](mod@index) is the vocabulary, `key` how keys lie in
 //!    nodes, `bplus_tree` and `hash` the two kinds.
-//! 5. `protocol`: `mod.rs` is the interface, `access_set` what the optimistic ones remember, and
-//!    then one file for each protocol: `none`, the floor, and `dbx`.
+//! 5. `protocol`: `mod.rs` is the interface, `access_set` what a transaction remembers,
+//!    `optimistic` the phases that the optimistic protocols share, and then one file for each
+//!    protocol, from `none`, the floor, on.
 //! 6. [`encoding`], [`schema`], `table`: from typed rows and keys to bytes and addresses.
 //! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
-//!    operations. `database`: opening, the retry loop, closing.
+//!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
+//!    retry loop, closing.
 //! 8. `error`, `metrics`, `prefetch`: as they say.
 #![warn(missing_docs)]
 
@@ -100,6 +102,7 @@ pub(crate) mod record;
 pub mod schema;
 pub(crate) mod table;
 mod transaction;
+mod turnstile;
 pub(crate) mod worker;
 
 pub use weft_htm as htm;

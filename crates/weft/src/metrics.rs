@@ -17,6 +17,8 @@ pub struct Metrics {
     pub rolled_back: u64,
     /// Attempts that gave way to other transactions, in the order of [`ConflictReason::ALL`].
     pub aborted: [u64; ConflictReason::ALL.len()],
+    /// How often a transaction lost so many times that it held all others back to get through.
+    pub turnstile_closings: u64,
     /// Hardware regions, started, committed and aborted by cause.
     pub htm: Statistics,
     /// Threads that are workers of the database.
@@ -44,6 +46,7 @@ impl Metrics {
             htm: shared.htm_statistics(),
             workers: shared.workers(),
             epoch: shared.clock.epoch(),
+            turnstile_closings: shared.turnstile.closings(),
             ..Metrics::default()
         };
         metrics.memory.chunk_bytes = shared.memory.chunk_bytes();

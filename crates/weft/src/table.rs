@@ -20,7 +20,7 @@ use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
 use crate::index::{Insertion, LongKey, Lookup, NodeVersion};
 use crate::protocol::access_set::is_inline;
-use crate::protocol::{Dbx, Protocol};
+use crate::protocol::{Dbx, Protocol, Settled};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::{Record, Storage};
@@ -62,7 +62,7 @@ pub struct TableCore {
     /// Removes a record from the index, by the key of a row; false if it was not there.
     unlink: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>, &WorkerMemory) -> bool,
     /// See [`Protocol::settle_deleted`].
-    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory) -> bool,
+    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory) -> Settled,
     /// Drops a record's newest row, if there is one.
     pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
 }
@@ -176,7 +176,7 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
     table: TableRef,
     record: NonNull<u8>,
     memory: &WorkerMemory,
-) -> bool {
+) -> Settled {
     // SAFETY: the record waits on this worker's list, so it is not freed; it is of this table.
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
     P::settle_deleted(stored, || {

@@ -95,7 +95,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             worker.memory.unpin();
             return Err(Failure::Closed);
         }
-        if worker.executor().begin(attempt).is_err() {
+        if worker.executor().begin(attempt, &worker.memory).is_err() {
             worker.memory.unpin();
             return Err(Failure::SingleThreaded { protocol: P::NAME });
         }
@@ -131,7 +131,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     Visible::Removed => self.forget(table),
                 },
                 Located::Absent(node) => {
-                    self.worker.executor().note_node(table.reference(), node);
+                    self.note_node(table.reference(), node)?;
                     return Ok(None);
                 }
             }
@@ -461,7 +461,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn read(&self, table: TableRef, record: RecordOf<P>) -> Result<Visible, Error> {
-        self.worker.executor().read(table, record).map_err(|abort| self.doom_by(abort))
+        let memory = &self.worker.memory;
+        self.worker.executor().read(table, record, memory).map_err(|abort| self.doom_by(abort))
     }
 
     #[inline(always)]
@@ -470,7 +471,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: TableRef,
         record: RecordOf<P>,
     ) -> Result<Observation<<P::Executor as Executor>::Version>, Error> {
-        self.worker.executor().read_for_write(table, record).map_err(|abort| self.doom_by(abort))
+        let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+        executor.read_for_write(table, record, memory).map_err(|abort| self.doom_by(abort))
+    }
+
+    #[inline(always)]
+    fn note_node(&self, table: TableRef, node: NodeVersion) -> Result<(), Error> {
+        self.worker.executor().note_node(table, node).map_err(|abort| self.doom_by(abort))
     }
 
     /// A row as a reference.
@@ -572,7 +579,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     }
                 }
                 Located::Absent(node) => {
-                    self.worker.executor().note_node(table.reference(), node);
+                    self.note_node(table.reference(), node)?;
                     return Ok(None);
                 }
             }

@@ -20,9 +20,10 @@ use crate::epoch::reclaim::GracePeriods;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::{LeafHint, Page};
 use crate::index::{IndexWorker, LongKey};
-use crate::protocol::{Executor, Protocol};
+use crate::protocol::{Executor, Protocol, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
 use crate::table::TableRef;
+use crate::turnstile::Turnstile;
 
 /// What all workers of a database share, whatever the protocol.
 pub struct Shared {
@@ -33,6 +34,8 @@ pub struct Shared {
     pub counters: Box<[Counters]>,
     /// Set when the database is closed.
     pub closed: Word,
+    /// Lets starving transactions through.
+    pub turnstile: Turnstile,
     /// Garbage of workers that left, and how many batches of it there are.
     orphans: Mutex<Vec<Batch>>,
     orphan_batches: Word,
@@ -75,6 +78,7 @@ impl Shared {
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             closed: Word::new(0),
+            turnstile: Turnstile::default(),
             orphans: Mutex::new(Vec::new()),
             orphan_batches: Word::new(0),
             slots: Mutex::new(Slots::default()),
@@ -97,7 +101,7 @@ impl Shared {
         total
     }
 
-    fn take_slot(&self) -> Option<usize> {
+    pub fn take_slot(&self) -> Option<usize> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = slots.free.pop() {
             return Some(slot);
@@ -112,12 +116,12 @@ impl Shared {
         Some(slot)
     }
 
-    fn set_reader(&self, slot: usize, reader: StatisticsReader) {
+    pub fn set_reader(&self, slot: usize, reader: StatisticsReader) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.htm_readers[slot] = Some(reader);
     }
 
-    fn give_slot(&self, slot: usize) {
+    pub fn give_slot(&self, slot: usize) {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(reader) = slots.htm_readers[slot].take() {
             slots.htm_departed += reader.statistics();
@@ -297,8 +301,10 @@ impl WorkerMemory {
                 Retired::Large(block, layout) => free_huge(block, *layout),
                 Retired::Row(row, table) => self.drop_row(row, table, false),
                 Retired::Deleted(record, table) => {
-                    if (table.core().settle_deleted)(table, record, self) {
-                        self.retire_record(record, table);
+                    match (table.core().settle_deleted)(table, record, self) {
+                        Settled::Unlinked => self.retire_record(record, table),
+                        Settled::Kept => {}
+                        Settled::Busy => self.retire_deleted(record, table),
                     }
                 }
                 Retired::Record(record, table) => {
@@ -482,7 +488,7 @@ impl<P: Protocol> Worker<P> {
         shared.set_reader(slot, memory.regions.reader());
         Worker {
             memory,
-            executor: UnsafeCell::new(P::Executor::new(protocol)),
+            executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
             active: Cell::new(false),
             serial: Cell::new(0),
             buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),

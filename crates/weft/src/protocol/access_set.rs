@@ -1,12 +1,45 @@
-//! The access sets of the optimistic protocols: what a transaction has read, is to write, and
-//! which index nodes it relies on. Reused from one transaction to the next.
+//! What a transaction has read, is to write, and which index nodes it relies on; for all
+//! protocols that keep a transaction's writes private until it commits.
+//!
+//! The order of this file: the entries; the set, and the questions that the read phase asks of
+//! it; what becomes of rows and records when the transaction has ended; the table by which a
+//! record's own write is found.
+//!
+//! A set is reused from one transaction to the next.
 
 use std::ptr::NonNull;
 
+use super::{Observation, Visible};
 use crate::index::{NodeChange, NodeVersion};
-use crate::record::tid::Tid;
+use crate::record::tid::{Tid, TidWord};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
+use crate::worker::WorkerMemory;
+
+/// A record header that holds a TID word, perhaps beside other things.
+pub trait TidHeader: Default + Send + Sync + 'static {
+    /// The word.
+    fn tid(&self) -> &TidWord;
+}
+
+/// The header of a protocol that needs nothing but the TID word (see [`crate::record::tid`]).
+#[derive(Debug)]
+pub struct TidOnly {
+    tid: TidWord,
+}
+
+impl Default for TidOnly {
+    fn default() -> Self {
+        TidOnly { tid: TidWord::new(Tid::PLACEHOLDER) }
+    }
+}
+
+impl TidHeader for TidOnly {
+    #[inline(always)]
+    fn tid(&self) -> &TidWord {
+        &self.tid
+    }
+}
 
 /// A record read, and the version it had.
 pub struct ReadEntry<H> {
@@ -28,6 +61,20 @@ pub struct WriteEntry<H> {
     /// If this transaction has put the record into the index: the row that it did so with, which
     /// tells the record's key as long as the transaction lasts.
     pub created: Option<NonNull<u8>>,
+}
+
+/// What a write must know of the version that it replaces.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    /// The version, unlocked.
+    pub observed: Tid,
+    newest: *mut u8,
+    /// This transaction's own row, if the record is in the write set with one.
+    own: Option<NonNull<u8>>,
+    /// Where in the write set it is.
+    own_position: Option<usize>,
+    /// How many writes there were.
+    writes: usize,
 }
 
 /// An index node relied on.
@@ -68,7 +115,153 @@ impl<H> Default for AccessSet<H> {
     }
 }
 
-impl<H> AccessSet<H> {
+impl<H: TidHeader> AccessSet<H> {
+    // ---- the read phase ----------------------------------------------------------------------
+
+    /// What this transaction itself has written to a record, if anything.
+    #[inline(always)]
+    pub fn own_write(&self, record: RecordPointer<H>) -> Option<Visible> {
+        let position = self.find_write(record)?;
+        Some(visible_own(&self.writes[position]))
+    }
+
+    /// Likewise, for a write that is to replace it.
+    #[inline(always)]
+    pub fn observe_own(&self, record: RecordPointer<H>) -> Option<Observation<Replaced>> {
+        let position = self.find_write(record)?;
+        let entry = &self.writes[position];
+        let version = Replaced {
+            observed: entry.expected,
+            newest: entry.replaced,
+            own: entry.row,
+            own_position: Some(position),
+            writes: self.writes.len(),
+        };
+        Some(Observation { visible: visible_own(entry), version })
+    }
+
+    /// A record that this transaction has not written yet, as a write that is to replace it sees
+    /// it.
+    #[inline(always)]
+    pub fn observe(&self, observed: Tid, newest: *mut u8) -> Observation<Replaced> {
+        let writes = self.writes.len();
+        let version = Replaced { observed, newest, own: None, own_position: None, writes };
+        Observation { visible: visible(observed, newest), version }
+    }
+
+    /// See [`super::Executor::is_current`].
+    #[inline(always)]
+    pub fn is_current(&self, record: RecordPointer<H>, version: Replaced) -> bool {
+        match version.own_position {
+            Some(position) => self.writes[position].row == version.own,
+            // Most closures write nothing at all.
+            None => self.writes.len() == version.writes || self.find_write(record).is_none(),
+        }
+    }
+
+    /// See [`super::Executor::note_read`].
+    pub fn note_read(&mut self, table: TableRef, record: RecordPointer<H>, version: Replaced) {
+        // This transaction's own write, if there is one, is validated itself.
+        if version.own_position.is_none() {
+            self.reads.push(ReadEntry { record, observed: version.observed, table });
+        }
+    }
+
+    /// Adds a write to the write set, or replaces this transaction's earlier one.
+    #[inline(always)]
+    pub fn put(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        version: Replaced,
+        row: Option<NonNull<u8>>,
+    ) {
+        match version.own_position {
+            Some(position) => {
+                let entry = &mut self.writes[position];
+                if let Some(row) = entry.row {
+                    self.superseded.push(Superseded { record, row, table });
+                }
+                entry.row = row;
+            }
+            None => self.push_write(WriteEntry {
+                record,
+                table,
+                expected: version.observed,
+                replaced: version.newest,
+                row,
+                created: None,
+            }),
+        }
+    }
+
+    /// Adds the write of a placeholder that this transaction has put into an index.
+    #[inline(always)]
+    pub fn insert(&mut self, table: TableRef, record: RecordPointer<H>, row: NonNull<u8>) {
+        self.push_write(WriteEntry {
+            record,
+            table,
+            expected: Tid::PLACEHOLDER,
+            replaced: std::ptr::null_mut(),
+            row: Some(row),
+            created: Some(row),
+        });
+    }
+
+    // ---- after the end -----------------------------------------------------------------------
+
+    /// After a commit: hands what it has replaced or deleted to the garbage collection (DBX
+    /// §5.5), and forgets everything. `discard` unlinks a placeholder of this transaction.
+    #[inline(always)]
+    pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, NonNull<u8>)) {
+        for entry in &self.writes {
+            match (entry.row, entry.created) {
+                (Some(_), _) => {
+                    if let Some(replaced) = NonNull::new(entry.replaced) {
+                        let inline = is_inline(entry.table, entry.record, replaced);
+                        memory.retire_row(replaced, entry.table, inline);
+                    }
+                }
+                (None, Some(row)) => discard(entry, row),
+                // The row stays with the record until it is unlinked: by it the record's key is
+                // known, and older snapshots may need it.
+                (None, None) if !entry.expected.is_absent() && !entry.expected.is_queued() => {
+                    memory.retire_deleted(entry.record.block(), entry.table);
+                }
+                (None, None) => {}
+            }
+        }
+        self.drop_superseded(memory);
+        self.clear();
+    }
+
+    /// After an abort: drops what nobody else has seen, and forgets everything. `discard` unlinks
+    /// a placeholder of this transaction.
+    pub fn drop_private(
+        &mut self,
+        memory: &WorkerMemory,
+        discard: impl Fn(&WriteEntry<H>, NonNull<u8>),
+    ) {
+        for entry in &self.writes {
+            if let Some(row) = entry.created {
+                discard(entry, row);
+            }
+            if let Some(row) = entry.row {
+                drop_private(entry.record, row, entry.table, memory);
+            }
+        }
+        self.drop_superseded(memory);
+        self.clear();
+    }
+
+    fn drop_superseded(&mut self, memory: &WorkerMemory) {
+        for Superseded { record, row, table } in self.superseded.drain(..) {
+            drop_private(record, row, table, memory);
+        }
+    }
+
+    // ---- the set itself ----------------------------------------------------------------------
+
     /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
@@ -132,6 +325,53 @@ impl<H> AccessSet<H> {
         }
         true
     }
+}
+
+/// What a record with this version word and newest row shows.
+#[inline(always)]
+pub fn visible(tid: Tid, newest: *mut u8) -> Visible {
+    if !tid.is_absent() {
+        // A record that is not absent has been committed with a row.
+        debug_assert!(!newest.is_null());
+        // SAFETY: see above; `newest` belongs to `tid`, as the caller has made sure.
+        return Visible::Row(unsafe { NonNull::new_unchecked(newest) });
+    }
+    if tid.is_removed() { Visible::Removed } else { Visible::Absent }
+}
+
+#[inline(always)]
+fn visible_own<H>(entry: &WriteEntry<H>) -> Visible {
+    entry.row.map_or(Visible::Absent, Visible::Row)
+}
+
+/// The word that committing `write` in `epoch` gives its record: the version after the one that it
+/// replaces.
+#[inline(always)]
+pub fn successor<H>(write: &WriteEntry<H>, epoch: u64) -> Tid {
+    written_at(write, write.expected.next(epoch))
+}
+
+/// The word that committing `write` at `version` gives its record.
+#[inline(always)]
+pub fn written_at<H>(write: &WriteEntry<H>, version: Tid) -> Tid {
+    match write.row {
+        Some(_) => write.expected.written_at(version),
+        // Inserted and deleted again, or deleted where there was nothing: nothing happened.
+        None if write.expected.is_absent() => write.expected,
+        None => write.expected.deleted_at(version),
+    }
+}
+
+/// Drops a row that no other thread has seen.
+fn drop_private<H>(
+    record: RecordPointer<H>,
+    row: NonNull<u8>,
+    table: TableRef,
+    memory: &WorkerMemory,
+) {
+    // SAFETY: private rows are complete, and each is dropped once: it is either the write
+    // entry's or superseded.
+    unsafe { memory.drop_row(row, table, is_inline(table, record, row)) };
 }
 
 /// Whether a row of `record` lies inline in it.

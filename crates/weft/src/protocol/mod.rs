@@ -13,12 +13,19 @@
 
 pub(crate) mod access_set;
 pub mod dbx;
+pub mod dbx_spin;
 pub mod none;
+pub mod occ;
+pub mod optimistic;
+pub mod silo;
 
 use std::ptr::NonNull;
 
 pub use dbx::Dbx;
+pub use dbx_spin::DbxSpin;
 pub use none::NoControl;
+pub use occ::Occ;
+pub use silo::Silo;
 
 use crate::error::{Conflict, ConflictReason};
 use crate::index::{NodeChange, NodeVersion};
@@ -44,6 +51,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether hardware transactional memory is part of it.
     const USES_HTM: bool;
 
+    /// What takes the place of hardware transactional memory where there is none, if results have
+    /// to be read with that in mind.
+    const TWIN: Option<&'static str> = None;
+
+    /// Whether it only makes single operations on single rows atomic: then a transaction may
+    /// access one row, and tables have no secondary indexes.
+    const SINGLE_KEY: bool = false;
+
     /// What it keeps with every record.
     type Header: Default + Send + Sync + 'static;
 
@@ -54,11 +69,22 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     #[doc(hidden)]
     type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
 
-    /// Decides what becomes of a deleted record after its grace period (DBX §5.5). If no row was
-    /// inserted into it since, runs `unlink`, marks the record as removed and returns true;
-    /// else returns false. Nobody else writes the record meanwhile.
+    /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
+    /// inserted into it since, runs `unlink` and marks the record as removed. Nobody else writes
+    /// the record meanwhile.
     #[doc(hidden)]
-    fn settle_deleted(record: &StoredRecord<Self::Header>, unlink: impl FnOnce()) -> bool;
+    fn settle_deleted(record: &StoredRecord<Self::Header>, unlink: impl FnOnce()) -> Settled;
+}
+
+/// What became of a deleted record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is out of the index.
+    Unlinked,
+    /// It has a row again.
+    Kept,
+    /// A transaction holds it: ask again later.
+    Busy,
 }
 
 /// What a record holds, as one transaction sees it.
@@ -124,17 +150,19 @@ pub trait Executor {
     /// What a write must know about the version that it replaces.
     type Version: Copy;
 
-    /// An executor for one worker.
-    fn new(shared: &std::sync::Arc<Self::Shared>) -> Self;
+    /// An executor for the worker in a slot. No two executors of a database have the same slot at
+    /// the same time.
+    fn new(shared: &std::sync::Arc<Self::Shared>, slot: usize) -> Self;
 
     /// Starts a transaction; `attempt` counts the times that it was tried before.
-    fn begin(&mut self, attempt: u32) -> Result<(), Busy>;
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy>;
 
     /// Reads a record: this transaction's own write of it, or else its newest committed row.
     fn read(
         &mut self,
         table: TableRef,
         record: RecordPointer<Self::Header>,
+        memory: &WorkerMemory,
     ) -> Result<Visible, Abort>;
 
     /// Reads a record that is about to be written: the read is validated with the write.
@@ -142,6 +170,7 @@ pub trait Executor {
         &mut self,
         table: TableRef,
         record: RecordPointer<Self::Header>,
+        memory: &WorkerMemory,
     ) -> Result<Observation<Self::Version>, Abort>;
 
     /// Turns a [`Executor::read_for_write`] whose write did not come about into a plain read: an
@@ -174,12 +203,19 @@ pub trait Executor {
         version: Self::Version,
     );
 
+    /// Makes a placeholder this transaction's own before anybody else can find it. It is then
+    /// either put into an index, and [noted](Executor::insert), or thrown away.
+    #[inline(always)]
+    fn prepare_insert(&mut self, record: RecordPointer<Self::Header>) {
+        let _ = record;
+    }
+
     /// Notes a placeholder that this transaction has put into an index, and the row that is to
     /// become visible in it.
     fn insert(&mut self, table: TableRef, record: RecordPointer<Self::Header>, row: NonNull<u8>);
 
     /// Notes an index node that stands for keys found absent, or for a range that was scanned.
-    fn note_node(&mut self, table: TableRef, node: NodeVersion);
+    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort>;
 
     /// Notes that this transaction's own insertion has changed index nodes.
     fn note_own_insertion(
@@ -193,7 +229,9 @@ pub trait Executor {
     /// concludes from it (an error, a panic) is real.
     fn validate(&mut self) -> Result<(), Abort>;
 
-    /// Commits, or else leaves everything as it was; `epoch` reads the global epoch.
+    /// Commits, or else leaves everything as it was. `epoch` reads the global epoch; whoever has
+    /// written something calls it once, at the serialization point: when nobody else can come
+    /// between it and the installation of the writes.
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
@@ -205,7 +243,7 @@ pub trait Executor {
 #[macro_export]
 macro_rules! protocol_list {
     ($then:ident, $($arguments:tt)*) => {
-        $crate::$then! { [NoControl, Dbx] $($arguments)* }
+        $crate::$then! { [NoControl, Dbx, DbxSpin, Silo, Occ] $($arguments)* }
     };
 }
 
@@ -219,6 +257,8 @@ macro_rules! describe_protocols {
             source: <$crate::protocol::$protocol as $crate::protocol::Protocol>::SOURCE,
             workers_max: <$crate::protocol::$protocol as $crate::protocol::Protocol>::WORKERS_MAX,
             uses_htm: <$crate::protocol::$protocol as $crate::protocol::Protocol>::USES_HTM,
+            twin: <$crate::protocol::$protocol as $crate::protocol::Protocol>::TWIN,
+            single_key: <$crate::protocol::$protocol as $crate::protocol::Protocol>::SINGLE_KEY,
         }),*]
     };
 }
@@ -253,6 +293,10 @@ pub struct ProtocolDescription {
     pub workers_max: usize,
     /// See [`Protocol::USES_HTM`].
     pub uses_htm: bool,
+    /// See [`Protocol::TWIN`].
+    pub twin: Option<&'static str>,
+    /// See [`Protocol::SINGLE_KEY`].
+    pub single_key: bool,
 }
 
 /// Runs an expression with the protocol of a given name as a type parameter:

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, Word};
 
 use super::access_set::is_inline;
-use super::{Abort, Busy, Executor, Observation, Protocol, Visible};
+use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
@@ -39,10 +39,10 @@ impl Protocol for NoControl {
     type Shared = NoControlShared;
     type Executor = NoControlExecutor;
 
-    fn settle_deleted(_record: &StoredRecord<()>, unlink: impl FnOnce()) -> bool {
+    fn settle_deleted(_record: &StoredRecord<()>, unlink: impl FnOnce()) -> Settled {
         // Records are unlinked by the commit that deletes their row, so none is ever queued.
         unlink();
-        true
+        Settled::Unlinked
     }
 }
 
@@ -92,12 +92,12 @@ impl Executor for NoControlExecutor {
     /// The record's pointer when it was observed.
     type Version = *mut u8;
 
-    fn new(shared: &Arc<NoControlShared>) -> Self {
+    fn new(shared: &Arc<NoControlShared>, _slot: usize) -> Self {
         NoControlExecutor { shared: Arc::clone(shared), log: Vec::new(), unlinked: Vec::new() }
     }
 
     #[inline(always)]
-    fn begin(&mut self, _attempt: u32) -> Result<(), Busy> {
+    fn begin(&mut self, _attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
         // Acquire: pairs with the release in `finish` of the transaction before.
         match self.shared.running.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
@@ -106,7 +106,12 @@ impl Executor for NoControlExecutor {
     }
 
     #[inline(always)]
-    fn read(&mut self, _table: TableRef, record: RecordPointer<()>) -> Result<Visible, Abort> {
+    fn read(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<()>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
         let newest = NonNull::new(stored(record).newest.load(UNORDERED));
         Ok(newest.map_or(Visible::Absent, Visible::Row))
     }
@@ -116,8 +121,9 @@ impl Executor for NoControlExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<()>,
+        memory: &WorkerMemory,
     ) -> Result<Observation<*mut u8>, Abort> {
-        let visible = self.read(table, record)?;
+        let visible = self.read(table, record, memory)?;
         Ok(Observation { visible, version: stored(record).newest.load(UNORDERED) })
     }
 
@@ -158,7 +164,9 @@ impl Executor for NoControlExecutor {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, _table: TableRef, _node: NodeVersion) {}
+    fn note_node(&mut self, _table: TableRef, _node: NodeVersion) -> Result<(), Abort> {
+        Ok(())
+    }
 
     #[inline(always)]
     fn note_own_insertion(

@@ -80,23 +80,54 @@ impl Tid {
         Tid(self.0 | LOCK)
     }
 
+    /// The version alone, without the flags.
+    #[inline(always)]
+    pub const fn version(self) -> Tid {
+        Tid(self.0 & !FLAGS)
+    }
+
+    /// The later of two versions, without the flags.
+    #[inline(always)]
+    pub const fn later(self, other: Tid) -> Tid {
+        let (this, other) = (self.version(), other.version());
+        if this.0 >= other.0 { this } else { other }
+    }
+
+    /// The first version in `epoch` that is later than this one, without flags.
+    #[inline(always)]
+    pub const fn next(self, epoch: u64) -> Tid {
+        if epoch > self.epoch() {
+            Tid(epoch << EPOCH_SHIFT)
+        } else {
+            Tid(self.version().0 + SEQUENCE_ONE)
+        }
+    }
+
+    /// The word of a record whose next `version` has a visible row: unlocked. `queued` survives,
+    /// because a garbage list goes on holding the record.
+    #[inline(always)]
+    pub const fn written_at(self, version: Tid) -> Tid {
+        Tid(version.0 | self.0 & QUEUED)
+    }
+
+    /// The word of a record whose next `version` is a deletion: unlocked, no visible row, waiting
+    /// to be unlinked.
+    #[inline(always)]
+    pub const fn deleted_at(self, version: Tid) -> Tid {
+        Tid(version.0 | ABSENT | QUEUED)
+    }
+
     /// The version that a write in `epoch` makes of this one: unlocked, with a visible row.
-    /// `queued` survives, because a garbage list goes on holding the record.
     #[inline(always)]
     pub const fn written(self, epoch: u64) -> Tid {
-        let version = if epoch > self.epoch() {
-            epoch << EPOCH_SHIFT
-        } else {
-            (self.0 & !FLAGS) + SEQUENCE_ONE
-        };
-        Tid(version | self.0 & QUEUED)
+        self.written_at(self.next(epoch))
     }
 
     /// The version that a delete in `epoch` makes of this one: unlocked, no visible row, waiting
     /// to be unlinked.
     #[inline(always)]
     pub const fn deleted(self, epoch: u64) -> Tid {
-        Tid(self.written(epoch).0 | ABSENT | QUEUED)
+        self.deleted_at(self.next(epoch))
     }
 
     /// The same version, off the garbage list.
@@ -180,6 +211,20 @@ impl TidWord {
             }
             spins += 1;
             if spins.is_multiple_of(64) { yield_now() } else { spin_loop() }
+        }
+    }
+
+    /// Moves a word that holds a version alone on to `version`, unless it is later already.
+    /// Relaxed: its readers and writers are ordered by a lock.
+    #[inline(always)]
+    pub fn raise(&self, version: Tid) {
+        let mut current = self.load_relaxed();
+        while current.0 < version.0 {
+            let order = Ordering::Relaxed;
+            match self.0.compare_exchange(current.0, version.0, order, order) {
+                Ok(_) => return,
+                Err(found) => current = Tid(found),
+            }
         }
     }
 

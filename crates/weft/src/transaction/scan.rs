@@ -17,7 +17,7 @@ use crate::error::{ConflictReason, Error, Failure};
 use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::protocol::{Dbx, Executor, Protocol, Visible};
+use crate::protocol::{Dbx, Protocol, Visible};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
 use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
@@ -335,7 +335,10 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
             Some(index) => index.reference(),
             None => inner.reference(),
         };
-        transaction.worker.executor().note_node(reference, node);
+        if let Err(conflict) = transaction.note_node(reference, node) {
+            transaction.worker.give_page(page);
+            return Err(conflict);
+        }
         let more = page.take_next();
         let first = page.addresses().iter().take(ROWS_AHEAD);
         match self.secondary {

@@ -62,6 +62,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let block = memory.allocate_block(core.record_class);
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
+        self.worker.executor().prepare_insert(record);
         // The row is written before the record can be found, and becomes visible at commit.
         let is_inline = core.holds_rows_inline();
         let row = if is_inline {

@@ -1,0 +1,384 @@
+//! What the optimistic protocols have in common: the read phase, and what is left to do after the
+//! end. They differ in how they commit, which is what each protocol's own file is about.
+//!
+//! The idea, from H. T. Kung and J. T. Robinson (*On Optimistic Methods for Concurrency Control*,
+//! 1981). A transaction runs in three phases. In the *read phase* it takes no locks: it remembers
+//! the version of every record that it reads, and keeps its writes to itself. In the *validation
+//! phase* it checks that what it has read is still current. In the *write phase* it makes its
+//! writes visible. Validation and write phase must look atomic to others, and
+//! [`CommitPhases::commit`] is the two of them.
+//!
+//! In this engine the read phase remembers three things:
+//!
+//! - the *read set*: records and the TID words they had. A record is read as a pair of TID word
+//!   and newest row, under a seqlock ([`TidWord::read_with`]);
+//! - the *write set*: records, the versions that the writes replace (every write has read its
+//!   record, if only to copy it), and the rows to install;
+//! - the *node set*: index nodes that stand for keys found absent and ranges scanned, with their
+//!   versions. A node's version moves whenever a key is inserted into it or removed, so a phantom
+//!   is a changed node.
+//!
+//! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record
+//! that is absent until the commit. An abort unlinks it again.
+//!
+//! [`TidWord::read_with`]: crate::record::tid::TidWord::read_with
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::Ordering;
+
+use super::access_set::{
+    AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
+};
+use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use crate::error::ConflictReason;
+use crate::index::{NodeChange, NodeVersion};
+use crate::record::tid::{Tid, fence_before_validation};
+use crate::record::{RecordPointer, StoredRecord};
+use crate::table::TableRef;
+use crate::worker::WorkerMemory;
+
+/// An optimistic protocol: how it validates and writes.
+#[doc(hidden)]
+pub trait CommitPhases: Protocol<Header: TidHeader> {
+    /// What a worker remembers from one transaction to the next.
+    type Memory: Default + Send;
+
+    /// Validates what the transaction has read and installs what it has written, or else leaves
+    /// everything as it was.
+    fn commit(
+        set: &mut AccessSet<Self::Header>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort>;
+}
+
+/// What a commit has at hand besides the access sets.
+#[doc(hidden)]
+pub struct CommitContext<'a, P: CommitPhases> {
+    /// How often the transaction was tried before.
+    pub attempt: u32,
+    /// What the database's workers share.
+    pub shared: &'a P::Shared,
+    /// What this worker remembers.
+    pub remembered: &'a mut P::Memory,
+    /// The worker's memory, with its hardware regions.
+    pub memory: &'a WorkerMemory,
+}
+
+/// Runs an optimistic protocol on one worker.
+#[doc(hidden)]
+pub struct OptimisticExecutor<P: CommitPhases> {
+    set: AccessSet<P::Header>,
+    attempt: u32,
+    shared: Arc<P::Shared>,
+    remembered: P::Memory,
+}
+
+/// The record behind an entry of an access set.
+#[inline(always)]
+pub fn stored<'a, H>(record: RecordPointer<H>) -> &'a StoredRecord<H> {
+    // SAFETY: by the executor's rules of use the worker is pinned from `begin` to the end of
+    // `commit` or `abort`, and got the record within; no caller keeps the reference longer.
+    unsafe { record.get() }
+}
+
+impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
+    type Header = P::Header;
+    type Shared = P::Shared;
+    type Version = Replaced;
+
+    fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
+        OptimisticExecutor {
+            set: AccessSet::default(),
+            attempt: 0,
+            shared: Arc::clone(shared),
+            remembered: P::Memory::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+        debug_assert!(self.set.reads.is_empty() && self.set.writes.is_empty());
+        self.attempt = attempt;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        if let Some(own) = self.set.own_write(record) {
+            return Ok(own);
+        }
+        let (observed, newest) = read_newest(record);
+        let visible = super::access_set::visible(observed, newest);
+        if !matches!(visible, Visible::Removed) {
+            self.set.reads.push(ReadEntry { record, observed, table });
+        }
+        Ok(visible)
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<P::Header>,
+        _memory: &WorkerMemory,
+    ) -> Result<Observation<Replaced>, Abort> {
+        if let Some(own) = self.set.observe_own(record) {
+            return Ok(own);
+        }
+        let (observed, newest) = read_newest(record);
+        Ok(self.set.observe(observed, newest))
+    }
+
+    fn note_read(&mut self, table: TableRef, record: RecordPointer<P::Header>, version: Replaced) {
+        self.set.note_read(table, record, version);
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<P::Header>, version: Replaced) -> bool {
+        self.set.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: Replaced,
+        row: NonNull<u8>,
+    ) {
+        self.set.put(table, record, version, Some(row));
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, table: TableRef, record: RecordPointer<P::Header>, version: Replaced) {
+        self.set.put(table, record, version, None);
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, table: TableRef, record: RecordPointer<P::Header>, row: NonNull<u8>) {
+        self.set.insert(table, record, row);
+    }
+
+    #[inline(always)]
+    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
+        self.set.nodes.push(NodeEntry { node, table });
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        if self.set.note_own_insertion(table, change, sibling) {
+            Ok(())
+        } else {
+            Err(Abort { reason: ConflictReason::RangeChanged, table, row: None })
+        }
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        // The row references that led to a conclusion were loaded before this.
+        fence_before_validation();
+        for entry in &self.set.writes {
+            let tid = stored(entry.record).header.tid().load_relaxed();
+            if tid != entry.expected {
+                return Err(write_conflict(entry, tid));
+            }
+        }
+        validate_reads(&self.set, |_| false)
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        let context = CommitContext {
+            attempt: self.attempt,
+            shared: &*self.shared,
+            remembered: &mut self.remembered,
+            memory,
+        };
+        P::commit(&mut self.set, context, &epoch)?;
+        // Committed; what follows is nobody else's concern.
+        self.set.retire(memory, |entry, row| discard_placeholder(entry, row, memory));
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        self.set.drop_private(memory, |entry, row| discard_placeholder(entry, row, memory));
+    }
+}
+
+// ---- steps of the phases ----------------------------------------------------------------------
+
+/// A record's newest row together with its version (DBX, Algorithm 2).
+#[inline(always)]
+fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
+    let record = stored(record);
+    // Acquire: pairs with the release store of the pointer in `install`. A region's stores all
+    // appear at once, so the second look at the word would find it changed.
+    record.header.tid().read_with(|| record.newest.load(Ordering::Acquire))
+}
+
+/// Locks the records of the write set, each at the version that its write expects: lock and
+/// validation in one step. Never waits, so it cannot deadlock in any order.
+#[inline(always)]
+pub fn lock_expected<H: TidHeader>(writes: &[WriteEntry<H>]) -> Result<(), Abort> {
+    for (position, write) in writes.iter().enumerate() {
+        if let Err(tid) = stored(write.record).header.tid().lock_at(write.expected) {
+            unlock(&writes[..position]);
+            return Err(write_conflict(write, tid));
+        }
+    }
+    Ok(())
+}
+
+/// Releases locks without having changed anything.
+pub fn unlock<H: TidHeader>(writes: &[WriteEntry<H>]) {
+    for write in writes {
+        stored(write.record).header.tid().unlock(write.expected);
+    }
+}
+
+/// Whether all that was read is still current; `is_own_lock` tells a record that this very
+/// transaction has locked.
+#[inline(always)]
+pub fn validate_reads<H: TidHeader>(
+    set: &AccessSet<H>,
+    is_own_lock: impl Fn(RecordPointer<H>) -> bool,
+) -> Result<(), Abort> {
+    for entry in &set.reads {
+        let tid = stored(entry.record).header.tid().load_relaxed();
+        if tid != entry.observed && !(tid == entry.observed.locked() && is_own_lock(entry.record)) {
+            return Err(read_conflict(entry));
+        }
+    }
+    validate_nodes(set)
+}
+
+/// Whether all index nodes that were noted are as they were.
+#[inline(always)]
+pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
+    for entry in &set.nodes {
+        if node_version(entry.node) != entry.node.version {
+            return Err(range_conflict(entry));
+        }
+    }
+    Ok(())
+}
+
+/// The current version of an index node noted in this transaction.
+#[inline(always)]
+pub fn node_version(node: NodeVersion) -> u64 {
+    // SAFETY: as for records: nodes are retired, not freed, while the worker is pinned.
+    unsafe { node.word.as_ref() }.load(Ordering::Relaxed)
+}
+
+/// Installs the write set, whose records are locked, and releases the locks with the versions
+/// that `version` gives.
+#[inline(always)]
+pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEntry<H>) -> Tid) {
+    for write in writes {
+        let record = stored(write.record);
+        if let Some(row) = write.row {
+            // Release: pairs with the acquire in `read_newest`: whoever sees the row sees its
+            // contents, and that the record is locked.
+            record.newest.store(row.as_ptr(), Ordering::Release);
+        }
+        record.header.tid().unlock(version(write));
+    }
+}
+
+/// Validation and write phase with one lock bit per record written.
+#[inline(always)]
+pub fn commit_with_locks<H: TidHeader>(
+    set: &AccessSet<H>,
+    epoch: &impl Fn() -> u64,
+) -> Result<(), Abort> {
+    lock_expected(&set.writes)?;
+    // ==== serialization point ====
+    fence_before_validation();
+    let epoch = epoch();
+    // The locks have validated the write set.
+    if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
+        unlock(&set.writes);
+        return Err(abort);
+    }
+    install(&set.writes, |write| successor(write, epoch));
+    Ok(())
+}
+
+/// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
+/// transaction has committed a row into it, or has it on its garbage list.
+fn discard_placeholder<H: TidHeader>(
+    entry: &WriteEntry<H>,
+    row: NonNull<u8>,
+    memory: &WorkerMemory,
+) {
+    let record = stored(entry.record);
+    let tid = record.header.tid().lock();
+    let unlinked = tid.is_absent() && !tid.is_queued();
+    if unlinked {
+        // SAFETY: whatever the transaction did to the record later, the row was written before the
+        // placeholder was linked, and is dropped after this.
+        unsafe { entry.table.unlink(entry.record.block(), row, memory) };
+    }
+    record.header.tid().unlock(if unlinked { tid.removed() } else { tid });
+    if unlinked {
+        memory.retire_record(entry.record.block(), entry.table);
+    }
+}
+
+/// [`Protocol::settle_deleted`] of every protocol whose writers lock the TID word for the length
+/// of a commit.
+pub fn settle_deleted<H: TidHeader>(record: &StoredRecord<H>, unlink: impl FnOnce()) -> Settled {
+    let word = record.header.tid();
+    let tid = word.lock();
+    if tid.is_absent() {
+        unlink();
+        word.unlock(tid.removed());
+        Settled::Unlinked
+    } else {
+        word.unlock(tid.dequeued());
+        Settled::Kept
+    }
+}
+
+// ---- conflicts --------------------------------------------------------------------------------
+
+/// The row by which a conflict names its key.
+pub fn row_of<H>(record: RecordPointer<H>) -> Option<NonNull<u8>> {
+    NonNull::new(stored(record).newest.load(Ordering::Acquire))
+}
+
+/// What a transaction says whose read is not current any more.
+#[cold]
+pub fn read_conflict<H>(entry: &ReadEntry<H>) -> Abort {
+    Abort { reason: ConflictReason::ReadChanged, table: entry.table, row: row_of(entry.record) }
+}
+
+/// What a transaction says whose index node has changed.
+#[cold]
+pub fn range_conflict(entry: &NodeEntry) -> Abort {
+    Abort { reason: ConflictReason::RangeChanged, table: entry.table, row: None }
+}
+
+/// What a transaction says whose write found the record at another version, or locked.
+#[cold]
+pub fn write_conflict<H>(entry: &WriteEntry<H>, found: Tid) -> Abort {
+    let reason = if found == entry.expected.locked() {
+        ConflictReason::WriteLocked
+    } else {
+        ConflictReason::WriteChanged
+    };
+    Abort { reason, table: entry.table, row: row_of(entry.record) }
+}
