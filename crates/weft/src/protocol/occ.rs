@@ -252,3 +252,77 @@ impl SharedLock {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_leaves_a_trace_that_only_grows() {
+        let header = OccHeader::default();
+        let early = Tid::PLACEHOLDER.next(1);
+        let late = early.next(2);
+        header.read_timestamp.raise(late);
+        header.read_timestamp.raise(early);
+        assert_eq!(header.read_timestamp.load_relaxed(), late);
+        assert_eq!(header.tid.load_relaxed(), Tid::PLACEHOLDER, "the version is another word");
+    }
+
+    #[test]
+    fn one_writer_or_many_readers() {
+        let lock = SharedLock::default();
+        lock.lock(Mode::Read);
+        lock.lock(Mode::Read);
+        assert_eq!(lock.0.load(Ordering::Relaxed), 2);
+        lock.unlock(Mode::Read);
+        lock.unlock(Mode::Read);
+        lock.lock(Mode::Write);
+        assert_eq!(lock.0.load(Ordering::Relaxed), WRITER);
+        lock.unlock(Mode::Write);
+        assert_eq!(lock.0.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A writer that replaces what a reader has read commits later than the reader, or else the
+    /// reader sees that its version is gone: the anti-dependency is never missed.
+    #[test]
+    fn loom_anti_dependencies_are_tracked() {
+        loom::model(|| {
+            let header = Arc::new(OccHeader::default());
+            let seen = header.tid.load();
+            let reader = {
+                let header = Arc::clone(&header);
+                thread::spawn(move || {
+                    header.lock.lock(Mode::Read);
+                    let valid = header.tid.load_relaxed() == seen;
+                    let timestamp = seen.next(7);
+                    if valid {
+                        header.read_timestamp.raise(timestamp);
+                    }
+                    header.lock.unlock(Mode::Read);
+                    valid.then_some(timestamp)
+                })
+            };
+            header.lock.lock(Mode::Write);
+            header.tid.lock_at(seen).unwrap();
+            let timestamp = seen.later(header.read_timestamp.load_relaxed()).next(1);
+            header.tid.unlock(seen.written_at(timestamp));
+            header.lock.unlock(Mode::Write);
+            if let Some(read_at) = reader.join().unwrap() {
+                assert_eq!(
+                    timestamp.later(read_at),
+                    timestamp,
+                    "the writer comes after the reader"
+                );
+                assert_ne!(timestamp, read_at);
+            }
+        });
+    }
+}

@@ -98,7 +98,9 @@ impl CommitPhases for Silo {
             return Err(abort);
         }
         // Phase 3: choose the TID, install, unlock.
-        let tid = commit_tid(set, context.remembered, epoch);
+        let reads = set.reads.iter().map(|read| read.observed);
+        let writes = set.writes.iter().map(|write| write.expected);
+        let tid = context.remembered.commit_tid(reads.chain(writes), epoch);
         install(&set.writes, |write| written_at(write, tid));
         Ok(())
     }
@@ -121,12 +123,30 @@ fn lock_in_order(set: &AccessSet<TidOnly>) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The smallest TID in `epoch` that is later than that of every record read or written, and than
-/// this worker's last (§4.2).
-#[inline(always)]
-fn commit_tid(set: &AccessSet<TidOnly>, last: &mut LastCommit, epoch: u64) -> Tid {
-    let reads = set.reads.iter().map(|read| read.observed);
-    let writes = set.writes.iter().map(|write| write.expected);
-    last.0 = reads.chain(writes).fold(last.0, Tid::later).next(epoch);
-    last.0
+impl LastCommit {
+    /// The smallest TID in `epoch` that is later than all that were `seen` on records read or
+    /// written, and than this worker's last (§4.2).
+    #[inline(always)]
+    fn commit_tid(&mut self, seen: impl Iterator<Item = Tid>, epoch: u64) -> Tid {
+        self.0 = seen.fold(self.0, Tid::later).next(epoch);
+        self.0
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_tid_is_later_than_all_seen_and_the_workers_last() {
+        let mut last = LastCommit::default();
+        let first = last.commit_tid(std::iter::empty(), 3);
+        assert_eq!(first.epoch(), 3);
+        let seen = first.next(3).next(3);
+        let second = last.commit_tid([Tid::PLACEHOLDER, seen.deleted(3)].into_iter(), 3);
+        assert_eq!(second, seen.next(3).next(3), "the flags of what was seen play no part");
+        let third = last.commit_tid([first].into_iter(), 3);
+        assert_eq!(third, second.next(3), "later than the last, though that was not seen again");
+        assert_eq!(last.commit_tid([third].into_iter(), 4).epoch(), 4);
+    }
 }
