@@ -72,6 +72,12 @@
 //!
 //! Nothing here claims RTM where there is none. [`Htm::open`] asks the processor, then tries a
 //! region that must commit and one that must roll back, and [`Htm::backend`] tells what it found.
+//!
+//! # Tests
+//!
+//! With the cargo feature `interleave`, each access to a shared word is a point where a test may
+//! let another thread go on, as a seed decides: see the module of that name, which is there with
+//! the feature only.
 pub mod region;
 mod status;
 pub mod word;
@@ -86,7 +92,14 @@ mod rtm;
 #[path = "rtm_absent.rs"]
 mod rtm;
 
+// Likewise the points of the shared words: where they are not built in, they are nothing.
+#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+pub mod interleave;
+#[cfg(not(all(feature = "interleave", not(any(loom, shuttle)))))]
+#[path = "interleave_absent.rs"]
+mod interleave;
+
 pub use region::{
-    Backend, Choice, Htm, InvalidChoice, Region, Regions, RetryPolicy, Statistics,
+    Backend, Choice, ElidedLock, Htm, InvalidChoice, Region, Regions, RetryPolicy, Statistics,
     StatisticsReader, Unavailable,
 };

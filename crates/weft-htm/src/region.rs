@@ -15,6 +15,8 @@
 //! **Counting** must not cost what it measures. Each worker adds to words of its own, by a plain
 //! load and a plain store, outside the region, and shares them by reference: any thread may read
 //! them through a [`StatisticsReader`]. Nothing is counted in the software backend.
+mod elided;
+
 use std::cell::Cell;
 use std::fmt;
 use std::iter::Sum;
@@ -22,6 +24,10 @@ use std::marker::PhantomData;
 use std::ops::{Add, AddAssign};
 use std::str::FromStr;
 use std::sync::Arc;
+
+pub use elided::ElidedLock;
+
+use elided::Section;
 
 use crate::rtm::Rtm;
 use crate::status::{Cause, LOCKED, STARTED};
@@ -237,8 +243,9 @@ pub struct Regions {
     rtm: Option<Rtm>,
     policy: RetryPolicy,
     counters: Arc<Counters>,
-    /// The counters have one writer, so no two threads may share a `Regions`.
-    not_sync: PhantomData<Cell<()>>,
+    /// Where the worker is between [`ElidedLock::enter`] and [`ElidedLock::leave`]. The counters
+    /// have one writer, so no two threads may share a `Regions`: the cell forbids that as well.
+    section: Cell<Section>,
 }
 
 impl Regions {
@@ -248,7 +255,7 @@ impl Regions {
             rtm: htm.rtm,
             policy: htm.policy,
             counters: Arc::default(),
-            not_sync: PhantomData,
+            section: Cell::new(Section::Outside),
         }
     }
 
@@ -275,6 +282,10 @@ impl Regions {
     /// The [crate's documentation](crate) lists what `body` must not do. It may run further
     /// regions: they become part of the outermost one, which alone is retried, and whose
     /// `still_locked` alone is asked.
+    ///
+    /// While the worker holds an [`ElidedLock`], `body` runs as part of that lock's region, and is
+    /// not counted by itself; or, if the lock was taken for real, not at all: who has everything
+    /// to himself runs the software twin.
     #[must_use = "`None` asks for the software twin"]
     #[inline(always)]
     pub fn run<R>(
@@ -283,6 +294,11 @@ impl Regions {
         still_locked: impl Fn() -> bool,
     ) -> Option<R> {
         let rtm = self.rtm?;
+        match self.section.get() {
+            Section::Outside => {}
+            Section::InRegion => return Some(body(&Region { rtm, not_send: PhantomData })),
+            Section::UnderLock => return None,
+        }
         let mut aborts = Aborts::default();
         loop {
             let status = rtm.begin();
@@ -365,7 +381,8 @@ fn wait_until_free(still_locked: &dyn Fn() -> bool) -> bool {
     false
 }
 
-/// Proof of being inside a region: only [`Regions::run`] makes one, and lends it to the body.
+/// Proof of being inside a region: only [`Regions::run`] makes one, inside, and lends it to the
+/// body.
 #[derive(Debug)]
 pub struct Region {
     rtm: Rtm,
@@ -603,7 +620,7 @@ mod tests {
     }
 
     /// Protects what may cross threads: a database's choice and a reader may be shared, a worker's
-    /// regions may move. (That they may not be shared is `not_sync`'s to say.)
+    /// regions may move. (That they may not be shared is the section's cell to say.)
     #[test]
     fn handles_cross_threads() {
         fn shared<T: Send + Sync>() {}

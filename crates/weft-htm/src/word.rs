@@ -12,6 +12,9 @@
 //! whose regions track them. It must provide what the others do: `AtomicU64`, `AtomicPtr`, `fence`,
 //! `spin_loop`, `yield_now` and `Mutex`. The hardware of the regions has its own list in the root
 //! of this crate.
+//!
+//! On the real machine, the cargo feature `interleave` makes each access a point at which a test
+//! may let another thread go on (see the module of that name). Without it, `Access` is nothing.
 #![allow(clippy::disallowed_types, reason = "this is the one file that names them")]
 
 #[cfg(loom)]
@@ -27,10 +30,22 @@ pub use std::sync::atomic::Ordering;
 pub use loom::{hint::spin_loop, sync::Mutex, thread::yield_now};
 #[cfg(shuttle)]
 pub use shuttle::{hint::spin_loop, sync::Mutex, thread::yield_now};
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, feature = "interleave")))]
 pub use std::{hint::spin_loop, sync::Mutex, thread::yield_now};
 
+#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+pub use crate::interleave::{Mutex, spin_loop, yield_now};
+
+use crate::interleave::Access;
+
+/// How many runs and counters of `interleave` there are: not a [`Word`], since that is what it
+/// watches.
+#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+pub(crate) static WATCHES: machine::AtomicU64 = machine::AtomicU64::new(0);
+
 /// Orders the accesses before it with those after it, as [`std::sync::atomic::fence`] does.
+// No point of `interleave`: to let others go on before a fence or before the access behind it makes
+// no difference where only one thread runs at a time.
 #[inline(always)]
 pub fn fence(order: Ordering) {
     machine::fence(order);
@@ -57,24 +72,36 @@ impl Word {
 
     /// The current value.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn load(&self, order: Ordering) -> u64 {
+        let _ = Access::begin();
         self.0.load(order)
     }
 
     /// Replaces the value.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn store(&self, value: u64, order: Ordering) {
+        let access = Access::begin();
         self.0.store(value, order);
+        access.wrote();
     }
 
     /// Replaces the value and returns the one before.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.0.swap(value, order)
+        let access = Access::begin();
+        let before = self.0.swap(value, order);
+        if before != value {
+            access.wrote();
+        }
+        before
     }
 
     /// Replaces `current` by `new`; `Err` holds the value that was there instead.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn compare_exchange(
         &self,
         current: u64,
@@ -82,25 +109,48 @@ impl Word {
         success: Ordering,
         failure: Ordering,
     ) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, success, failure)
+        let access = Access::begin();
+        let result = self.0.compare_exchange(current, new, success, failure);
+        if result.is_ok() {
+            access.wrote();
+        }
+        result
     }
 
     /// Adds `value`, wrapping, and returns the value before.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_add(value, order)
+        let access = Access::begin();
+        let before = self.0.fetch_add(value, order);
+        if value != 0 {
+            access.wrote();
+        }
+        before
     }
 
     /// Sets the bits of `value` and returns the value before.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(value, order)
+        let access = Access::begin();
+        let before = self.0.fetch_or(value, order);
+        if before != (before | value) {
+            access.wrote();
+        }
+        before
     }
 
     /// Keeps only the bits of `value` and returns the value before.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn fetch_and(&self, value: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(value, order)
+        let access = Access::begin();
+        let before = self.0.fetch_and(value, order);
+        if before != (before & value) {
+            access.wrote();
+        }
+        before
     }
 }
 
@@ -131,18 +181,24 @@ impl<T> WordPointer<T> {
 
     /// The current pointer.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn load(&self, order: Ordering) -> *mut T {
+        let _ = Access::begin();
         self.0.load(order)
     }
 
     /// Replaces the pointer.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn store(&self, pointer: *mut T, order: Ordering) {
+        let access = Access::begin();
         self.0.store(pointer, order);
+        access.wrote();
     }
 
     /// Replaces `current` by `new`; `Err` holds the pointer that was there instead.
     #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
     pub fn compare_exchange(
         &self,
         current: *mut T,
@@ -150,6 +206,11 @@ impl<T> WordPointer<T> {
         success: Ordering,
         failure: Ordering,
     ) -> Result<*mut T, *mut T> {
-        self.0.compare_exchange(current, new, success, failure)
+        let access = Access::begin();
+        let result = self.0.compare_exchange(current, new, success, failure);
+        if result.is_ok() {
+            access.wrote();
+        }
+        result
     }
 }

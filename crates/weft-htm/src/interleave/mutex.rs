@@ -1,0 +1,64 @@
+//! A mutex that passes the baton on while another thread holds it.
+//!
+//! The one of the standard library would put the thread to sleep together with the baton, which
+//! the holder of the mutex needs to go on and release it.
+use std::panic::Location;
+use std::sync::{LockResult, MutexGuard, TryLockError};
+
+use super::{Access, baton};
+
+/// A mutex like [`std::sync::Mutex`]. Locking it is a point of a run, and waiting for it a wait.
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A mutex that guards `value`.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// The value; nobody else has the mutex any more.
+    ///
+    /// # Errors
+    ///
+    /// As for [`std::sync::Mutex::into_inner`].
+    pub fn into_inner(self) -> LockResult<T> {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits until nobody holds the mutex, and takes it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`std::sync::Mutex::lock`].
+    #[track_caller]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let access = Access::begin();
+        if !baton::is_running() {
+            return self.0.lock();
+        }
+        loop {
+            match self.0.try_lock() {
+                Ok(guard) => {
+                    access.wrote();
+                    return Ok(guard);
+                }
+                Err(TryLockError::Poisoned(poisoned)) => return Err(poisoned),
+                Err(TryLockError::WouldBlock) => {
+                    baton::wait(Location::caller());
+                }
+            }
+        }
+    }
+
+    /// The value, through a reference that proves that nobody else has one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`std::sync::Mutex::get_mut`].
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.0.get_mut()
+    }
+}

@@ -1,0 +1,268 @@
+//! A lock that is not taken, if the hardware can do without: *lock elision*.
+//!
+//! One coarse lock, and two ways to hold it. The hope is a region: it starts at
+//! [`ElidedLock::enter`], ends at [`ElidedLock::leave`], and only *reads* the lock, so that any
+//! number of threads can be inside at a time as long as their accesses do not collide. If regions
+//! keep aborting, the lock is taken for real, by a store, which aborts every region that has read
+//! it; none starts again before the lock is free. So whoever holds the lock for real is alone, and
+//! whoever is in a region does not see, and is not seen by, anybody until it ends.
+//!
+//! ```text
+//!   63                       2      1        0
+//!  +--------------------------+----------+------+
+//!  |            0             | reserved | held |        a region starts only if all is 0
+//!  +--------------------------+----------+------+
+//! ```
+//!
+//! **A region that outlives the function that started it.** XBEGIN is executed in `enter`, XEND in
+//! `leave`, and any code may run in between, after the frame of `enter` is gone. If the region
+//! aborts then, control comes back into that frame. That is sound because nothing is left of what
+//! happened since: the processor puts back all registers, the stack pointer included, and all
+//! memory, and the stack is memory. So the frame is there as it was, XBEGIN merely answers
+//! differently, and for the compiler, which sees one statement that returns one status, the other
+//! answer was never given. The one thing that could survive a roll-back is an effect outside of
+//! memory and registers: a system call, or input and output. Those abort a region before they
+//! happen. Whatever the code in between does (user code, allocation, unwinding from a panic), it
+//! is either part of a region that commits, or it never happened and is done under the lock.
+//!
+//! **Fairness.** A thread that waits for the lock spins, then gives its time slices away. One that
+//! has done so a while *reserves* the lock: from then on nobody else can take it, nor start a
+//! region, until that thread has had it.
+use super::{Aborts, Regions, WAIT_ROUNDS_SPINNING};
+use crate::status::{LOCKED, STARTED};
+use crate::word::{Ordering, Word, spin_loop, yield_now};
+
+const HELD: u64 = 1 << 0;
+const RESERVED: u64 = 1 << 1;
+
+/// Time slices that a waiting thread gives away before it reserves the lock.
+const YIELDS_BEFORE_RESERVING: u32 = 32;
+
+/// Where a worker is, as to elided locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    /// It holds none.
+    Outside,
+    /// It is in the region that stands for the lock. Written inside the region: an abort undoes
+    /// it, so whoever reads this *is* in the region.
+    InRegion,
+    /// It has taken the lock.
+    UnderLock,
+}
+
+/// A mutual-exclusion lock that hardware regions elide.
+///
+/// ```
+/// use weft_htm::{Choice, ElidedLock, Htm, Regions, RetryPolicy, word::{Ordering, Word}};
+///
+/// let htm = Htm::open(Choice::Auto, RetryPolicy::default()).unwrap();
+/// let (lock, counter) = (ElidedLock::default(), Word::new(0));
+/// std::thread::scope(|scope| {
+///     for _ in 0..2 {
+///         scope.spawn(|| {
+///             let regions = Regions::new(&htm); // one per worker thread
+///             for _ in 0..100 {
+///                 lock.enter(&regions);
+///                 counter.store(counter.load(Ordering::Acquire) + 1, Ordering::Release);
+///                 lock.leave(&regions);
+///             }
+///         });
+///     }
+/// });
+/// assert_eq!(counter.load(Ordering::Acquire), 200);
+/// ```
+#[derive(Debug, Default)]
+#[repr(align(128))] // alone on its line and on the one that is fetched with it: see `Counters`
+pub struct ElidedLock {
+    word: Word,
+}
+
+impl ElidedLock {
+    /// Enters the section that the lock protects: in a region, as often as the retry policy
+    /// allows, and else by taking the lock. Waits while somebody else holds it for real.
+    ///
+    /// An abort of the region takes the thread back to here; what it has done since has not
+    /// happened then.
+    ///
+    /// # Panics
+    ///
+    /// The worker of `regions` holds an elided lock already.
+    #[inline]
+    pub fn enter(&self, regions: &Regions) {
+        assert!(regions.section.get() == Section::Outside, "a worker holds one elided lock");
+        if self.start_region(regions) {
+            return;
+        }
+        self.acquire();
+        regions.section.set(Section::UnderLock);
+    }
+
+    /// Leaves the section: what was done in it appears to the other threads.
+    ///
+    /// # Panics
+    ///
+    /// The worker of `regions` holds no elided lock.
+    #[inline]
+    pub fn leave(&self, regions: &Regions) {
+        match (regions.section.replace(Section::Outside), regions.rtm) {
+            (Section::InRegion, Some(rtm)) => {
+                // SAFETY: the section was entered by a region that is still open: see
+                // `Section::InRegion`. Regions that began since have ended: a body of
+                // `Regions::run` does, and other elided locks end their own regions, in whatever
+                // order (the processor counts them, and commits at the last).
+                unsafe { rtm.end() };
+                regions.counters.add(super::Counter::Committed);
+            }
+            // Release: pairs with the acquire in `acquire`, and with the load in `start_region`.
+            (Section::UnderLock, _) => {
+                self.word.fetch_and(!HELD, Ordering::Release);
+            }
+            (Section::Outside | Section::InRegion, _) => panic!("the worker holds no elided lock"),
+        }
+    }
+
+    /// Starts a region that has read the lock, and found it free. False if there is no hardware,
+    /// or the policy gave up.
+    #[inline]
+    fn start_region(&self, regions: &Regions) -> bool {
+        let Some(rtm) = regions.rtm else { return false };
+        let mut aborts = Aborts::default();
+        loop {
+            let status = rtm.begin();
+            if status == STARTED {
+                // Acquire: pairs with the release in `leave`. If the lock is taken after this
+                // load, the store hits a line that the region has read, and aborts it.
+                if self.word.load(Ordering::Acquire) == 0 {
+                    regions.section.set(Section::InRegion);
+                    return true;
+                }
+                // SAFETY: `begin` has just said that the region started.
+                unsafe { rtm.abort::<LOCKED>() }
+            }
+            // Relaxed: a hint; the next region looks again.
+            let still_locked = || self.word.load(Ordering::Relaxed) != 0;
+            if !regions.may_retry(status, &mut aborts, &still_locked) {
+                return false;
+            }
+        }
+    }
+
+    /// Takes the lock.
+    #[inline]
+    fn acquire(&self) {
+        if !self.try_acquire(0) {
+            self.wait_and_acquire();
+        }
+    }
+
+    /// Takes the lock if its word is `free`.
+    #[inline]
+    fn try_acquire(&self, free: u64) -> bool {
+        // Acquire: pairs with the release in `leave` of whoever held the lock before, and, since a
+        // store of the word aborts them, all regions have ended before what follows.
+        self.word.compare_exchange(free, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_and_acquire(&self) {
+        let (mut free, mut round) = (0, 0);
+        loop {
+            // Relaxed: the exchanges below look again.
+            let word = self.word.load(Ordering::Relaxed);
+            if word == free && self.try_acquire(free) {
+                return;
+            }
+            if round < WAIT_ROUNDS_SPINNING {
+                (0..1 << round).for_each(|_| spin_loop());
+            } else {
+                yield_now();
+            }
+            round = (round + 1).min(WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING);
+            let impatient = round == WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING;
+            // Relaxed: a reservation orders nothing; the acquisition that follows it does.
+            if impatient
+                && word == HELD
+                && self
+                    .word
+                    .compare_exchange(HELD, HELD | RESERVED, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
+            {
+                free = RESERVED;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::thread;
+
+    use super::*;
+    use crate::Htm;
+
+    /// Protects mutual exclusion, and the reservation: with more threads than cores, each of which
+    /// wants the lock again at once, all come to their end, and no increment is lost.
+    #[test]
+    fn one_thread_at_a_time_is_under_the_lock() {
+        const THREADS: u64 = 6;
+        const ROUNDS: u64 = 5_000;
+        let (lock, counter) = (ElidedLock::default(), Word::new(0));
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let regions = Regions::new(&Htm::software());
+                    for round in 0..ROUNDS {
+                        lock.enter(&regions);
+                        let value = counter.load(Ordering::Relaxed);
+                        if round % 64 == 0 {
+                            yield_now();
+                        }
+                        counter.store(value + 1, Ordering::Relaxed);
+                        lock.leave(&regions);
+                    }
+                });
+            }
+        });
+        assert_eq!(counter.load(Ordering::Relaxed), THREADS * ROUNDS);
+        assert_eq!(lock.word.load(Ordering::Relaxed), 0, "neither held nor reserved");
+    }
+
+    /// Protects the reservation itself: when the lock is released, it is not free for others.
+    #[test]
+    fn a_thread_that_has_waited_long_is_the_next() {
+        let (lock, order) = (ElidedLock::default(), crate::word::Mutex::new(Vec::new()));
+        let holder = Regions::new(&Htm::software());
+        lock.enter(&holder);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let regions = Regions::new(&Htm::software());
+                lock.enter(&regions);
+                order.lock().unwrap().push("waited");
+                lock.leave(&regions);
+            });
+            while lock.word.load(Ordering::Relaxed) & RESERVED == 0 {
+                yield_now();
+            }
+            lock.leave(&holder);
+            lock.enter(&holder);
+            order.lock().unwrap().push("came back");
+            lock.leave(&holder);
+        });
+        assert_eq!(*order.lock().unwrap(), ["waited", "came back"]);
+    }
+
+    /// Protects against a worker that enters twice, or leaves what it has not entered: it is told,
+    /// and the lock is as it was.
+    #[test]
+    fn misuse_panics() {
+        let lock = ElidedLock::default();
+        let regions = Regions::new(&Htm::software());
+        catch_unwind(AssertUnwindSafe(|| lock.leave(&regions))).unwrap_err();
+        lock.enter(&regions);
+        catch_unwind(AssertUnwindSafe(|| lock.enter(&regions))).unwrap_err();
+        lock.leave(&regions);
+        assert_eq!(lock.word.load(Ordering::Relaxed), 0);
+    }
+}

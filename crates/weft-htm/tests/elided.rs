@@ -1,0 +1,153 @@
+//! [`ElidedLock`] with real machine code of regions, executed by the emulator of
+//! `weft-rtm-emulator`: sections that reach over function calls, and how sections in regions and
+//! sections under the lock keep out of each other's way.
+#![cfg(all(
+    target_arch = "x86_64",
+    target_os = "linux",
+    target_env = "gnu",
+    not(any(loom, shuttle))
+))]
+
+use std::hint::black_box;
+use std::thread;
+
+use weft_htm::word::{Ordering, Word, yield_now};
+use weft_htm::{ElidedLock, Htm, Regions, RetryPolicy, Statistics};
+use weft_rtm_emulator::{CannotEmulate, Emulation, Moment, Processor, status};
+
+const POLICY: RetryPolicy = RetryPolicy { conflict: 3, capacity: 1, system_event: 2 };
+
+/// Runs `test` on a thread with an emulated processor, if this machine allows to emulate one.
+fn emulated(test: impl FnOnce(&Emulation, &Htm)) {
+    match Emulation::start(Processor::default(), 1) {
+        Ok(emulation) => {
+            // SAFETY: every thread of these tests that runs regions of this `Htm` has an
+            // `Emulation` while it does.
+            let htm = unsafe { Htm::assume_rtm(POLICY) };
+            test(&emulation, &htm);
+        }
+        Err(CannotEmulate::NativeInstructions) => eprintln!("skipped: this processor has RTM"),
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Adds to `word` somewhere down the stack, so that frames come and go within the section.
+#[inline(never)]
+fn add(word: &Word, depth: u64) -> u64 {
+    let below = black_box([depth; 16]);
+    if depth > 0 {
+        add(word, depth - 1) + below[15]
+    } else {
+        word.store(word.load(Ordering::Acquire) + 1, Ordering::Release);
+        below[0]
+    }
+}
+
+/// Protects the heart of it: the frame of `enter` is gone, and overwritten, when the abort
+/// strikes, at whatever instruction; nothing of the section remains, and it is done again.
+#[test]
+fn an_abort_takes_the_thread_back_into_enter() {
+    emulated(|emulation, htm| {
+        let (lock, word) = (ElidedLock::default(), Word::new(0));
+        let regions = Regions::new(htm);
+        let (mut sections, mut instruction, mut aborted) = (0, 0, 0);
+        loop {
+            emulation.plan(Moment::Before(instruction), status::CONFLICT, 1);
+            let kept = black_box((sections, instruction, f64::from(instruction) + 0.5));
+            lock.enter(&regions);
+            let sum = add(&word, 5);
+            lock.leave(&regions);
+            sections += 1;
+            assert_eq!(sum, 1 + 2 + 3 + 4 + 5);
+            assert_eq!(kept, (sections - 1, instruction, f64::from(instruction) + 0.5));
+            assert_eq!(word.load(Ordering::Acquire), sections, "done once, before {instruction}");
+            let aborts = regions.statistics().aborted_conflict;
+            if aborts == aborted {
+                break; // the region has fewer instructions
+            }
+            aborted = aborts;
+            instruction += 1 + instruction / 64;
+        }
+        assert!(aborted > 40, "only {aborted} aborts");
+        assert_eq!(regions.statistics().committed, sections);
+        assert_eq!(regions.statistics().fallbacks, 0);
+    });
+}
+
+/// Protects the retry policy and the fallback, and what regions within a section are: a part of
+/// its region, or, under the lock, left to their twin.
+#[test]
+fn a_section_that_keeps_aborting_takes_the_lock() {
+    emulated(|emulation, htm| {
+        let (lock, word) = (ElidedLock::default(), Word::new(0));
+        let regions = Regions::new(htm);
+        let section = || {
+            lock.enter(&regions);
+            let inner = regions.run(
+                |_| {
+                    add(&word, 0);
+                    regions.is_inside()
+                },
+                || panic!("nothing is locked"),
+            );
+            if inner.is_none() {
+                assert!(!regions.is_inside());
+                add(&word, 0);
+            }
+            lock.leave(&regions);
+            inner
+        };
+        assert_eq!(section(), Some(true));
+        let one = Statistics { started: 1, committed: 1, ..Statistics::default() };
+        assert_eq!(regions.statistics(), one, "the inner region is not counted");
+        emulation.plan(Moment::AtEnd, status::CONFLICT, POLICY.conflict);
+        assert_eq!(section(), None);
+        let given_up = Statistics { started: 4, aborted_conflict: 3, fallbacks: 1, ..one };
+        assert_eq!(regions.statistics(), given_up);
+        assert_eq!(section(), Some(true), "and then regions again");
+        assert_eq!(word.load(Ordering::Acquire), 3);
+        // The same regions outside of any section are what they always are.
+        assert_eq!(regions.run(|_| regions.is_inside(), || false), Some(true));
+        assert_eq!(regions.statistics().committed, 3);
+    });
+}
+
+/// Protects exclusion both ways: sections in regions beside sections under the lock, which some
+/// threads force by a system call half-way.
+#[test]
+fn regions_and_the_lock_lose_no_increment() {
+    emulated(|_, htm| {
+        const THREADS: u64 = 3;
+        const SECTIONS: u64 = 60;
+        let (lock, words) = (ElidedLock::default(), [Word::new(0), Word::new(0)]);
+        let total: Statistics = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (lock, words) = (&lock, &words);
+                    scope.spawn(move || {
+                        let processor =
+                            Processor { conflicts_per_million: 1_000, ..Processor::default() };
+                        let _emulation = Emulation::start(processor, thread + 2).expect("as above");
+                        let regions = Regions::new(htm);
+                        for section in 0..SECTIONS {
+                            lock.enter(&regions);
+                            let before = words.each_ref().map(|word| word.load(Ordering::Acquire));
+                            assert_eq!(before[0], before[1], "half of a section is seen");
+                            add(&words[0], 1);
+                            if section % 8 == thread {
+                                yield_now();
+                            }
+                            add(&words[1], 1);
+                            lock.leave(&regions);
+                        }
+                        regions.statistics()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
+        });
+        assert_eq!(words[0].load(Ordering::Acquire), THREADS * SECTIONS);
+        assert_eq!(total.committed + total.fallbacks, THREADS * SECTIONS);
+        assert!(total.committed > 0 && total.fallbacks > 0, "{total:?}");
+    });
+}
