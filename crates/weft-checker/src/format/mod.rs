@@ -1,0 +1,162 @@
+//! Histories in files.
+//!
+//! | format | looks like | read by |
+//! | --- | --- | --- |
+//! | `weft` | JSON lines, the first one `{"format":"weft-history","version":1}` | [`weft`] |
+//! | `list-append` | Jepsen's events, EDN or JSON lines, micro-operations `append` and `r` | `jepsen`, `list_append` |
+//! | `rw-register` | Jepsen's events, micro-operations `w` and `r` | `jepsen`, `register` |
+//!
+//! The first line of the file tells `weft` from the others, and the first transaction that does
+//! not only read tells those two apart. `docs/history-format.md` describes all three with examples.
+//!
+//! Files are read line by line. Bad input is an error that names the line, never a panic.
+
+mod edn;
+mod jepsen;
+mod list_append;
+mod register;
+mod values;
+pub mod weft;
+
+use std::io::{self, BufRead};
+
+use crate::history::History;
+
+/// How a file is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Format {
+    /// Versioned reads and writes, one transaction a line.
+    Weft,
+    /// Jepsen's events of transactions that append to lists and read them.
+    ListAppend,
+    /// Jepsen's events of transactions that write registers and read them.
+    RwRegister,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Format; 3] = [Format::Weft, Format::ListAppend, Format::RwRegister];
+
+    /// The name of the format.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Weft => "weft",
+            Format::ListAppend => "list-append",
+            Format::RwRegister => "rw-register",
+        }
+    }
+}
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// The file itself could not be read.
+    #[error("line {line}: cannot read: {source}")]
+    Io {
+        /// The number of the line, from 1.
+        line: u64,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A line is not what the format asks for.
+    #[error("line {line}: {message}")]
+    Syntax {
+        /// The number of the line, from 1.
+        line: u64,
+        /// What is wrong, and what was expected.
+        message: String,
+    },
+}
+
+impl FormatError {
+    pub(crate) fn syntax(line: u64, message: impl Into<String>) -> FormatError {
+        FormatError::Syntax { line, message: message.into() }
+    }
+
+    /// The number of the line at fault, from 1.
+    pub fn line(&self) -> u64 {
+        match self {
+            FormatError::Io { line, .. } | FormatError::Syntax { line, .. } => *line,
+        }
+    }
+}
+
+/// A file, line by line.
+pub(crate) struct Lines<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    number: u64,
+    /// Whether `buffer` holds a line that is yet to be taken.
+    is_put_back: bool,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn new(reader: R) -> Self {
+        Lines { reader, buffer: Vec::new(), number: 0, is_put_back: false }
+    }
+
+    /// The next line that is not blank, without spaces at its ends, and its number.
+    pub(crate) fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, FormatError> {
+        while !std::mem::take(&mut self.is_put_back) {
+            self.buffer.clear();
+            self.number += 1;
+            let line = self.number;
+            let read = self.reader.read_until(b'\n', &mut self.buffer);
+            if read.map_err(|source| FormatError::Io { line, source })? == 0 {
+                return Ok(None);
+            }
+            self.is_put_back = !self.buffer.trim_ascii().is_empty();
+        }
+        Ok(Some((self.number, self.buffer.trim_ascii())))
+    }
+
+    /// Has the next call return the same line again.
+    fn put_back(&mut self) {
+        self.is_put_back = true;
+    }
+}
+
+/// A history that was read, and from which format.
+#[derive(Debug)]
+pub struct ReadHistory {
+    /// The history.
+    pub history: History,
+    /// The format that the file was in.
+    pub format: Format,
+}
+
+/// Reads a history; without a format, in the one that the file looks like. `progress` is told the
+/// number of the line now and then.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not in the format.
+pub fn read(
+    reader: impl BufRead,
+    format: Option<Format>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<ReadHistory, FormatError> {
+    let mut lines = Lines::new(reader);
+    let Some((_, first)) = lines.next_line()? else {
+        return Err(FormatError::syntax(1, "the file is empty"));
+    };
+    let is_weft = format.map_or_else(|| weft::is_header(first), |format| format == Format::Weft);
+    lines.put_back();
+    if is_weft {
+        let history = weft::read_lines(&mut lines, progress)?;
+        return Ok(ReadHistory { history, format: Format::Weft });
+    }
+    let transactions = jepsen::read_lines(&mut lines, progress)?;
+    let format = match format {
+        Some(format) => format,
+        None => jepsen::detect(&transactions)?,
+    };
+    let history = match format {
+        Format::ListAppend => list_append::history(&transactions)?,
+        _ => register::history(&transactions)?,
+    };
+    Ok(ReadHistory { history, format })
+}
+
+/// Lines between two reports of progress.
+pub(crate) const PROGRESS_INTERVAL: u64 = 1 << 12;

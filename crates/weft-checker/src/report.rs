@@ -1,0 +1,394 @@
+//! The verdict, and what is wrong in words.
+//!
+//! Names are those of the field: phenomena G0 to G2 of Adya (*Weak Consistency*, PhD thesis, MIT
+//! 1999; Adya, Liskov, O'Neil, *Generalized Isolation Level Definitions*, ICDE 2000), G-single of
+//! Elle (Kingsbury, Alvaro, VLDB 2020), the read-only anomaly of Fekete, O'Neil, O'Neil (SIGMOD
+//! Record 2004), lost update, write skew and phantom of everybody.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+/// How much is asked of a history.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// Some serial order of the transactions explains everything that they read.
+    Serializable,
+    /// Also, a transaction that was complete before another was invoked precedes it in that order.
+    #[default]
+    Strict,
+}
+
+/// What to check for, and how much to say.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The level.
+    pub level: Level,
+    /// The most anomalies that are told; the others are only counted.
+    pub anomalies_max: usize,
+}
+
+impl Default for Options {
+    /// Strict serializability, and ten anomalies.
+    fn default() -> Self {
+        Options { level: Level::Strict, anomalies_max: 10 }
+    }
+}
+
+/// What is wrong, most specific name first where one anomaly is a case of another.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum AnomalyKind {
+    /// Two writes made the same version of a key: the history itself is at fault, or the lists of
+    /// a list-append history hold an element twice.
+    DuplicateVersion,
+    /// Two lists that were read of one key are no prefixes of each other.
+    IncompatibleOrder,
+    /// A read saw a version that no transaction wrote.
+    GarbageRead,
+    /// A transaction did not see what it had written itself.
+    OwnWriteNotSeen,
+    /// A read found no row, though there was one from the beginning to the end of the history.
+    ImpossibleAbsence,
+    /// A read saw a version that an aborted transaction wrote (G1a).
+    AbortedRead,
+    /// A read saw a version that its writer replaced before it committed (G1b).
+    IntermediateRead,
+    /// A transaction read two different versions of one key, neither its own.
+    NonRepeatableRead,
+    /// A cycle of overwritings alone: dirty write (G0).
+    DirtyWrite,
+    /// A cycle of overwritings and reads-from: circular information flow (G1c).
+    CircularInformationFlow,
+    /// A transaction overwrote what it had not seen, after reading its predecessor (G-single).
+    LostUpdate,
+    /// A scan missed, or should not have seen, a row that came or went meanwhile (G-single or G2).
+    Phantom,
+    /// A transaction saw one effect of another and missed another effect of it (G-single).
+    ReadSkew,
+    /// Two transactions read what the other overwrites, of different keys (G2-item).
+    WriteSkew,
+    /// Serializable but for a transaction that only reads (G2-item).
+    ReadOnlyAnomaly,
+    /// Two transactions that only read saw two writes in opposite orders (G2-item).
+    LongFork,
+    /// A cycle with several anti-dependencies that has no better name (G2-item).
+    AntiDependencyCycle,
+    /// A cycle with several anti-dependencies, scans among them, that has no better name (G2).
+    PredicateAntiDependencyCycle,
+    /// A read missed a write that was complete before the reader was invoked.
+    StaleRead,
+    /// A read saw a write of a transaction that was invoked after the reader was complete.
+    FutureRead,
+    /// Another cycle that needs the real-time order.
+    RealTimeViolation,
+}
+
+/// Adya's class of an anomaly, worst first.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Class {
+    /// No phenomenon of its own in Adya's list: the values themselves make no sense.
+    Inconsistent,
+    /// Write cycle.
+    G0,
+    /// Aborted read.
+    G1a,
+    /// Intermediate read.
+    G1b,
+    /// Circular information flow.
+    G1c,
+    /// A cycle with exactly one anti-dependency.
+    GSingle,
+    /// A cycle with anti-dependencies on items.
+    G2Item,
+    /// A cycle with anti-dependencies, on predicates too.
+    G2,
+    /// A cycle that needs the real-time order.
+    RealTime,
+}
+
+impl Class {
+    /// The class as papers write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Inconsistent => "inconsistent",
+            Class::G0 => "G0",
+            Class::G1a => "G1a",
+            Class::G1b => "G1b",
+            Class::G1c => "G1c",
+            Class::GSingle => "G-single",
+            Class::G2Item => "G2-item",
+            Class::G2 => "G2",
+            Class::RealTime => "real-time",
+        }
+    }
+}
+
+impl AnomalyKind {
+    /// The anomaly's usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            AnomalyKind::DuplicateVersion => "duplicate version",
+            AnomalyKind::IncompatibleOrder => "incompatible order",
+            AnomalyKind::GarbageRead => "garbage read",
+            AnomalyKind::OwnWriteNotSeen => "own write not seen",
+            AnomalyKind::ImpossibleAbsence => "impossible absence",
+            AnomalyKind::AbortedRead => "aborted read",
+            AnomalyKind::IntermediateRead => "intermediate read",
+            AnomalyKind::NonRepeatableRead => "non-repeatable read",
+            AnomalyKind::DirtyWrite => "dirty write",
+            AnomalyKind::CircularInformationFlow => "circular information flow",
+            AnomalyKind::LostUpdate => "lost update",
+            AnomalyKind::Phantom => "phantom",
+            AnomalyKind::ReadSkew => "read skew",
+            AnomalyKind::WriteSkew => "write skew",
+            AnomalyKind::ReadOnlyAnomaly => "read-only anomaly",
+            AnomalyKind::LongFork => "long fork",
+            AnomalyKind::AntiDependencyCycle => "anti-dependency cycle",
+            AnomalyKind::PredicateAntiDependencyCycle => "predicate anti-dependency cycle",
+            AnomalyKind::StaleRead => "stale read",
+            AnomalyKind::FutureRead => "future read",
+            AnomalyKind::RealTimeViolation => "real-time violation",
+        }
+    }
+}
+
+/// Why one transaction must precede another.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum EdgeKind {
+    /// The second overwrote what the first wrote.
+    WriteWrite,
+    /// The second read what the first wrote.
+    WriteRead,
+    /// The second overwrote what the first read.
+    ReadWrite,
+    /// The second wrote a row that the first had scanned for and not found.
+    PredicateReadWrite,
+    /// The first was complete before the second was invoked.
+    RealTime,
+}
+
+impl EdgeKind {
+    /// The edge's short name.
+    pub fn name(self) -> &'static str {
+        match self {
+            EdgeKind::WriteWrite => "ww",
+            EdgeKind::WriteRead => "wr",
+            EdgeKind::ReadWrite => "rw",
+            EdgeKind::PredicateReadWrite => "rw (predicate)",
+            EdgeKind::RealTime => "real time",
+        }
+    }
+
+    /// Whether it is an anti-dependency.
+    pub fn is_anti_dependency(self) -> bool {
+        matches!(self, EdgeKind::ReadWrite | EdgeKind::PredicateReadWrite)
+    }
+}
+
+macro_rules! serialize_by_name {
+    ($($type:ty),*) => {$(
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.name())
+            }
+        }
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.name())
+            }
+        }
+    )*};
+}
+serialize_by_name!(AnomalyKind, Class, EdgeKind);
+
+/// One edge of a witness: `from` must precede `to`.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Step {
+    /// The number of the transaction that must come first.
+    pub from: u64,
+    /// The number of the transaction that must come second.
+    pub to: u64,
+    /// Of which kind the reason is.
+    pub edge: EdgeKind,
+    /// The reason as a sentence.
+    pub why: String,
+}
+
+/// One anomaly and its witness.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Anomaly {
+    /// Its name.
+    pub kind: AnomalyKind,
+    /// Adya's class.
+    pub class: Class,
+    /// The numbers of the transactions that take part.
+    pub transactions: Vec<u64>,
+    /// A cycle of edges, where the anomaly is a cycle: each step begins where the last one ended.
+    pub steps: Vec<Step>,
+    /// What happened, where the anomaly is not a cycle; else what such a cycle means.
+    pub explanation: String,
+}
+
+impl fmt::Display for Anomaly {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.class {
+            Class::Inconsistent => writeln!(f, "{}", self.kind)?,
+            class => writeln!(f, "{} ({class})", self.kind)?,
+        }
+        writeln!(f, "  {}", self.explanation)?;
+        for (index, step) in self.steps.iter().enumerate() {
+            writeln!(f, "  {}. {}", index + 1, step.why)?;
+            writeln!(f, "     so T{} precedes T{}  [{}]", step.from, step.to, step.edge)?;
+        }
+        if let Some(first) = self.steps.first() {
+            writeln!(f, "  So T{0} precedes T{0}, which no serial order allows.", first.from)?;
+        }
+        Ok(())
+    }
+}
+
+/// How many edges of each kind the graph has. Scans of many keys share edges.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct EdgeCounts {
+    /// Overwritings.
+    pub write_write: u64,
+    /// Reads from a writer.
+    pub write_read: u64,
+    /// Overwritings of what was read.
+    pub read_write: u64,
+    /// Insertions of what was scanned for.
+    pub predicate_read_write: u64,
+    /// Real-time order, in a chain through the completions.
+    pub real_time: u64,
+}
+
+impl EdgeCounts {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.write_write
+            + self.write_read
+            + self.read_write
+            + self.predicate_read_write
+            + self.real_time
+    }
+}
+
+/// What [`check`](crate::check()) found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The level that was asked for.
+    pub level: Level,
+    /// Transactions in the history.
+    pub transactions: u64,
+    /// Those that count as committed: with that status, or with an unknown outcome and visible
+    /// writes.
+    pub committed: u64,
+    /// Those that are known to have aborted.
+    pub aborted: u64,
+    /// Those of unknown outcome whose writes nobody saw.
+    pub unknown: u64,
+    /// Operations in the history.
+    pub operations: u64,
+    /// Whether the versions' order was known; if not, only what contradicts all orders was found.
+    pub order_known: bool,
+    /// The graph's edges.
+    pub edges: EdgeCounts,
+    /// How many anomalies there are: single ones, and at least one of every knot of cycles.
+    pub anomaly_count: u64,
+    /// The first of them, worst class first.
+    pub anomalies: Vec<Anomaly>,
+}
+
+impl Report {
+    /// Whether the history is what the level asks for.
+    pub fn is_ok(&self) -> bool {
+        self.anomaly_count == 0
+    }
+
+    /// Whether an anomaly of this kind is among those told.
+    pub fn has(&self, kind: AnomalyKind) -> bool {
+        self.anomalies.iter().any(|anomaly| anomaly.kind == kind)
+    }
+
+    /// The level's name, as in "serializable (strict)".
+    pub fn level_name(&self) -> &'static str {
+        match self.level {
+            Level::Serializable => "serializable",
+            Level::Strict => "serializable (strict)",
+        }
+    }
+
+    /// The cycles of the anomalies as a graph in the language of Graphviz.
+    pub fn to_dot(&self) -> String {
+        let mut text = String::from("digraph anomalies {\n  rankdir=LR;\n  node [shape=box];\n");
+        for (index, anomaly) in self.anomalies.iter().enumerate() {
+            text += &format!("  subgraph cluster_{index} {{\n    label={};\n", {
+                quoted(&format!("{} ({})", anomaly.kind, anomaly.class))
+            });
+            for id in &anomaly.transactions {
+                text += &format!("    a{index}_{id} [label=\"T{id}\"];\n");
+            }
+            for step in &anomaly.steps {
+                let label = quoted(&format!("{}\n{}", step.edge, step.why));
+                text += &format!("    a{index}_{} -> a{index}_{}", step.from, step.to);
+                text += &format!(" [label={label}];\n");
+            }
+            text += "  }\n";
+        }
+        text + "}\n"
+    }
+}
+
+/// `1 edge`, `2 edges`.
+fn counted(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {noun}{plural}")
+}
+
+/// A string of Graphviz's language.
+fn quoted(text: &str) -> String {
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{escaped}\"")
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_ok() {
+            write!(f, "{}: ", self.level_name())?;
+        } else {
+            write!(f, "NOT {}: ", self.level_name())?;
+        }
+        writeln!(
+            f,
+            "{} ({} committed, {} aborted, {} of unknown outcome), {}",
+            counted(self.transactions, "transaction"),
+            self.committed,
+            self.aborted,
+            self.unknown,
+            counted(self.operations, "operation")
+        )?;
+        let edges = &self.edges;
+        writeln!(
+            f,
+            "{}: {} ww, {} wr, {} rw, {} rw (predicate), {} real time",
+            counted(edges.total(), "edge"),
+            edges.write_write,
+            edges.write_read,
+            edges.read_write,
+            edges.predicate_read_write,
+            edges.real_time
+        )?;
+        if !self.order_known {
+            writeln!(f, "The order of the versions was inferred as far as the values tell it.")?;
+        }
+        for (index, anomaly) in self.anomalies.iter().enumerate() {
+            write!(f, "\nanomaly {} of {}: {anomaly}", index + 1, self.anomaly_count)?;
+        }
+        let untold = self.anomaly_count - self.anomalies.len() as u64;
+        if untold > 0 {
+            writeln!(f, "\nand {untold} more")?;
+        }
+        Ok(())
+    }
+}

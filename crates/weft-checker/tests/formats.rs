@@ -1,0 +1,226 @@
+//! Files: what is read and written, and that bad input is an error with a line, never a panic.
+
+use proptest::prelude::*;
+use weft_checker::format::{self, Format, weft};
+use weft_checker::{HistoryBuilder, Key, Observed, Options, Status, check};
+
+const HEADER: &str = "{\"format\":\"weft-history\",\"version\":1}\n";
+
+fn error(text: &str) -> String {
+    match format::read(text.as_bytes(), None, &mut |_| {}) {
+        Ok(_) => panic!("{text:?} was read"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn malformed_histories_are_errors_that_name_the_line() {
+    let one = |line: &str| format!("{HEADER}\n{line}\n");
+    let transaction = |operations: &str| {
+        one(&format!("{{\"id\":1,\"status\":\"committed\",\"ops\":{operations}}}"))
+    };
+    let cases = [
+        (String::new(), "line 1: the file is empty"),
+        (" \n\n".to_owned(), "the file is empty"),
+        ("{\"format\":\"weft-history\",\"version\":2}".to_owned(), "version 2 of the format"),
+        ("\u{1}\u{2}".to_owned(), "line 1: "),
+        ("hello".to_owned(), "expected an event"),
+        (one("{"), "line 3: EOF"),
+        (one("[]"), "line 3: invalid type: sequence, expected a transaction"),
+        (one("{\"id\":1}"), "missing field `status`"),
+        (one("{\"id\":1,\"status\":\"committed\"}"), "missing field `ops`"),
+        (one("{\"status\":\"committed\",\"ops\":[]}"), "missing field `id`"),
+        (one("{\"id\":-1,\"status\":\"committed\",\"ops\":[]}"), "invalid value: integer `-1`"),
+        (one("{\"id\":1,\"status\":\"done\",\"ops\":[]}"), "unknown variant `done`"),
+        (one("{\"id\":1,\"id\":2,\"status\":\"committed\",\"ops\":[]}"), "duplicate field `id`"),
+        (
+            one("{\"id\":1,\"nonce\":2,\"status\":\"committed\",\"ops\":[]}"),
+            "unknown field `nonce`",
+        ),
+        (
+            one("{\"id\":1,\"invoke\":5,\"complete\":4,\"status\":\"committed\",\"ops\":[]}"),
+            "complete before it is invoked",
+        ),
+        (one("{\"id\":1,\"status\":\"aborted\",\"ops\":[]} x"), "trailing characters (column 38)"),
+        (transaction("[[]]"), "invalid length 0, expected four elements"),
+        (transaction("[[\"reed\",\"t\",1,2]]"), "unknown variant `reed`"),
+        (transaction("[[\"read\",\"t\",1]]"), "invalid length 3"),
+        (transaction("[[\"read\",\"t\",1,2,3]]"), "invalid length 5"),
+        (transaction("[[\"read\",\"t\",1.5,2]]"), "expected a key"),
+        (transaction("[[\"read\",\"t\",null,2]]"), "expected a key"),
+        (transaction("[[\"read\",7,1,2]]"), "expected a string"),
+        (transaction("[[\"write\",\"t\",1,null]]"), "not null"),
+        (transaction("[[\"write\",\"t\",1,0]]"), "version 0 is the state before the history"),
+        (transaction("[[\"delete\",\"t\",1,0]]"), "version 0 is the state before the history"),
+        (transaction("[[\"scan\",\"t\",{\"form\":1},[]]]"), "unknown field `form`"),
+        (transaction("[[\"scan\",\"t\",{\"from\":1,\"after\":1},[]]]"), "'from' and 'after'"),
+        (transaction("[[\"scan\",\"t\",{},[[1]]]]"), "invalid length 1"),
+        (transaction(&format!("[[\"read\",\"t\",{}", "[".repeat(1000))), "recursion limit"),
+    ];
+    for (text, expected) in cases {
+        let message = error(&text);
+        assert!(message.contains(expected), "{text:?}\n  gives {message:?}, not {expected:?}");
+        assert!(message.starts_with("line "), "{message}");
+    }
+    let twice = "{\"id\":1,\"status\":\"aborted\",\"ops\":[]}\n";
+    assert!(
+        error(&format!("{HEADER}{twice}{twice}")).starts_with("line 3: there is a transaction 1")
+    );
+}
+
+#[test]
+fn malformed_events_are_errors_that_name_the_line() {
+    let cases = [
+        ("{:process 0}", "an event has a :type"),
+        ("{:type :maybe, :process 0}", "an event has a :type"),
+        ("{:type :ok}", "an event has a :process"),
+        ("{:type :ok, :process -1}", "a :process is a whole number"),
+        ("{:type :ok, :process 0, :time -1}", "a :time is a whole number"),
+        ("{:type :ok, :process 0, :value 7}", "the :value of a transaction is a vector"),
+        ("{:type :ok, :process 0, :value [7]}", "7 is not a step"),
+        ("{:type :ok, :process 0, :value [[:r 1]]}", "[r 1] is not a step"),
+        ("{:type :ok, :process 0, :value [[:cas 1 2]]}", "[cas 1 2] is not a step"),
+        ("{:type :ok, :process 0, :value [[:r nil 2]]}", "a key is a whole number"),
+        ("{:type :ok, :process 0, :value [[:w 1 nil]]}", "nil cannot be written"),
+        ("{:type :ok, :process 0, :value [[:append 1 2] [:w 1 2]]}", "has no :w steps"),
+        ("{:type :ok, :process 0, :value [[:append 1 2] [:r 1 2]]}", "2 is not a list"),
+        ("{:type :ok, :process 0, :value [[:w 1 2] [:append 1 2]]}", "has no :append steps"),
+        ("{:type :ok, :process 0, :value [[:w 1 2] [:w 1 2]]}", "twice, also in line 1"),
+        ("{:type :ok, :process 0, :value [[:append 1 2] [:append 1 2]]}", "twice, also in line 1"),
+        ("{:type :ok, :process 0, :value [[:r 1 nil]]}", "cannot tell list-append from"),
+        ("{:type :info, :process :nemesis}", "there are no transactions"),
+        (
+            "{:type :invoke, :process 0, :value []}\n{:type :invoke, :process 0, :value []}",
+            "line 2: process 0 invokes a transaction, but that of line 1 has not ended",
+        ),
+        (
+            "{:type :invoke, :process 0, :value [], :time 5}\n\
+             {:type :ok, :process 0, :value [[:w 1 1]], :time 4}",
+            "line 2: the transaction is complete before it is invoked",
+        ),
+    ];
+    for (text, expected) in cases {
+        let message = error(text);
+        assert!(message.contains(expected), "{text:?}\n  gives {message:?}, not {expected:?}");
+    }
+}
+
+#[test]
+fn a_history_is_the_same_after_being_written_and_read() {
+    let mut builder = HistoryBuilder::new();
+    let (one, other) = (builder.table("one"), builder.table("o\"ther"));
+    let mut transaction = builder.transaction(9, 3, 10);
+    let tuple: Key = vec![Key::from(-1), Key::from("é\n\u{0}"), vec![].into()].into();
+    transaction.read(one, &tuple, Observed::Version(0)).write(other, u64::MAX, u64::MAX);
+    transaction.read(one, "gone", Observed::Absent).delete(one, i64::MIN, 7);
+    transaction.scan(other, Key::from(1)..=Key::from("z"), [(1, 5), (2, 6)]);
+    transaction.scan(one, .., std::iter::empty::<(Key, u64)>());
+    transaction.committed(20);
+    builder.transaction(10, 0, 15).aborted(16);
+    builder.transaction(11, 0, 17).unknown();
+    let history = builder.build();
+
+    let mut text = Vec::new();
+    weft::write(&history, &mut text).expect("memory can be written");
+    let read = format::read(text.as_slice(), None, &mut |_| {}).expect("it was just written");
+    assert_eq!(read.format, Format::Weft);
+    let mut again = Vec::new();
+    weft::write(&read.history, &mut again).expect("memory can be written");
+    assert_eq!(String::from_utf8(text).ok(), String::from_utf8(again).ok());
+    let statuses: Vec<Status> = read.history.transactions().map(|one| one.status()).collect();
+    assert_eq!(statuses, [Status::Committed, Status::Aborted, Status::Unknown]);
+    let first = read.history.transactions().next().expect("three transactions");
+    assert_eq!((first.id(), first.session(), first.complete_ns()), (9, 3, Some(20)));
+    assert_eq!(first.operations().len(), 6);
+}
+
+#[test]
+fn formats_are_told_apart_and_may_be_forced() {
+    let read = |text: &str, format| {
+        format::read(text.as_bytes(), format, &mut |_| {}).map(|read| read.format)
+    };
+    let append = "[{:type :ok, :process 0, :value [[:append 1 2]]}]";
+    let register = "[{\"type\": \"ok\", \"process\": 0, \"value\": [[\"w\", 1, 2]]},\n\
+                     {\"type\": \"ok\", \"process\": 1, \"value\": [[\"r\", 1, 2]]}]";
+    assert_eq!(read(HEADER, None).ok(), Some(Format::Weft));
+    assert_eq!(read(append, None).ok(), Some(Format::ListAppend));
+    assert_eq!(read(register, None).ok(), Some(Format::RwRegister));
+    let reads = "{:type :ok, :process 0, :value [[:r 1 nil]]}";
+    assert_eq!(read(reads, Some(Format::RwRegister)).ok(), Some(Format::RwRegister));
+    assert!(read(append, Some(Format::RwRegister)).is_err());
+    assert!(read(append, Some(Format::Weft)).is_err());
+}
+
+#[test]
+fn only_numbered_versions_can_be_written() {
+    let text = "{:type :ok, :process 0, :value [[:append 1 2]]}";
+    let read = format::read(text.as_bytes(), None, &mut |_| {}).expect("it is well-formed");
+    assert!(!read.history.is_order_known());
+    assert!(weft::write(&read.history, Vec::new()).is_err());
+}
+
+/// Snippets that make nearly well-formed files.
+fn near_misses() -> impl Strategy<Value = String> {
+    let pieces = [
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        "#",
+        "#{",
+        "\"",
+        ":",
+        ",",
+        "\n",
+        " ",
+        ";",
+        "-",
+        "1",
+        "0",
+        "nil",
+        ":type ",
+        ":ok ",
+        ":invoke ",
+        ":fail ",
+        ":info ",
+        ":process ",
+        ":value ",
+        ":r ",
+        ":w ",
+        ":append ",
+        "\\u12",
+        "18446744073709551616",
+        "1e9",
+        "é",
+        "{:type :ok :process 0 :value [[:append 1 2]]}\n",
+        "{:type :ok :process 0 :value [[:r 1 [2]]]}\n",
+        "{\"id\":1,",
+        "\"status\":\"committed\",",
+        "\"ops\":[",
+        "[\"read\",\"t\",1,2]",
+        "[\"scan\",\"t\",{},[]]",
+    ];
+    let piece = prop::sample::select(pieces.to_vec());
+    let body = prop::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat());
+    (any::<bool>(), body)
+        .prop_map(|(headed, body)| if headed { format!("{HEADER}{body}") } else { body })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_input_makes_the_reader_or_the_checker_panic(text in near_misses()) {
+        for format in [None, Some(Format::Weft), Some(Format::ListAppend), Some(Format::RwRegister)] {
+            match format::read(text.as_bytes(), format, &mut |_| {}) {
+                Ok(read) => {
+                    let report = check(&read.history, &Options::default());
+                    let told = report.to_string();
+                    prop_assert!(told.contains("serializable"), "{told}");
+                }
+                Err(error) => prop_assert!(error.line() >= 1, "{error}"),
+            }
+        }
+    }
+}
