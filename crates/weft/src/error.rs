@@ -47,15 +47,22 @@ pub enum ConflictReason {
     /// Keys were inserted into or removed from a range that this transaction scanned, or where it
     /// found a key absent.
     RangeChanged,
+    /// Another transaction came first in a row or a range, in a way that the order of the two
+    /// transactions' timestamps does not allow.
+    TimestampOrder,
+    /// Another transaction holds a lock on a row, and the protocol does not let this one wait.
+    LockDenied,
 }
 
 impl ConflictReason {
     /// Every reason.
-    pub const ALL: [ConflictReason; 4] = [
+    pub const ALL: [ConflictReason; 6] = [
         ConflictReason::ReadChanged,
         ConflictReason::WriteChanged,
         ConflictReason::WriteLocked,
         ConflictReason::RangeChanged,
+        ConflictReason::TimestampOrder,
+        ConflictReason::LockDenied,
     ];
 
     /// The reason's name for machines: in snake case, and stable.
@@ -65,6 +72,8 @@ impl ConflictReason {
             ConflictReason::WriteChanged => "write_changed",
             ConflictReason::WriteLocked => "write_locked",
             ConflictReason::RangeChanged => "range_changed",
+            ConflictReason::TimestampOrder => "timestamp_order",
+            ConflictReason::LockDenied => "lock_denied",
         }
     }
 
@@ -74,6 +83,10 @@ impl ConflictReason {
             ConflictReason::WriteChanged => "a row to be written has changed",
             ConflictReason::WriteLocked => "a row to be written is being committed by another",
             ConflictReason::RangeChanged => "keys came or went in a range that was read",
+            ConflictReason::TimestampOrder => {
+                "another transaction came first, against the order of timestamps"
+            }
+            ConflictReason::LockDenied => "a row is locked by another, and not waited for",
         }
     }
 }
@@ -211,6 +224,18 @@ pub enum Failure {
     SingleThreaded {
         /// The protocol.
         protocol: &'static str,
+    },
+    /// The protocol makes one operation on one row atomic, and more was asked of it.
+    #[error(
+        "table {table}: {attempted} is more than protocol {protocol} can do, which makes one operation on one row atomic; open the database under another protocol"
+    )]
+    SingleKey {
+        /// The protocol.
+        protocol: &'static str,
+        /// The table.
+        table: &'static str,
+        /// What was asked.
+        attempted: &'static str,
     },
     /// The database was closed.
     #[error("the database is closed")]

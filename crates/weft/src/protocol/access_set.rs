@@ -255,6 +255,9 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     fn drop_superseded(&mut self, memory: &WorkerMemory) {
+        if self.superseded.is_empty() {
+            return;
+        }
         for Superseded { record, row, table } in self.superseded.drain(..) {
             drop_private(record, row, table, memory);
         }
@@ -272,6 +275,13 @@ impl<H: TidHeader> AccessSet<H> {
             self.writes.clear();
             self.positions.clear();
         }
+    }
+
+    /// Whether the transaction has read one record, once, and done nothing else: then the read,
+    /// which saw version and row together, is the transaction.
+    #[inline(always)]
+    pub fn is_one_read(&self) -> bool {
+        self.reads.len() == 1 && self.writes.is_empty() && self.nodes.is_empty()
     }
 
     /// The position among the writes of this transaction's own write of `record`.
@@ -382,19 +392,23 @@ pub fn is_inline<H>(table: TableRef, record: RecordPointer<H>, row: NonNull<u8>)
 
 const _: () = assert!(size_of::<StoredRecord<Tid>>().is_multiple_of(16));
 
-/// A small open-addressing hash table from a record's address to its position among the writes.
-/// It answers "did I write this record?", which every read after the first write asks.
-struct Positions {
-    /// Position plus one; zero where free. The length is a power of two.
-    slots: Vec<u32>,
+/// A small open-addressing hash table from a record's address to its position in a list. Among the
+/// writes it answers "did I write this record?", which every read after the first write asks.
+pub struct Positions {
+    /// Generation (upper half) and position (lower half). A slot of another generation is free, so
+    /// that forgetting everything takes one addition. The length is a power of two.
+    slots: Vec<u64>,
+    /// The present generation, in the upper half; never 0.
+    generation: u64,
     used: usize,
 }
 
 const POSITIONS_MIN: usize = 128;
+const GENERATION_ONE: u64 = 1 << 32;
 
 impl Default for Positions {
     fn default() -> Self {
-        Positions { slots: vec![0; POSITIONS_MIN], used: 0 }
+        Positions { slots: vec![0; POSITIONS_MIN], generation: GENERATION_ONE, used: 0 }
     }
 }
 
@@ -406,11 +420,19 @@ impl Positions {
         (hash >> 32) as usize & (self.slots.len() - 1)
     }
 
+    /// The position in a slot, if it is of this generation.
     #[inline(always)]
-    fn find(&self, block: NonNull<u8>, is_it: impl Fn(usize) -> bool) -> Option<usize> {
+    fn position(&self, slot: usize) -> Option<usize> {
+        // In the present generation what is left is the position, and else far more.
+        let position = self.slots[slot] ^ self.generation;
+        (position < GENERATION_ONE).then_some(position as usize)
+    }
+
+    #[inline(always)]
+    pub fn find(&self, block: NonNull<u8>, is_it: impl Fn(usize) -> bool) -> Option<usize> {
         let mut slot = self.start(block);
         loop {
-            let position = self.slots[slot].checked_sub(1)? as usize;
+            let position = self.position(slot)?;
             if is_it(position) {
                 return Some(position);
             }
@@ -419,7 +441,12 @@ impl Positions {
     }
 
     #[inline(always)]
-    fn insert(&mut self, block: NonNull<u8>, position: usize, at: impl Fn(usize) -> NonNull<u8>) {
+    pub fn insert(
+        &mut self,
+        block: NonNull<u8>,
+        position: usize,
+        at: impl Fn(usize) -> NonNull<u8>,
+    ) {
         if self.used * 2 >= self.slots.len() {
             self.grow(position, at);
         }
@@ -430,10 +457,10 @@ impl Positions {
     #[inline(always)]
     fn place(&mut self, block: NonNull<u8>, position: usize) {
         let mut slot = self.start(block);
-        while self.slots[slot] != 0 {
+        while self.position(slot).is_some() {
             slot = (slot + 1) & (self.slots.len() - 1);
         }
-        self.slots[slot] = position as u32 + 1;
+        self.slots[slot] = self.generation | position as u64;
     }
 
     #[cold]
@@ -446,13 +473,14 @@ impl Positions {
         }
     }
 
-    fn clear(&mut self) {
-        // What a huge transaction has needed is not cleared again for every small one.
-        if self.slots.len() > 16 * POSITIONS_MIN {
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.generation = self.generation.wrapping_add(GENERATION_ONE);
+        // What a huge transaction has needed is not kept for every small one; and generations that
+        // come round again begin with empty slots.
+        if self.generation == 0 || self.slots.len() > 16 * POSITIONS_MIN {
             *self = Positions::default();
-        } else {
-            self.slots.fill(0);
-            self.used = 0;
         }
     }
 }
@@ -477,5 +505,20 @@ mod tests {
             }
             positions.clear();
         }
+    }
+
+    #[test]
+    fn a_generation_that_comes_round_again_finds_nothing() {
+        let block = NonNull::new(std::ptr::without_provenance_mut(48)).unwrap();
+        let mut positions = Positions::default();
+        positions.insert(block, 7, |_| block);
+        positions.generation = u64::MAX - u64::from(u32::MAX);
+        positions.used = 0;
+        assert_eq!(positions.find(block, |_| true), None);
+        positions.insert(block, 8, |_| block);
+        assert_eq!(positions.find(block, |_| true), Some(8));
+        positions.clear();
+        assert_eq!(positions.generation, GENERATION_ONE);
+        assert_eq!(positions.find(block, |_| true), None);
     }
 }

@@ -47,6 +47,8 @@
 //! - Algorithm 1 validates the write set by the flag REMOVED alone, since a blind write conflicts
 //!   with nothing. In this engine every write has read its record (an insert: its absence), so
 //!   the version is compared, which covers REMOVED.
+//! - A transaction that has read one record and done nothing else commits without validation: what
+//!   it saw was current when it was read. (The paper's commits all run their region.)
 //! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) wait for snapshots.
 
 use weft_htm::word::Ordering;
@@ -88,6 +90,9 @@ impl CommitPhases for Dbx {
         context: CommitContext<'_, Self>,
         epoch: &impl Fn() -> u64,
     ) -> Result<(), Abort> {
+        if set.is_one_read() {
+            return Ok(()); // Its serialization point is the read.
+        }
         if context.attempt > 0 && set.writes.len() > 1 {
             set.sort_writes();
         }

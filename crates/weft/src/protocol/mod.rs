@@ -12,20 +12,31 @@
 //! [`Transaction`]: crate::Transaction
 
 pub(crate) mod access_set;
+pub mod atomic;
+#[cfg(feature = "canary")]
+pub mod canary;
 pub mod dbx;
 pub mod dbx_spin;
+pub mod exclusive;
+pub mod htm_naive;
 pub mod none;
 pub mod occ;
 pub mod optimistic;
 pub mod silo;
+pub mod timestamp_ordering;
+pub mod two_phase_locking;
 
 use std::ptr::NonNull;
 
+pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
+pub use htm_naive::HtmNaive;
 pub use none::NoControl;
 pub use occ::Occ;
 pub use silo::Silo;
+pub use timestamp_ordering::TimestampOrdering;
+pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 
 use crate::error::{Conflict, ConflictReason};
 use crate::index::{NodeChange, NodeVersion};
@@ -58,6 +69,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether it only makes single operations on single rows atomic: then a transaction may
     /// access one row, and tables have no secondary indexes.
     const SINGLE_KEY: bool = false;
+
+    /// Whether a running transaction may keep others from what it has accessed until it ends. One
+    /// that is leaked then does so for good.
+    const KEEPS_LOCKS: bool = false;
 
     /// What it keeps with every record.
     type Header: Default + Send + Sync + 'static;
@@ -243,7 +258,13 @@ pub trait Executor {
 #[macro_export]
 macro_rules! protocol_list {
     ($then:ident, $($arguments:tt)*) => {
-        $crate::$then! { [NoControl, Dbx, DbxSpin, Silo, Occ] $($arguments)* }
+        $crate::$then! {
+            [
+                NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
+                TimestampOrdering, HtmNaive, Atomic
+            ]
+            $($arguments)*
+        }
     };
 }
 

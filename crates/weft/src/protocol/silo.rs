@@ -33,6 +33,8 @@
 //! **Departures from the paper**
 //! - A write has always read its record (an insert: its absence), so the record is compared with
 //!   the version expected as soon as it is locked, and the write set needs no second look.
+//! - A transaction that has read one record and done nothing else commits without validation, as
+//!   in `dbx`.
 //! - The paper's TID word has a *latest* bit and overwrites rows in place. Here versions are
 //!   immutable and a write swaps a pointer, which makes reads free of copying.
 //! - Snapshot transactions (§4.9) are the engine's affair, and not there yet.
@@ -84,6 +86,9 @@ impl CommitPhases for Silo {
         context: CommitContext<'_, Self>,
         epoch: &impl Fn() -> u64,
     ) -> Result<(), Abort> {
+        if set.is_one_read() {
+            return Ok(()); // Its serialization point is the read.
+        }
         // Phase 1: lock the write set, in the order of addresses, by which nobody can deadlock.
         if set.writes.len() > 1 {
             set.sort_writes();

@@ -36,9 +36,22 @@ use crate::prefetch::{LINE_BYTES, prefetch_lines};
 pub struct StoredRecord<H> {
     /// What the protocol keeps with the record.
     pub header: H,
-    /// The newest committed row; null before the first commit.
+    /// The newest committed row, perhaps with a protocol's [flags](FLAGS_OF_NEWEST); null before
+    /// the first commit.
     pub newest: WordPointer<u8>,
 }
+
+/// The bits of [`StoredRecord::newest`] that no row's address uses: blocks and inline rows are
+/// aligned to 16 bytes. A protocol may keep flags in them.
+pub const FLAGS_OF_NEWEST: usize = 0xf;
+
+/// The row that a value of [`StoredRecord::newest`] leads to, whatever its flags.
+#[inline(always)]
+pub fn row_of_newest(newest: *mut u8) -> Option<NonNull<u8>> {
+    NonNull::new(newest.map_addr(|address| address & !FLAGS_OF_NEWEST))
+}
+
+const _: () = assert!(align_of::<StoredRecord<()>>() > FLAGS_OF_NEWEST);
 
 impl<H: Default> StoredRecord<H> {
     /// Where the inline row starts.

@@ -103,6 +103,19 @@ impl Tid {
         }
     }
 
+    /// The version that is the timestamp of its writer, without flags: for protocols that order
+    /// transactions by timestamps, which take the place of epoch and sequence.
+    #[inline(always)]
+    pub const fn at(timestamp: u64) -> Tid {
+        Tid(timestamp * SEQUENCE_ONE)
+    }
+
+    /// The timestamp of the version's writer, where versions are timestamps; 0 if there was none.
+    #[inline(always)]
+    pub const fn timestamp(self) -> u64 {
+        self.0 / SEQUENCE_ONE
+    }
+
     /// The word of a record whose next `version` has a visible row: unlocked. `queued` survives,
     /// because a garbage list goes on holding the record.
     #[inline(always)]

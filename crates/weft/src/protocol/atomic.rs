@@ -1,0 +1,317 @@
+//! **atomic**: single operations on single rows, each made atomic by one atomic instruction; the
+//! upper bound for schemes that lock.
+//!
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
+//! Transactions*, OSDI 2014, §8.1 and §8.2: the system *Atomic*, which the INCR1 experiment
+//! compares Doppel, OCC and 2PL with.
+//!
+//! The idea. If a transaction is one read or one read-modify-write of one row, the processor can
+//! do it alone: a read is a load of the pointer to the row, a change is a compare-and-swap of it.
+//! No record is ever locked, nothing is validated, no version is counted. What remains is the
+//! price of moving a contended cache line from core to core, which whoever locks pays as well. So
+//! no protocol that keeps a row in one place can be faster on a workload of such transactions; and
+//! it is worth nothing for any other.
+//!
+//! That other is refused: under a protocol with [`Protocol::SINGLE_KEY`] a transaction is one
+//! `get`, `insert`, `update`, `upsert` or `delete`. A second operation, a scan, or a table with
+//! secondary indexes is [`Failure::SingleKey`](crate::Failure::SingleKey).
+//!
+//! Header of a record: nothing. Everything is in the word that leads to the newest row, so that
+//! one instruction can change it; rows are aligned to 16 bytes, which leaves four bits.
+//!
+//! ```text
+//!   63                                        4   3     2       1        0
+//!  +-------------------------------------------+-----+-------+--------+--------+
+//!  | address of the newest row / 16            |  0  |queued |removed | absent |
+//!  +-------------------------------------------+-----+-------+--------+--------+
+//! ```
+//!
+//! - all zero: a placeholder, which has had no row yet.
+//! - *absent*: the row was deleted; its address stays, since it tells the record's key.
+//! - *removed*: the record has left the index, or will in a moment. Final.
+//! - *queued*: a worker has the record on its garbage list. It is on one list at most.
+//!
+//! **Serialization point**: of a write, its compare-and-swap at commit. It succeeds only if the
+//! word still is what the operation saw. Such a word means the same version, since a row that was
+//! replaced is not freed, nor its address used again, while the worker is pinned, and a row is
+//! installed once. Of a read, and of a write that comes to nothing (the key is absent, or there
+//! already), the load of the word, or the look-up in the index. Operations on different rows are
+//! ordered in real time because each transaction begins with a sequentially consistent fence (in
+//! [pinning](crate::epoch::reclaim)), which the exchange of the one before it cannot pass.
+//!
+//! **Departures from the paper**
+//! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows
+//!   here are immutable versions, and an update is any closure: so it writes a new row, and swaps
+//!   pointers. A swap that fails is a conflict, and the transaction is run again.
+//! - The paper's keys are there from the start. Here they come and go: an insert first links a
+//!   placeholder, for it may still be rolled back, and fills it by the same exchange; a deleted
+//!   record is unlinked after a grace period (DBX §5.5), unless it is filled again. Who finds a
+//!   record that is being unlinked looks its key up again until it is gone: the one place where a
+//!   thread waits for another.
+//!
+//! **Starvation**: an exchange fails because another one has succeeded, so some transaction always
+//! gets on; that every one does is left to the engine (backoff, and the turnstile).
+
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use weft_htm::word::{Ordering, yield_now};
+
+use super::access_set::is_inline;
+use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use crate::error::ConflictReason;
+use crate::index::{NodeChange, NodeVersion};
+use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
+use crate::table::TableRef;
+use crate::worker::WorkerMemory;
+
+/// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
+#[derive(Debug)]
+pub enum Atomic {}
+
+impl Protocol for Atomic {
+    const NAME: &'static str = "atomic";
+    const TITLE: &'static str = "one atomic instruction on one row: the bound for locking schemes";
+    const SOURCE: &'static str = "Narula et al., OSDI 2014, §8.2";
+    const USES_HTM: bool = false;
+    const SINGLE_KEY: bool = true;
+    type Header = ();
+    type Shared = ();
+    type Executor = AtomicExecutor;
+
+    fn settle_deleted(record: &StoredRecord<()>, unlink: impl FnOnce()) -> Settled {
+        let mut found = record.newest.load(LOAD);
+        loop {
+            let settled = found.map_addr(|word| match word & ABSENT {
+                0 => word & !QUEUED,
+                _ => word & !QUEUED | REMOVED,
+            });
+            match exchange(record, found, settled) {
+                Ok(()) if has(settled, REMOVED) => {
+                    unlink();
+                    return Settled::Unlinked;
+                }
+                Ok(()) => return Settled::Kept,
+                Err(now) => found = now,
+            }
+        }
+    }
+}
+
+const ABSENT: usize = 1 << 0;
+const REMOVED: usize = 1 << 1;
+const QUEUED: usize = 1 << 2;
+
+const _: () = assert!((ABSENT | REMOVED | QUEUED) & !FLAGS_OF_NEWEST == 0);
+
+/// Acquire: pairs with the release in [`exchange`]: whoever finds a row finds its contents.
+const LOAD: Ordering = Ordering::Acquire;
+
+#[inline(always)]
+fn has(newest: *mut u8, flag: usize) -> bool {
+    newest.addr() & flag != 0
+}
+
+/// What a record with this word shows.
+#[inline(always)]
+fn visible(newest: *mut u8) -> Visible {
+    if newest.addr() & (ABSENT | REMOVED) == 0 {
+        return row_of_newest(newest).map_or(Visible::Absent, Visible::Row);
+    }
+    if has(newest, REMOVED) {
+        // Whoever removes it is about to unlink it.
+        yield_now();
+        return Visible::Removed;
+    }
+    Visible::Absent
+}
+
+/// The one atomic instruction. `Err` holds what was there instead of `current`.
+#[inline(always)]
+fn exchange(record: &StoredRecord<()>, current: *mut u8, new: *mut u8) -> Result<(), *mut u8> {
+    // Release: pairs with `LOAD`: the new row was written before. Acquire, also on failure: what
+    // is found instead may be looked at.
+    record.newest.compare_exchange(current, new, Ordering::AcqRel, LOAD).map(|_| ())
+}
+
+#[inline(always)]
+fn stored<'a>(record: RecordPointer<()>) -> &'a StoredRecord<()> {
+    // SAFETY: the worker is pinned for the whole transaction, by the executor's rules of use.
+    unsafe { record.get() }
+}
+
+/// The write of a transaction.
+struct Write {
+    record: RecordPointer<()>,
+    table: TableRef,
+    /// The word that it replaces.
+    expected: *mut u8,
+    /// The row to install; `None` to leave the record without one.
+    row: Option<NonNull<u8>>,
+    /// Whether this transaction has put the record into the index.
+    created: bool,
+}
+
+/// Runs `atomic` on one worker.
+#[doc(hidden)]
+pub struct AtomicExecutor {
+    write: Option<Write>,
+}
+
+// SAFETY: there is no write between transactions, when the executor may change threads.
+unsafe impl Send for AtomicExecutor {}
+
+impl Executor for AtomicExecutor {
+    type Header = ();
+    type Shared = ();
+    /// The word that was observed.
+    type Version = *mut u8;
+
+    fn new(_shared: &Arc<()>, _slot: usize) -> Self {
+        AtomicExecutor { write: None }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, _attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<()>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        Ok(visible(stored(record).newest.load(LOAD)))
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<()>,
+        _memory: &WorkerMemory,
+    ) -> Result<Observation<*mut u8>, Abort> {
+        let version = stored(record).newest.load(LOAD);
+        Ok(Observation { visible: visible(version), version })
+    }
+
+    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: *mut u8) {}
+
+    fn is_current(&self, _record: RecordPointer<()>, _version: *mut u8) -> bool {
+        // There is one operation, and it has not written yet.
+        self.write.is_none()
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        version: *mut u8,
+        row: NonNull<u8>,
+    ) {
+        let row = Some(row);
+        self.write = Some(Write { record, table, expected: version, row, created: false });
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, table: TableRef, record: RecordPointer<()>, version: *mut u8) {
+        self.write = Some(Write { record, table, expected: version, row: None, created: false });
+    }
+
+    #[inline(always)]
+    fn insert(&mut self, table: TableRef, record: RecordPointer<()>, row: NonNull<u8>) {
+        let (expected, row) = (ptr::null_mut(), Some(row));
+        self.write = Some(Write { record, table, expected, row, created: true });
+    }
+
+    #[inline(always)]
+    fn note_node(&mut self, _table: TableRef, _node: NodeVersion) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        _table: TableRef,
+        _change: NodeChange,
+        _sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        // Whatever the one operation saw was so at the moment at which it looked.
+        Ok(())
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        let Some(write) = &self.write else { return Ok(()) };
+        epoch();
+        let replaced_word = install(write)?;
+        if write.row.is_some() {
+            if let Some(replaced) = row_of_newest(replaced_word) {
+                let inline = is_inline(write.table, write.record, replaced);
+                memory.retire_row(replaced, write.table, inline);
+            }
+        } else if !has(replaced_word, QUEUED) {
+            memory.retire_deleted(write.record.block(), write.table);
+        }
+        self.write = None;
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        let Some(write) = self.write.take() else { return };
+        let Some(row) = write.row else { return };
+        if write.created {
+            discard_placeholder(&write, row, memory);
+        }
+        let inline = is_inline(write.table, write.record, row);
+        // SAFETY: the row was not installed, so nobody else has seen it; and this is the only
+        // place that drops it.
+        unsafe { memory.drop_row(row, write.table, inline) };
+    }
+}
+
+/// Makes a write visible, if the record still is what the write has seen; returns the word that it
+/// replaced.
+#[inline(always)]
+fn install(write: &Write) -> Result<*mut u8, Abort> {
+    let mut current = write.expected;
+    loop {
+        // A record on a garbage list stays there.
+        let queued = current.addr() & QUEUED;
+        let new = match write.row {
+            Some(row) => row.as_ptr().map_addr(|address| address | queued),
+            None => current.map_addr(|word| word | ABSENT | QUEUED),
+        };
+        // ==== serialization point ====
+        let Err(found) = exchange(stored(write.record), current, new) else { return Ok(current) };
+        if found.addr() | QUEUED != current.addr() | QUEUED {
+            return Err(write_conflict(write, found));
+        }
+        // The same version: it was only taken off a garbage list.
+        current = found;
+    }
+}
+
+/// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
+/// transaction has put a row into it.
+fn discard_placeholder(write: &Write, row: NonNull<u8>, memory: &WorkerMemory) {
+    let removed = ptr::without_provenance_mut(REMOVED);
+    if exchange(stored(write.record), ptr::null_mut(), removed).is_ok() {
+        // SAFETY: the row is of this table, was never installed, and is dropped after this.
+        unsafe { write.table.unlink(write.record.block(), row, memory) };
+        memory.retire_record(write.record.block(), write.table);
+    }
+}
+
+#[cold]
+fn write_conflict(write: &Write, found: *mut u8) -> Abort {
+    let row = row_of_newest(found);
+    Abort { reason: ConflictReason::WriteChanged, table: write.table, row }
+}
