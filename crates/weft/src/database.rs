@@ -16,6 +16,8 @@ use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::epoch::garbage::Retired;
 use crate::epoch::reclaim::OFFLINE;
 use crate::error::{Conflict, Error, Failure};
+#[cfg(feature = "history")]
+use crate::history::{History, Recording};
 use crate::metrics::Metrics;
 use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
@@ -136,6 +138,8 @@ pub struct Builder<P: Protocol = Dbx> {
     custom_htm: Option<Htm>,
     workers_max: usize,
     reserve_bytes: usize,
+    #[cfg(feature = "history")]
+    record_history: bool,
     protocol: PhantomData<P>,
 }
 
@@ -147,6 +151,8 @@ type MakeTable = dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<Made
 struct TableMaker {
     name: &'static str,
     indexes: usize,
+    #[cfg(feature = "history")]
+    descriptions: &'static [crate::schema::IndexDescription],
     make: Box<MakeTable>,
 }
 
@@ -169,6 +175,8 @@ impl<P: Protocol> Builder<P> {
         self.tables.push(TableMaker {
             name: T::TABLE,
             indexes: 1 + T::INDEXES.len(),
+            #[cfg(feature = "history")]
+            descriptions: T::INDEXES,
             make: Box::new(move |identity, number, memory| {
                 let table = TableInner::<T, P>::new(identity, number, rows, memory)?;
                 Ok((TypeId::of::<T>(), Arc::new(table)))
@@ -212,13 +220,36 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Records what every transaction reads and writes, to be taken with
+    /// [`Database::take_history`]. Rows become 16 to 24 bytes larger, and everything slower. Off by
+    /// default.
+    #[cfg(feature = "history")]
+    pub fn record_history(mut self, record: bool) -> Self {
+        self.record_history = record;
+        self
+    }
+
+    /// The names of all indexes, by number.
+    #[cfg(feature = "history")]
+    fn index_names(&self) -> Vec<Arc<str>> {
+        let names = self.tables.iter().flat_map(|table| {
+            let secondary = table.descriptions.iter();
+            let secondary = secondary.map(|index| format!("{}.{}", table.name, index.name).into());
+            std::iter::once(table.name.into()).chain(secondary)
+        });
+        names.collect()
+    }
+
     /// Opens the database.
     ///
     /// # Errors
-    /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::Htm`] if hardware was
+    /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::SingleKey`] for a table
+    /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
     /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
     /// [`Failure::Thread`].
     pub fn open(self) -> Result<Database<P>, Failure> {
+        #[cfg(feature = "history")]
+        let recording = self.record_history.then(|| Recording::new(self.index_names()));
         let htm = match self.custom_htm {
             Some(htm) => htm,
             None => {
@@ -230,7 +261,13 @@ impl<P: Protocol> Builder<P> {
             }
         };
         let workers_max = self.workers_max.max(1);
-        let shared = Arc::new(Shared::new(htm, workers_max));
+        #[cfg_attr(not(feature = "history"), allow(unused_mut, reason = "nothing to record"))]
+        let mut shared = Shared::new(htm, workers_max);
+        #[cfg(feature = "history")]
+        {
+            shared.recording = recording.map(Arc::new);
+        }
+        let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
         let mut names = std::collections::HashSet::new();
@@ -238,6 +275,10 @@ impl<P: Protocol> Builder<P> {
         let mut indexes = 0;
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         for table in self.tables {
+            if P::SINGLE_KEY && table.indexes > 1 {
+                let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
+                return Err(Failure::SingleKey { protocol, table, attempted });
+            }
             let (row_type, made) = (table.make)(&identity, indexes, &memory)?;
             if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
                 return Err(Failure::DuplicateTable { table: table.name });
@@ -302,6 +343,8 @@ impl<P: Protocol> Database<P> {
             custom_htm: None,
             workers_max: WORKERS_MAX_DEFAULT,
             reserve_bytes: 0,
+            #[cfg(feature = "history")]
+            record_history: false,
             protocol: PhantomData,
         }
     }
@@ -435,6 +478,20 @@ impl<P: Protocol> Database<P> {
             yield_now();
         }
         Ok(())
+    }
+
+    /// Takes what was recorded since the database was opened, or since the last history was taken.
+    ///
+    /// To be called when no transaction runs: one that has not ended is not part of the history, but
+    /// what others have read of it is. Each history stands for itself: what was written before it
+    /// began is version 0.
+    ///
+    /// # Panics
+    /// If the database was opened without [`Builder::record_history`].
+    #[cfg(feature = "history")]
+    pub fn take_history(&self) -> History {
+        let recording = self.inner.shared.recording.as_ref();
+        recording.expect("the database was opened with record_history(true)").take()
     }
 
     /// What the database has done, and holds, so far.

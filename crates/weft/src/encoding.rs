@@ -90,6 +90,10 @@ pub trait Key: Clone + Debug + PartialEq + Send + Sync + 'static {
     /// The width of every encoding; `None` if it varies.
     const WIDTH_BYTES: Option<usize>;
 
+    /// Whether it is a single column by its nature, as numbers and strings are.
+    #[doc(hidden)]
+    const IS_COLUMN: bool = false;
+
     /// Appends this key's encoding to what `encoder` holds.
     fn encode(&self, encoder: &mut impl KeyEncoder);
 }
@@ -114,6 +118,29 @@ pub trait KeyEncoder {
     /// # Panics
     /// As [`KeyEncoder::push`], if the key does not fit.
     fn push_slice(&mut self, bytes: &[u8]);
+
+    /// Offers a column as it is, where its encoding does not show what it was. An encoder that
+    /// takes it (true) is not given the encoding; those of indexes want nothing else.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn take(&mut self, column: Column<'_>) -> bool {
+        let _ = column;
+        false
+    }
+}
+
+/// A column of a key, as it was before it was encoded.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Column<'a> {
+    /// A signed number.
+    Signed(i128),
+    /// A text.
+    Text(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// What fills the place of an absent value.
+    Padding,
 }
 
 /// Values that are the leading part of a key `K`: all the keys that begin with it lie together.
@@ -158,6 +185,7 @@ macro_rules! unsigned_keys {
     ($($integer:ident)*) => {$(
         impl Key for $integer {
             const WIDTH_BYTES: Option<usize> = Some(size_of::<$integer>());
+            const IS_COLUMN: bool = true;
 
             #[inline]
             fn encode(&self, encoder: &mut impl KeyEncoder) {
@@ -173,9 +201,13 @@ macro_rules! signed_keys {
     ($($integer:ident $unsigned:ident)*) => {$(
         impl Key for $integer {
             const WIDTH_BYTES: Option<usize> = $unsigned::WIDTH_BYTES;
+            const IS_COLUMN: bool = true;
 
             #[inline]
             fn encode(&self, encoder: &mut impl KeyEncoder) {
+                if encoder.take(Column::Signed(i128::from(*self))) {
+                    return;
+                }
                 // The sign bit is the one that is set in the smallest number.
                 (self ^ $integer::MIN).cast_unsigned().encode(encoder);
             }
@@ -187,6 +219,7 @@ signed_keys!(i8 u8 i16 u16 i32 u32 i64 u64 i128 u128);
 
 impl Key for u128 {
     const WIDTH_BYTES: Option<usize> = Some(size_of::<u128>());
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
@@ -196,6 +229,7 @@ impl Key for u128 {
 
 impl Key for bool {
     const WIDTH_BYTES: Option<usize> = Some(1);
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
@@ -208,9 +242,13 @@ const CHAR_WIDTH_BYTES: u32 = 3;
 
 impl Key for char {
     const WIDTH_BYTES: Option<usize> = Some(CHAR_WIDTH_BYTES as usize);
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
+        if encoder.take(Column::Text(self.encode_utf8(&mut [0; 4]))) {
+            return;
+        }
         encoder.push(u64::from(*self), CHAR_WIDTH_BYTES);
     }
 }
@@ -258,9 +296,13 @@ macro_rules! terminated_keys {
     ($($string:ty)*) => {$(
         impl Key for $string {
             const WIDTH_BYTES: Option<usize> = None;
+            const IS_COLUMN: bool = true;
 
             #[inline]
             fn encode(&self, encoder: &mut impl KeyEncoder) {
+                if encoder.take(Column::Bytes(self)) {
+                    return;
+                }
                 push_terminated(self.as_ref(), encoder);
             }
         }
@@ -273,9 +315,13 @@ macro_rules! text_keys {
     ($($text:ty)*) => {$(
         impl Key for $text {
             const WIDTH_BYTES: Option<usize> = None;
+            const IS_COLUMN: bool = true;
 
             #[inline]
             fn encode(&self, encoder: &mut impl KeyEncoder) {
+                if encoder.take(Column::Text(self)) {
+                    return;
+                }
                 push_terminated(self.as_bytes(), encoder);
             }
         }
@@ -286,24 +332,33 @@ text_keys!(String Box<str> Arc<str> &'static str);
 
 impl<const N: usize> Key for ArrayString<N> {
     const WIDTH_BYTES: Option<usize> = array_width_bytes(N);
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
+        if encoder.take(Column::Text(self)) {
+            return;
+        }
         push_array::<N>(self.as_bytes(), encoder);
     }
 }
 
 impl<const N: usize> Key for ArrayVec<u8, N> {
     const WIDTH_BYTES: Option<usize> = array_width_bytes(N);
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
+        if encoder.take(Column::Bytes(self)) {
+            return;
+        }
         push_array::<N>(self, encoder);
     }
 }
 
 impl<const N: usize> Key for [u8; N] {
     const WIDTH_BYTES: Option<usize> = Some(N);
+    const IS_COLUMN: bool = true;
 
     #[inline]
     fn encode(&self, encoder: &mut impl KeyEncoder) {
@@ -321,6 +376,7 @@ impl<T: Key> Key for Option<T> {
         encoder.push(u64::from(self.is_some()), 1);
         match self {
             Some(value) => value.encode(encoder),
+            None if encoder.take(Column::Padding) => {}
             None => {
                 for _ in 0..T::WIDTH_BYTES.unwrap_or(0) {
                     encoder.push(0, 1);
@@ -405,6 +461,9 @@ pub trait KeyForm: IndexKey {
 
     /// The key that was encoded.
     fn finish(encoder: Self::Encoder) -> Self;
+
+    /// The bytes of the encoding; in a word, with the zeros that follow.
+    fn to_bytes(&self) -> impl AsRef<[u8]>;
 
     /// Where the keys that begin with what was encoded end. (They start at
     /// [`KeyForm::finish`], itself included.)
@@ -502,6 +561,10 @@ macro_rules! word_forms {
                 encoder.word
             }
 
+            fn to_bytes(&self) -> impl AsRef<[u8]> {
+                self.to_be_bytes()
+            }
+
             #[inline(always)]
             fn prefix_end(encoder: Self::Encoder) -> Bound<$word> {
                 let after = $word::MAX.checked_shr(encoder.filled_bits).unwrap_or(0);
@@ -547,6 +610,10 @@ impl KeyForm for LongKey {
     #[inline]
     fn finish(encoder: LongKeyEncoder) -> LongKey {
         LongKey::from(encoder.as_slice())
+    }
+
+    fn to_bytes(&self) -> impl AsRef<[u8]> {
+        self.as_bytes()
     }
 
     fn prefix_end(mut encoder: LongKeyEncoder) -> Bound<LongKey> {

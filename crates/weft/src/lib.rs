@@ -83,6 +83,9 @@
 //!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
 //!    retry loop, closing.
 //! 8. `error`, `metrics`, `prefetch`: as they say.
+//!
+//! With the cargo feature `history` there is also `history`, which records what transactions did,
+//! for a checker.
 #![warn(missing_docs)]
 
 // `#[derive(Record)]` writes paths that start at `::weft`, in this crate's own tests too.
@@ -93,6 +96,8 @@ pub(crate) mod database;
 pub mod encoding;
 pub(crate) mod epoch;
 mod error;
+#[cfg(feature = "history")]
+pub mod history;
 #[doc(hidden)]
 pub mod index;
 mod metrics;

@@ -22,7 +22,7 @@ use crate::index::{Insertion, LongKey, Lookup, NodeVersion};
 use crate::protocol::access_set::is_inline;
 use crate::protocol::{Dbx, Protocol, Settled};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{RecordPointer, StoredRecord, row_of_newest};
 use crate::schema::{Record, Storage};
 use crate::worker::WorkerMemory;
 
@@ -55,6 +55,9 @@ pub struct TableCore {
     pub number: usize,
     pub row_class: Class,
     pub record_class: Class,
+    /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
+    #[cfg(feature = "history")]
+    stamp_offset: Option<usize>,
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
     /// The key of a row, for people.
@@ -72,6 +75,28 @@ impl TableCore {
     #[inline(always)]
     pub fn holds_rows_inline(&self) -> bool {
         self.drop_row.is_none()
+    }
+
+    /// Writes behind a row who made it.
+    ///
+    /// # Safety
+    /// `row` is a row of this table, which nobody else has the address of.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn set_stamp(&self, row: NonNull<u8>, stamp: crate::history::Stamp) {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: rows of this table have room for a stamp there, and it is the caller's alone.
+        unsafe { row.add(offset).cast().write(stamp) };
+    }
+
+    /// Who made a row.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that was published, and is not freed meanwhile.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn stamp(&self, row: NonNull<u8>) -> crate::history::Stamp {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: every row was stamped before it was published, and is not changed since.
+        unsafe { row.add(offset).cast().read() }
     }
 }
 
@@ -118,8 +143,19 @@ trait RowsOf<P: Protocol>: Sized {
         name: &'static str,
         index: Option<&'static str>,
         number: usize,
+        memory: &WorkerMemory,
     ) -> Result<TableCore, Failure> {
         let layout = Layout::new::<Self::Row>();
+        #[cfg(feature = "history")]
+        let (stamp_offset, layout) = match memory.shared().recording {
+            Some(_) => {
+                let (offset, layout) = crate::history::Stamp::behind(layout);
+                (Some(offset), layout)
+            }
+            None => (None, layout),
+        };
+        #[cfg(not(feature = "history"))]
+        let _ = memory;
         let record_layout = match std::mem::needs_drop::<Self::Row>() {
             true => Layout::new::<StoredRecord<P::Header>>(),
             false => StoredRecord::<P::Header>::layout(layout),
@@ -129,7 +165,7 @@ trait RowsOf<P: Protocol>: Sized {
         else {
             return Err(Failure::RowTooLarge {
                 table: name,
-                size_bytes: layout.size(),
+                size_bytes: size_of::<Self::Row>(),
                 size_max_bytes: BLOCK_BYTES_MAX - StoredRecord::<P::Header>::ROW_OFFSET,
             });
         };
@@ -139,6 +175,8 @@ trait RowsOf<P: Protocol>: Sized {
             number,
             row_class,
             record_class,
+            #[cfg(feature = "history")]
+            stamp_offset,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
             format_key: format_key::<Self, P>,
             unlink: unlink::<Self, P>,
@@ -181,7 +219,7 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
     P::settle_deleted(stored, || {
         let row = stored.newest.load(weft_htm::word::Ordering::Acquire);
-        let row = NonNull::new(row).expect("a deleted record keeps the row that it had");
+        let row = row_of_newest(row).expect("a deleted record keeps the row that it had");
         // SAFETY: the row is dropped with the record, after it was unlinked.
         unsafe { unlink::<I, P>(table, record, row, memory) };
     })
@@ -192,7 +230,7 @@ unsafe fn drop_newest<P: Protocol>(table: TableRef, record: NonNull<u8>, memory:
     unsafe {
         let stored = record.cast::<StoredRecord<P::Header>>();
         let newest = stored.as_ref().newest.load(weft_htm::word::Ordering::Acquire);
-        if let Some(row) = NonNull::new(newest) {
+        if let Some(row) = row_of_newest(newest) {
             let address = record.as_ptr().expose_provenance() as u64;
             let record = RecordPointer::<P::Header>::from_address(address);
             memory.drop_row(row, table, is_inline(table, record, row));
@@ -481,7 +519,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             })
             .collect::<Result<_, _>>()?;
         Ok(TableInner {
-            core: <Self as RowsOf<P>>::core(T::TABLE, None, number)?,
+            core: <Self as RowsOf<P>>::core(T::TABLE, None, number, memory)?,
             primary: SharedIndex::new(AnyIndex::new(form, T::STORAGE, capacity, memory)),
             secondary,
             identity: Arc::clone(identity),
@@ -542,7 +580,7 @@ impl<K: KeyForm, P: Protocol> Secondary<K, P> {
         memory: &WorkerMemory,
     ) -> Result<Box<Self>, Failure> {
         Ok(Box::new(Secondary {
-            core: <Self as RowsOf<P>>::core(table, Some(description.name), number)?,
+            core: <Self as RowsOf<P>>::core(table, Some(description.name), number, memory)?,
             unique: description.unique,
             index: SharedIndex::new(FormIndex::new(Storage::Ordered, 0, memory)),
             protocol: PhantomData,

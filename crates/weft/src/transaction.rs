@@ -10,6 +10,7 @@
 mod prefetch;
 mod private_row;
 mod ranges;
+mod recording;
 mod scan;
 mod writes;
 
@@ -26,6 +27,7 @@ pub use scan::Scan;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use recording::{Event, record_invocation};
 use writes::{check, duplicate};
 
 use crate::database::Inner;
@@ -58,6 +60,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
+    /// Whether it has had the one operation that a single-key protocol allows.
+    is_used: Cell<bool>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
@@ -89,6 +93,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
+        record_invocation(worker);
         worker.memory.pin();
         // Relaxed: `close` waits for all that were pinned before they could see the flag.
         if database.shared.closed.load(Ordering::Relaxed) != 0 {
@@ -108,6 +113,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             deadline,
             attempt,
             operations: Cell::new(0),
+            is_used: Cell::new(false),
         })
     }
 
@@ -119,23 +125,26 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
     pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
-        let table = self.enter(table)?;
+        let table = self.enter_operation(table)?;
         loop {
             match self.locate(table, key) {
                 Located::Record(record) => match self.read(table.reference(), record)? {
                     Visible::Row(row) => {
+                        self.record(table.reference(), key, Event::Read(Some(row)));
                         // SAFETY: a visible row of this table; see `row`.
                         return Ok(Some(unsafe { self.remember(table, record, row) }));
                     }
-                    Visible::Absent => return Ok(None),
+                    Visible::Absent => break,
                     Visible::Removed => self.forget(table),
                 },
                 Located::Absent(node) => {
                     self.note_node(table.reference(), node)?;
-                    return Ok(None);
+                    break;
                 }
             }
         }
+        self.record(table.reference(), key, Event::Read(None));
+        Ok(None)
     }
 
     /// Brings the rows with these primary keys into the processor's cache, all at once, to be read
@@ -181,7 +190,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Failure::DeadlineExceeded`]. After a failure the table is as it was before the call.
     #[inline]
     pub fn insert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<(), Error> {
-        let table = self.enter(table)?;
+        let table = self.enter_operation(table)?;
         check(&row)?;
         match self.insert_row(table, row)? {
             None => Ok(()),
@@ -205,7 +214,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
-        let table = self.enter(table)?;
+        let table = self.enter_operation(table)?;
         match self.observe(table, key)? {
             Some((record, row, version)) => {
                 // SAFETY: a visible row of this table; see `row`.
@@ -219,6 +228,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
                 let result = change(new.get_mut());
                 self.replace(table, record, version, old, new)?;
+                self.record(table.reference(), key, Event::Write);
                 std::mem::forget(read);
                 Ok(Some(result))
             }
@@ -231,7 +241,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// As [`Transaction::insert`], but for the primary key.
     pub fn upsert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<bool, Error> {
-        let inner = self.enter(table)?;
+        let inner = self.enter_operation(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &row.key())? else {
@@ -242,6 +252,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let old = unsafe { self.row::<T>(old) };
         let new = PrivateRow::new(self.worker, inner.reference(), row);
         self.replace(inner, record, version, old, new)?;
+        self.record(inner.reference(), &old.key(), Event::Write);
         Ok(true)
     }
 
@@ -250,7 +261,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<bool, Error> {
-        let table = self.enter(table)?;
+        let table = self.enter_operation(table)?;
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
         let row = unsafe { self.row::<T>(row) };
@@ -258,6 +269,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             with_secondary!(secondary, |index| self.remove_entry(index, row, position)?);
         }
         self.worker.executor().remove(table.reference(), record, version);
+        self.record(table.reference(), key, Event::Delete);
         Ok(true)
     }
 
@@ -273,10 +285,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: &'tx Table<T, P>,
         range: impl RangeBounds<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
-        with_form!(T::Key::WIDTH_BYTES, |K| {
+        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = encode_range::<K, _>(&range);
             Scan::primary::<K>(self, table, bounds, || describe_range(&range))
-        })
+        });
+        #[cfg(feature = "history")]
+        let scan = scan.recorded(|| crate::history::key_range(&range));
+        scan
     }
 
     /// The rows whose primary keys begin with `prefix`, in the order of the keys: for a key
@@ -289,10 +304,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: &'tx Table<T, P>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
-        with_form!(T::Key::WIDTH_BYTES, |K| {
+        let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
             Scan::primary::<K>(self, table, bounds, Default::default)
-        })
+        });
+        #[cfg(feature = "history")]
+        let scan = scan.recorded(|| crate::history::prefix_range(prefix));
+        scan
     }
 
     /// The row with this key in a unique index.
@@ -366,12 +384,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             Some(abort) => Err(abort),
             None => {
                 let clock = &self.database.shared.clock;
-                self.worker.executor().commit(memory, || clock.epoch())
+                self.worker.executor().commit(memory, || {
+                    self.record_serialization();
+                    clock.epoch()
+                })
             }
         };
         match committed {
             Ok(()) => {
                 Counters::count(&memory.counters().committed);
+                self.record_commit();
                 // The end is here, not in `drop`.
                 ManuallyDrop::new(self).end();
                 Ok(())
@@ -400,12 +422,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let counters = this.worker.memory.counters();
         Counters::count(&counters.aborted[abort.reason as usize]);
         this.worker.executor().abort(&this.worker.memory);
+        this.record_abort();
         this.end();
     }
 
     fn roll_back(&self) {
         Counters::count(&self.worker.memory.counters().rolled_back);
         self.worker.executor().abort(&self.worker.memory);
+        self.record_rollback();
         self.end();
     }
 
@@ -428,6 +452,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             self.check_doom_and_deadline()?;
         }
         Ok(&table.inner)
+    }
+
+    /// What every operation on a single row begins with.
+    #[inline(always)]
+    fn enter_operation<'t, T: Record>(
+        &self,
+        table: &'t Table<T, P>,
+    ) -> Result<&'t TableInner<T, P>, Error> {
+        let inner = self.enter(table)?;
+        if P::SINGLE_KEY && self.is_used.replace(true) {
+            let attempted = "a second operation in one transaction";
+            return Err(Failure::SingleKey { protocol: P::NAME, table: T::TABLE, attempted }.into());
+        }
+        Ok(inner)
     }
 
     #[cold]
@@ -569,21 +607,26 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 Located::Record(record) => {
                     let observed = self.read_for_write(table.reference(), record)?;
                     match observed.visible {
-                        Visible::Row(row) => return Ok(Some((record, row, observed.version))),
+                        Visible::Row(row) => {
+                            self.record(table.reference(), key, Event::Read(Some(row)));
+                            return Ok(Some((record, row, observed.version)));
+                        }
                         Visible::Absent => {
                             let executor = self.worker.executor();
                             executor.note_read(table.reference(), record, observed.version);
-                            return Ok(None);
+                            break;
                         }
                         Visible::Removed => self.forget(table),
                     }
                 }
                 Located::Absent(node) => {
                     self.note_node(table.reference(), node)?;
-                    return Ok(None);
+                    break;
                 }
             }
         }
+        self.record(table.reference(), key, Event::Read(None));
+        Ok(None)
     }
 }
 

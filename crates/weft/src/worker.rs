@@ -34,6 +34,9 @@ pub struct Shared {
     pub counters: Box<[Counters]>,
     /// Set when the database is closed.
     pub closed: Word,
+    /// The history, if it is recorded.
+    #[cfg(feature = "history")]
+    pub(crate) recording: Option<Arc<crate::history::Recording>>,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that left, and how many batches of it there are.
@@ -78,6 +81,8 @@ impl Shared {
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             closed: Word::new(0),
+            #[cfg(feature = "history")]
+            recording: None,
             turnstile: Turnstile::default(),
             orphans: Mutex::new(Vec::new()),
             orphan_batches: Word::new(0),
@@ -480,6 +485,9 @@ pub struct Worker<P: Protocol> {
     buffers: UnsafeCell<Vec<IndexBuffer>>,
     spare_pages: RefCell<SparePages>,
     pub random: RefCell<fastrand::Rng>,
+    /// Records its transactions, if they are recorded.
+    #[cfg(feature = "history")]
+    pub recorder: Option<RefCell<crate::history::Recorder>>,
 }
 
 impl<P: Protocol> Worker<P> {
@@ -495,6 +503,8 @@ impl<P: Protocol> Worker<P> {
             spare_pages: RefCell::default(),
             // For backoff only; results do not depend on it.
             random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
+            #[cfg(feature = "history")]
+            recorder: shared.recording.as_ref().map(|recording| RefCell::new(recording.recorder())),
         }
     }
 

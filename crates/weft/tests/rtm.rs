@@ -1,14 +1,18 @@
-//! DBX with its regions in hardware: the machine's own RTM or, where it has none, real RTM
+//! DBX and timestamp ordering with their regions in hardware: the machine's own RTM or, where it has none, real RTM
 //! machine code under the emulator of `weft-rtm-emulator`, which injects conflicts, so that some
 //! commits and index operations end in their software twins, beside others in regions.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
+#[path = "support/hardware.rs"]
+mod hardware;
+
 use std::thread;
 
-use weft::htm::{Choice, Htm, RetryPolicy};
-use weft::protocol::Dbx;
+use weft::htm::Htm;
+use weft::protocol::{Dbx, Protocol, TimestampOrdering};
 use weft::{Database, Error, Record, Table};
-use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+use hardware::{hardware, on_thread};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "accounts", storage = "hash")]
@@ -30,33 +34,13 @@ struct Posting {
 const ACCOUNTS: u32 = 4;
 const OPENING_CENTS: i64 = 1_000;
 
-/// What a thread holds while it runs regions: an emulation, or nothing on a machine with RTM.
-struct OnThread(#[allow(dead_code, reason = "held, not used")] Option<Emulation>);
-
-/// RTM for this test, given up after so many conflicts; `None` where there is none and none can
-/// be emulated either.
-fn hardware(conflict: u32) -> Option<Htm> {
-    let policy = RetryPolicy { conflict, capacity: 1, system_event: 2 };
-    match Emulation::start(Processor::default(), 0) {
-        // SAFETY: every thread of these tests that uses the database calls `on_thread` first.
-        Ok(_) => Some(unsafe { Htm::assume_rtm(policy) }),
-        Err(CannotEmulate::NativeInstructions) => Htm::open(Choice::Rtm, policy).ok(),
-        Err(CannotEmulate::NoAccess) => None,
-    }
+struct Bank<P: Protocol> {
+    database: Database<P>,
+    accounts: Table<Account, P>,
+    postings: Table<Posting, P>,
 }
 
-fn on_thread(conflicts_per_million: u32, seed: u64) -> OnThread {
-    let processor = Processor { conflicts_per_million, ..Processor::default() };
-    OnThread(Emulation::start(processor, seed).ok())
-}
-
-struct Bank {
-    database: Database<Dbx>,
-    accounts: Table<Account>,
-    postings: Table<Posting>,
-}
-
-fn open(htm: Htm) -> Result<Bank, Error> {
+fn open<P: Protocol>(htm: Htm) -> Result<Bank<P>, Error> {
     let database =
         Database::builder().table::<Account>().table::<Posting>().custom_htm(htm).open()?;
     let (accounts, postings) = (database.table()?, database.table()?);
@@ -67,7 +51,7 @@ fn open(htm: Htm) -> Result<Bank, Error> {
     Ok(Bank { database, accounts, postings })
 }
 
-impl Bank {
+impl<P: Protocol> Bank<P> {
     /// Moves money and writes it down, once for each account.
     fn transfer(&self, from: u32, to: u32, cents: i64, sequence: u32) -> Result<(), Error> {
         self.database.transact(|tx| {
@@ -102,9 +86,14 @@ impl Bank {
 
 #[test]
 fn one_thread_runs_every_kind_of_region() -> Result<(), Error> {
+    run_every_kind_of_region::<Dbx>()?;
+    run_every_kind_of_region::<TimestampOrdering>()
+}
+
+fn run_every_kind_of_region<P: Protocol>() -> Result<(), Error> {
     let Some(htm) = hardware(100) else { return Ok(()) };
     let _emulation = on_thread(0, 1);
-    let bank = open(htm)?;
+    let bank = open::<P>(htm)?;
     for step in 0..30 {
         bank.transfer(step % ACCOUNTS, (step + 1) % ACCOUNTS, i64::from(step), step)?;
     }
@@ -130,6 +119,11 @@ fn one_thread_runs_every_kind_of_region() -> Result<(), Error> {
 
 #[test]
 fn regions_and_twins_of_several_threads_keep_the_balance() -> Result<(), Error> {
+    run_regions_and_twins::<Dbx>()?;
+    run_regions_and_twins::<TimestampOrdering>()
+}
+
+fn run_regions_and_twins<P: Protocol>() -> Result<(), Error> {
     let Some(htm) = hardware(1) else { return Ok(()) };
     const THREADS: u32 = 3;
     const TRANSFERS: u32 = 25;
@@ -137,7 +131,7 @@ fn regions_and_twins_of_several_threads_keep_the_balance() -> Result<(), Error> 
     let bank = thread::scope(|scope| {
         let loading = scope.spawn(|| {
             let _emulation = on_thread(0, 7);
-            open(htm)
+            open::<P>(htm)
         });
         loading.join().expect("loading does not panic")
     })?;

@@ -6,6 +6,8 @@
 //! out at commit that a key it looked for and missed, or a range it scanned, has changed since
 //! ([`NodeVersion`]).
 //!
+//! [`raw`] is the tree without anything above it, to be measured against.
+//!
 //! Two rules hold for every operation:
 //! - the calling worker is inside a transaction or otherwise pinned, so that nothing that it can
 //!   reach is freed before it leaves (see `epoch::reclaim`);
@@ -14,6 +16,7 @@
 pub mod bplus_tree;
 pub mod hash;
 mod key;
+pub mod raw;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod test_machine;
 #[cfg(test)]

@@ -69,7 +69,11 @@ impl<P: Protocol> Transaction<'_, P> {
                 let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
                 record.prefetch_header();
                 records.push(record);
-                buffer.announced.push(address);
+                // One operation finds its record by itself. (And what `newest` holds under such a
+                // protocol is the protocol's affair.)
+                if !P::SINGLE_KEY {
+                    buffer.announced.push(address);
+                }
             }
         }
         for record in records {

@@ -3,6 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+use super::recording::stamp;
 use crate::protocol::Protocol;
 use crate::table::TableRef;
 use crate::worker::Worker;
@@ -50,7 +51,11 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     /// Hands the row over to the executor.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<u8> {
-        ManuallyDrop::new(self).row.cast()
+        let this = ManuallyDrop::new(self);
+        let row = this.row.cast();
+        // SAFETY: complete, and this value's own until it is handed over.
+        unsafe { stamp(this.worker, this.table, row) };
+        row
     }
 }
 

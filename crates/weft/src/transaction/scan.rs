@@ -13,13 +13,19 @@ use weft_htm::word::Ordering;
 
 use super::Transaction;
 use super::ranges::{Bounds, check_ordered, is_empty, is_reversed};
+#[cfg(feature = "history")]
+use super::recording::Event;
 use crate::error::{ConflictReason, Error, Failure};
+#[cfg(feature = "history")]
+use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 use crate::protocol::{Dbx, Protocol, Visible};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
+#[cfg(feature = "history")]
+use crate::table::TableRef;
 use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
 use crate::worker::StoredForm;
 
@@ -85,6 +91,9 @@ struct FormCursor<'tx, K: StoredForm, P: Protocol> {
     state: State<K>,
     /// What to say if the range is the wrong way round.
     reversed: Option<Box<(String, String)>>,
+    /// How far the scan is recorded, if it is.
+    #[cfg(feature = "history")]
+    progress: Option<Box<ScanProgress>>,
 }
 
 enum State<K> {
@@ -159,12 +168,21 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
         let reversed = is_reversed(&bounds).then(describe).map(Box::new);
+        #[cfg(feature = "history")]
+        let progress = match (&transaction.worker.recorder, secondary) {
+            (Some(_), Some(index)) => {
+                Some(Box::new(ScanProgress::new(index.number(), encoded_range(&bounds))))
+            }
+            _ => None,
+        };
         let cursor = FormCursor {
             secondary,
             bounds,
             direction: Direction::Forward,
             state: State::Before,
             reversed,
+            #[cfg(feature = "history")]
+            progress,
         };
         let cursor = K::wrap(WrappedCursor(cursor)).0;
         Scan { transaction, table, addresses: NO_ADDRESSES, cursor }
@@ -178,6 +196,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         with_cursor!(&mut self.cursor, |cursor| {
             assert!(matches!(cursor.state, State::Before), "the scan has begun");
             cursor.direction = Direction::Reverse;
+            #[cfg(feature = "history")]
+            cursor.progress.iter_mut().for_each(|progress| progress.turn());
         });
         self
     }
@@ -235,7 +255,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
 
     /// Reads the row behind an address of the page; `None` if none is visible.
     #[inline(always)]
-    fn read_row(&self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
+    fn read_row(&mut self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
         let (transaction, table) = (self.transaction, &self.table.inner);
         let record = if self.is_secondary() {
             match self.read_entry(address, to_come)? {
@@ -250,8 +270,11 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
             unsafe { RecordPointer::<P::Header>::from_address(address) }
         };
         match transaction.read(table.reference(), record)? {
-            // SAFETY: a visible row of the table.
-            Visible::Row(row) => Ok(Some(unsafe { transaction.remember(table, record, row) })),
+            Visible::Row(row) => {
+                self.record_row(row);
+                // SAFETY: a visible row of the table.
+                Ok(Some(unsafe { transaction.remember(table, record, row) }))
+            }
             Visible::Absent if !self.is_secondary() => Ok(None),
             // Its place in the leaf, or its entry, is gone as well: the commit would fail.
             _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
@@ -266,12 +289,12 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
     #[inline(never)]
     fn read_entry(
-        &self,
+        &mut self,
         address: u64,
         to_come: &[u64],
     ) -> Result<Option<RecordPointer<P::Header>>, Error> {
         let transaction = self.transaction;
-        with_cursor!(&self.cursor, |cursor| cursor.read_entry(transaction, address, to_come))
+        with_cursor!(&mut self.cursor, |cursor| cursor.read_entry(transaction, address, to_come))
     }
 
     fn finish(&mut self) {
@@ -307,6 +330,10 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         let inner = transaction.enter(table)?;
         let (mut page, from) = match std::mem::replace(&mut self.state, State::After) {
             State::Before => {
+                if P::SINGLE_KEY {
+                    let (protocol, table, attempted) = (P::NAME, T::TABLE, "a scan");
+                    return Err(Failure::SingleKey { protocol, table, attempted }.into());
+                }
                 if self.secondary.is_none() {
                     check_ordered::<T>()?;
                 }
@@ -321,10 +348,12 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
                     Direction::Forward => self.bounds.0.clone(),
                     Direction::Reverse => self.bounds.1.clone(),
                 };
+                self.record_start(transaction);
                 (transaction.worker.take_page::<K>(), from)
             }
             State::Within { page, more: Some(from), .. } => (page, from),
             State::Within { page, more: None, .. } => {
+                self.record_end(transaction);
                 transaction.worker.give_page(page);
                 return Ok(None);
             }
@@ -382,7 +411,7 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
 
     /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
     fn read_entry(
-        &self,
+        &mut self,
         transaction: &Transaction<'_, P>,
         address: u64,
         to_come: &[u64],
@@ -398,6 +427,7 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         let entry = unsafe { RecordPointer::<P::Header>::from_address(address) };
         match transaction.read(index.reference(), entry)? {
             Visible::Row(row) => {
+                self.record_entry(transaction, index, row);
                 // SAFETY: a visible row of the index, which leads to a record of the table.
                 let record =
                     unsafe { RecordPointer::from_address(transaction.row::<Entry<K>>(row).record) };
@@ -413,6 +443,102 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
     fn finish(&mut self, transaction: &Transaction<'_, P>) {
         if let State::Within { page, .. } = std::mem::replace(&mut self.state, State::After) {
             transaction.worker.give_page(page);
+        }
+    }
+}
+
+// ---- for the history --------------------------------------------------------------------------
+
+#[cfg(feature = "history")]
+impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
+    /// Has the scan recorded, if the database is: it is one of the primary keys in `range`.
+    pub(super) fn recorded(mut self, range: impl FnOnce() -> HistoryRange) -> Self {
+        if self.transaction.worker.recorder.is_some() {
+            let progress = Box::new(ScanProgress::new(self.table.inner.number(), range()));
+            with_cursor!(&mut self.cursor, |cursor| cursor.progress = Some(progress));
+        }
+        self
+    }
+
+    fn record_visible(&mut self, row: NonNull<u8>) {
+        let (transaction, table) = (self.transaction, self.table.inner.reference());
+        // SAFETY: a visible row of the table.
+        let key = unsafe { transaction.row::<T>(row) }.key();
+        if self.is_secondary() {
+            transaction.record(table, &key, Event::Read(Some(row)));
+        } else {
+            let key = HistoryKey::of(&key);
+            with_cursor!(&mut self.cursor, |cursor| cursor.record(transaction, table, key, row));
+        }
+    }
+}
+
+#[cfg_attr(
+    not(feature = "history"),
+    allow(unused_variables, reason = "the arguments are for the recorder")
+)]
+impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
+    /// Records that the scan has come to this row, and seen no other before it.
+    #[inline(always)]
+    fn record_row(&mut self, row: NonNull<u8>) {
+        #[cfg(feature = "history")]
+        if self.transaction.worker.recorder.is_some() {
+            self.record_visible(row);
+        }
+    }
+}
+
+#[cfg_attr(
+    not(feature = "history"),
+    allow(unused_variables, reason = "the arguments are for the recorder")
+)]
+impl<K: StoredForm, P: Protocol> FormCursor<'_, K, P> {
+    /// Records that the scan begins.
+    #[inline(always)]
+    fn record_start(&mut self, transaction: &Transaction<'_, P>) {
+        #[cfg(feature = "history")]
+        if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
+            recorder.borrow_mut().begin_scan(scan);
+        }
+    }
+
+    /// Records that the scan has come to the end of its range, and seen nothing more before it.
+    #[inline(always)]
+    fn record_end(&mut self, transaction: &Transaction<'_, P>) {
+        #[cfg(feature = "history")]
+        if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
+            recorder.borrow_mut().end_scan(scan);
+        }
+    }
+
+    /// Records that the scan has come to this entry, and seen no other before it.
+    #[inline(always)]
+    fn record_entry(
+        &mut self,
+        transaction: &Transaction<'_, P>,
+        index: &Secondary<K, P>,
+        row: NonNull<u8>,
+    ) {
+        #[cfg(feature = "history")]
+        if transaction.worker.recorder.is_some() {
+            // SAFETY: a visible row of the index.
+            let key = HistoryKey::encoded(&unsafe { transaction.row::<Entry<K>>(row) }.key);
+            self.record(transaction, index.reference(), key, row);
+        }
+    }
+
+    #[cfg(feature = "history")]
+    fn record(
+        &mut self,
+        transaction: &Transaction<'_, P>,
+        table: TableRef,
+        key: HistoryKey,
+        row: NonNull<u8>,
+    ) {
+        if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
+            // SAFETY: a row that is visible to the transaction, of the table.
+            let seen = unsafe { table.core().stamp(row) };
+            recorder.borrow_mut().scan_row(scan, key, seen);
         }
     }
 }

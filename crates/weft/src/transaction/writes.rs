@@ -1,9 +1,12 @@
 //! What inserting and replacing rows takes: their place in the primary index, and their entries in
 //! the secondary ones.
 
+use std::ptr::NonNull;
+
 use weft_htm::word::spin_loop;
 
 use super::private_row::PrivateRow;
+use super::recording::{Event, stamp};
 use super::{RecordOf, Transaction};
 use crate::encoding::{Key, KeyForm};
 use crate::error::{ConflictReason, Error, Failure};
@@ -19,8 +22,8 @@ use crate::worker::StoredForm;
 /// What became of a row to be inserted.
 enum Placed<P: Protocol, R> {
     At(RecordOf<P>),
-    /// There is a visible row under the key; the new one comes back.
-    Duplicate(R),
+    /// There is a visible row under the key, the second; the new one comes back.
+    Duplicate(R, NonNull<u8>),
 }
 
 impl<P: Protocol> Transaction<'_, P> {
@@ -33,14 +36,20 @@ impl<P: Protocol> Transaction<'_, P> {
         row: T,
     ) -> Result<Option<T>, Error> {
         let reference = table.reference();
+        let key = row.key();
         let placed = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let key = K::from_key(&row.key());
+            let key = K::from_key(&key);
             self.place(K::pick(&table.primary), reference, table.number(), &key, row)?
         });
         let record = match placed {
             Placed::At(record) => record,
-            Placed::Duplicate(row) => return Ok(Some(row)),
+            Placed::Duplicate(row, existing) => {
+                self.record(reference, &key, Event::Read(Some(existing)));
+                return Ok(Some(row));
+            }
         };
+        self.record(reference, &key, Event::Read(None));
+        self.record(reference, &key, Event::Write);
         if !table.secondary.is_empty() {
             self.insert_entries(table, record)?;
         }
@@ -68,7 +77,10 @@ impl<P: Protocol> Transaction<'_, P> {
         let row = if is_inline {
             let inline = record.inline_row();
             // SAFETY: the block reaches over the inline row.
-            unsafe { inline.cast::<R>().write(row) };
+            unsafe {
+                inline.cast::<R>().write(row);
+                stamp(self.worker, table, inline);
+            }
             inline
         } else {
             PrivateRow::new(self.worker, table, row).into_raw()
@@ -112,11 +124,11 @@ impl<P: Protocol> Transaction<'_, P> {
                             self.worker.executor().write(table, existing, observed.version, row);
                             return Ok(Placed::At(existing));
                         }
-                        Visible::Row(_) => {
+                        Visible::Row(present) => {
                             let row = take_back();
                             // That it is there is a read like any other.
                             self.worker.executor().note_read(table, existing, observed.version);
-                            return Ok(Placed::Duplicate(row));
+                            return Ok(Placed::Duplicate(row, present));
                         }
                     }
                 }
@@ -143,6 +155,7 @@ impl<P: Protocol> Transaction<'_, P> {
                 }
                 let own = self.read_for_write(table.reference(), record)?;
                 self.worker.executor().remove(table.reference(), record, own.version);
+                self.record(table.reference(), &row.key(), Event::Delete);
                 return Err(error);
             }
         }
@@ -172,8 +185,15 @@ impl<P: Protocol> Transaction<'_, P> {
         let key: K = index_key(row, position);
         let entry = Entry { record: record.address(), key: key.clone() };
         match self.place(&index.index, index.reference(), index.number(), &key, entry)? {
-            Placed::At(_) => Ok(()),
-            Placed::Duplicate(_) => Err(duplicate(T::TABLE, index.name(), &row.key())),
+            Placed::At(_) => {
+                self.record_entry(index.reference(), &key, Event::Read(None));
+                self.record_entry(index.reference(), &key, Event::Write);
+                Ok(())
+            }
+            Placed::Duplicate(_, existing) => {
+                self.record_entry(index.reference(), &key, Event::Read(Some(existing)));
+                Err(duplicate(T::TABLE, index.name(), &row.key()))
+            }
         }
     }
 
@@ -194,8 +214,10 @@ impl<P: Protocol> Transaction<'_, P> {
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;
         match observed.visible {
-            Visible::Row(_) => {
+            Visible::Row(present) => {
                 self.worker.executor().remove(index.reference(), entry, observed.version);
+                self.record_entry(index.reference(), &key, Event::Read(Some(present)));
+                self.record_entry(index.reference(), &key, Event::Delete);
                 Ok(())
             }
             _ => Err(self.doom(ConflictReason::ReadChanged, index.reference())),

@@ -93,7 +93,7 @@ fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
 #[test]
 fn errors_and_panics_concluded_from_stale_rows_are_retried() {
     for_each_protocol!(|P| {
-        if P::WORKERS_MAX > 1 {
+        if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             for panics in [false, true] {
                 let it = Fixture::<P>::new();
                 let mut attempts = 0;
@@ -142,7 +142,7 @@ fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
 #[test]
 fn a_swallowed_conflict_fails_the_commit() {
     for_each_protocol!(|P| {
-        if P::WORKERS_MAX > 1 {
+        if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
             let tx = it.database.begin().unwrap();
             let row = tx.get(&it.hits, &1).unwrap().unwrap();
@@ -167,7 +167,7 @@ fn a_swallowed_conflict_fails_the_commit() {
 #[test]
 fn options_bound_the_retries_and_the_time() {
     for_each_protocol!(|P| {
-        if P::WORKERS_MAX > 1 {
+        if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
             // Every attempt is spoilt by a transaction of another thread.
             let spoilt = |tx: &Transaction<'_, P>| -> Result<(), Error> {

@@ -1,0 +1,85 @@
+//! Writes the history of a small contended workload to the terminal, as JSON lines: a few threads
+//! move units between a few boxes, open and close boxes, and count, all at once.
+//!
+//! `cargo run --release --features history --example history -- dbx | weft check -`
+//!
+//! The argument is the protocol, `dbx` by default; after it, how many transactions each thread
+//! runs, 200 by default.
+
+use std::io::{self, BufWriter, Write};
+
+use weft::history::History;
+use weft::protocol::{NAMES, Protocol, with_protocol};
+use weft::{Database, Error, Record};
+
+#[derive(Clone, Record)]
+#[record(table = "boxes", index(name = by_units, columns(units)))]
+struct UnitBox {
+    #[record(key)]
+    number: u32,
+    units: u32,
+}
+
+/// Boxes have numbers below this one; every other one is there at first.
+const NUMBERS: u32 = 12;
+const UNITS: u32 = 4;
+const THREADS: usize = 4;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let name = arguments.next().unwrap_or_else(|| "dbx".to_owned());
+    let transactions = arguments.next().map_or(Ok(200), |number| number.parse())?;
+    let history = with_protocol!(name.as_str(), |P| record::<P>(transactions))
+        .ok_or_else(|| format!("no protocol is called {name}; there are {}", NAMES.join(", ")))??;
+    let mut out = BufWriter::new(io::stdout().lock());
+    history.write_json_lines(&mut out)?;
+    out.flush()?;
+    Ok(())
+}
+
+fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
+    let builder = Database::<P>::builder().table::<UnitBox>();
+    let database = builder.record_history(true).open()?;
+    let boxes = database.table::<UnitBox>()?;
+    database.transact(|tx| {
+        (0..NUMBERS)
+            .step_by(2)
+            .try_for_each(|number| tx.insert(&boxes, UnitBox { number, units: UNITS }))
+    })?;
+    let work = |thread: usize| -> Result<(), Error> {
+        let mut random = fastrand::Rng::with_seed(thread as u64);
+        for _ in 0..transactions {
+            let (number, other) = (random.u32(..NUMBERS), random.u32(..NUMBERS));
+            let what = random.u32(..10);
+            database.transact(|tx| match what {
+                // Moves a unit.
+                0..4 => {
+                    if tx.get(&boxes, &number)?.is_none_or(|from| from.units == 0)
+                        || tx.update(&boxes, &other, |to| to.units += 1)?.is_none()
+                    {
+                        return Ok(());
+                    }
+                    tx.update(&boxes, &number, |from| from.units -= 1).map(|_| ())
+                }
+                // Opens a box.
+                4..6 => tx.upsert(&boxes, UnitBox { number, units: 1 }).map(|_| ()),
+                // Closes one.
+                6..7 => tx.delete(&boxes, &number).map(|_| ()),
+                // Counts, by number or by units, to the end or not.
+                7..9 => tx.range(&boxes, number..).take(3).try_for_each(|row| row.map(|_| ())),
+                _ => tx
+                    .range_by(&boxes, UnitBox::BY_UNITS, 1..)
+                    .descending()
+                    .try_for_each(|row| row.map(|_| ())),
+            })?;
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads = THREADS.min(P::WORKERS_MAX);
+        let running: Vec<_> =
+            (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
+        running.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
+    })?;
+    Ok(database.take_history())
+}
