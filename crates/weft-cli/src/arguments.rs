@@ -6,9 +6,12 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
-use weft::protocol::PROTOCOLS;
+use weft::protocol::{PROTOCOLS, ProtocolDescription};
 
 use crate::bench::tpcc::TpccArguments;
+use crate::bench::ycsb::YcsbArguments;
+use crate::check::CheckArguments;
+use crate::protocols::RAW;
 
 /// The seed of a run that names none: the same for everybody, so that a run can be repeated.
 const SEED_DEFAULT: u64 = 1;
@@ -37,6 +40,8 @@ pub enum Command {
         #[command(subcommand)]
         workload: Workload,
     },
+    /// Check a recorded history of transactions for serializability, and explain what is wrong
+    Check(CheckArguments),
     /// List the concurrency control protocols: name, what it is, where it is from
     Protocols,
 }
@@ -46,6 +51,8 @@ pub enum Command {
 pub enum Workload {
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     Tpcc(TpccArguments),
+    /// YCSB: single rows read, modified, inserted and scanned by key, some more often than others
+    Ycsb(YcsbArguments),
 }
 
 /// The options that every benchmark has.
@@ -119,9 +126,21 @@ pub struct BenchArguments {
 
 /// Accepts the names of the protocols, and shows in the help what each is.
 fn protocol_names() -> impl TypedValueParser<Value = String> {
-    let names =
-        PROTOCOLS.iter().map(|protocol| PossibleValue::new(protocol.name).help(protocol.title));
-    PossibleValuesParser::new(names)
+    names_of(PROTOCOLS.iter())
+}
+
+/// Accepts also the name of what is measured without transactions.
+pub fn protocol_names_or_raw() -> impl TypedValueParser<Value = String> {
+    names_of(PROTOCOLS.iter().chain([&RAW]))
+}
+
+fn names_of(
+    protocols: impl Iterator<Item = &'static ProtocolDescription>,
+) -> impl TypedValueParser<Value = String> {
+    let name = |protocol: &'static ProtocolDescription| {
+        PossibleValue::new(protocol.name).help(protocol.title)
+    };
+    PossibleValuesParser::new(protocols.map(name))
 }
 
 /// Accepts the ways to choose a backend.

@@ -3,8 +3,9 @@
 //! What happens from the command line to the exit code, and where it is written:
 //!
 //! 1. `arguments` says which commands and options there are, and what a value may be.
-//! 2. `protocols` and `bench` are the commands. `bench` is one harness for every workload and every
-//!    protocol; a workload adds one small file with its own options (`bench/tpcc.rs`).
+//! 2. `protocols`, `bench` and `check` are the commands. `bench` is one harness for every workload
+//!    and every protocol; a workload adds one small file with its own options (`bench/tpcc.rs`,
+//!    `bench/ycsb.rs`).
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -14,11 +15,12 @@
 //! | exit code | meaning |
 //! | --- | --- |
 //! | 0 | done; or the reader of the output went away |
-//! | 1 | the engine failed, a worker thread panicked, or a verified condition does not hold |
-//! | 2 | the arguments ask for something that cannot be had; nothing was run |
+//! | 1 | the engine failed, a worker thread panicked, or what was verified or checked does not hold |
+//! | 2 | the arguments ask for something that cannot be had, or name a file that cannot be read |
 
 mod arguments;
 mod bench;
+mod check;
 mod memory;
 mod numbers;
 mod progress;
@@ -34,6 +36,8 @@ use arguments::{Arguments, Command, Workload};
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),
+        Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Protocols => protocols::run(),
     };
     match outcome {

@@ -19,9 +19,13 @@ pub fn rate(per_second: f64) -> String {
     grouped(per_second.round() as u64)
 }
 
-/// A duration in microseconds: one decimal below a millisecond, else none.
+/// A duration in microseconds: two decimals below ten, one below a millisecond, else none.
 pub fn microseconds(us: f64) -> String {
-    if us < 1000.0 { format!("{us:.1}") } else { grouped(us.round() as u64) }
+    match us {
+        _ if us < 9.995 => format!("{us:.2}"),
+        _ if us < 1000.0 => format!("{us:.1}"),
+        _ => grouped(us.round() as u64),
+    }
 }
 
 /// A size in MiB or GiB.
@@ -65,6 +69,8 @@ mod tests {
 
     #[test]
     fn precision_follows_the_magnitude() {
+        assert_eq!(microseconds(0.456), "0.46");
+        assert_eq!(microseconds(9.996), "10.0");
         assert_eq!(microseconds(12.345), "12.3");
         assert_eq!(microseconds(12_345.6), "12,346");
         assert_eq!(size(3 << 20), "3 MiB");

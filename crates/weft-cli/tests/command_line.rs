@@ -4,10 +4,15 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
+use weft::protocol::PROTOCOLS;
 
 /// A run that is over in a second.
 const SHORT: [&str; 10] =
     ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+
+/// Likewise, of single rows.
+const SHORT_YCSB: [&str; 10] =
+    ["bench", "ycsb", "--records", "500", "--seconds", "0.1", "--warmup", "0.01", "--rounds", "2"];
 
 fn weft() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
@@ -60,8 +65,68 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
         (&["--json", "/nowhere/at/all.json"], &["/nowhere/at/all.json", "--json"]),
         (&["--thread", "2"], &["--threads"]),
     ];
+    refused("tpcc", cases);
+}
+
+#[test]
+fn ycsb_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let theta = "a number from 0 to 5";
+    let percent = "from 0 to 100";
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--read", "80", "--rmw", "19"], &["add up to 100, not 99", "--read 80 --rmw 19"]),
+        (&["--read", "101"], &["--read", percent]),
+        (&["--rmw", "-1"], &["--rmw", percent]),
+        (&["--insert", "0.5"], &["--insert", percent]),
+        (&["--scan", "NaN"], &["--scan", percent]),
+        (&["--preset", "c", "--insert", "5"], &["add up to 100, not 5"]),
+        (&["--preset", "g"], &["--preset", "dbx", "a, b, c, d, e, f"]),
+        (&["--records", "0"], &["--records", "from 1 to 4294967296"]),
+        (&["--records", "18446744073709551616"], &["--records", "from 1 to 4294967296"]),
+        (&["--value-bytes", "0"], &["--value-bytes", "8, 100, 1000"]),
+        (&["--value-bytes", "99"], &["--value-bytes", "fixed sizes", "100"]),
+        (&["--scan-rows", "0"], &["--scan-rows", "from 1 to 65535"]),
+        (&["--operations", "0"], &["--operations", "from 1 to 10000"]),
+        (&["--operations", "-1"], &["--operations", "from 1 to 10000"]),
+        (&["--theta", "-0.1"], &["--theta", theta]),
+        (&["--theta", "NaN"], &["--theta", theta]),
+        (&["--theta", "inf"], &["--theta", theta]),
+        (&["--theta", "1e9"], &["--theta", theta]),
+        (&["--storage", "heap"], &["tree", "hash"]),
+        (&["--storage", "hash", "--preset", "e"], &["cannot be scanned", "--storage tree"]),
+        (&["--storage", "hash", "-p", "raw"], &["raw", "--storage tree"]),
+        (&["--distribution", "normal"], &["zipf", "latest"]),
+        (&["--protocol", "cooked"], &["cooked", "raw", "dbx"]),
+        (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
+    ];
+    refused("ycsb", cases);
+    refused("tpcc", &[(&["--protocol", "raw"], &["raw", "possible values"])]);
+}
+
+/// What makes only single accesses atomic is refused for anything else.
+#[test]
+fn protocols_of_single_keys_run_single_accesses_only() {
+    let single = PROTOCOLS.iter().filter(|protocol| protocol.single_key);
+    for name in single.map(|protocol| protocol.name) {
+        let expected: &[&str] = &[name, "--operations 1"];
+        refused("tpcc", &[(&["-p", name], expected)]);
+        refused(
+            "ycsb",
+            &[
+                (&["-p", name, "--operations", "2"], expected),
+                (&["-p", name, "--insert", "100"], expected),
+                (&["-p", name, "--preset", "e"], expected),
+            ],
+        );
+        let output = run(&[&SHORT_YCSB[..], &["-p", name, "--verify"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", text(&output.stderr));
+    }
+}
+
+/// Runs a benchmark with each of the arguments, and looks for the words in what it refuses them
+/// with.
+fn refused(workload: &str, cases: &[(&[&str], &[&str])]) {
     for (arguments, expected) in cases {
-        let output = run(&[&["bench", "tpcc"], *arguments].concat());
+        let output = run(&[&["bench", workload], *arguments].concat());
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
         assert_eq!(text(&output.stdout), "", "{arguments:?}: nothing is run or announced");
@@ -90,10 +155,21 @@ fn help_teaches() {
     for word in ["What is measured", "Examples:", "- none:", "- dbx:", "orderstatus", "Exit code"] {
         assert!(help.contains(word), "{word:?} is missing in:\n{help}");
     }
+    let output = run(&["bench", "ycsb", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in ["What is measured", "Presets", "YCSB F", "- raw:", "- dbx:", "swaps the record's"]
+    {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
     let output = run(&["protocols"]);
     assert_eq!(output.status.code(), Some(0));
     let list = text(&output.stdout);
-    assert!(list.contains("| none ") && list.contains("| dbx "), "{list}");
+    for protocol in PROTOCOLS {
+        assert!(list.contains(&format!("| {} ", protocol.name)), "{list}");
+        assert!(protocol.twin.is_none_or(|twin| list.contains(twin)), "{list}");
+    }
+    assert!(!list.contains("| raw "), "it is no protocol: {list}");
     for command in ["bench", "protocols"] {
         assert!(text(&run(&["--help"]).stdout).contains(command), "{command}");
     }
@@ -206,6 +282,7 @@ fn json_keys_have_one_order() {
         "workload",
         "protocol",
         "htm_backend",
+        "twin",
         "threads",
         "seed",
         "warehouses",
@@ -217,11 +294,13 @@ fn json_keys_have_one_order() {
         "committed",
         "user_rollbacks",
         "throughput_per_second",
+        "operations_per_second",
         "ratio_to_first",
         "aborts",
         "aborts_per_commit",
         "transactions",
         "latency_us",
+        "transactions_per_sample",
         "htm",
         "memory",
         "verified",
@@ -256,4 +335,67 @@ fn what_cannot_run_leaves_no_file() {
     let output = run(&["bench", "tpcc", "-p", "none", "-t", "2", "--json", file]);
     assert_eq!(output.status.code(), Some(2));
     assert!(!path.exists());
+}
+
+#[test]
+fn ycsb_runs_with_and_without_transactions() {
+    let mixed = ["--read", "40", "--rmw", "30", "--insert", "20", "--scan", "10"];
+    let options = ["-p", "raw,dbx", "-t", "2", "--operations", "3", "--theta", "1.2", "--verify"];
+    let output = run(&[&SHORT_YCSB[..], &mixed, &options, &["--json", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    for (report, protocol) in json.as_array().expect("an array").iter().zip(["raw", "dbx"]) {
+        assert_eq!((&report["workload"], &report["protocol"]), (&"ycsb".into(), &protocol.into()));
+        assert_eq!(report["verified"], true, "{report}");
+        for (key, value) in [("read", 40), ("rmw", 30), ("insert", 20), ("scan", 10)] {
+            assert_eq!(report[key], value, "{report}");
+        }
+        assert_eq!(
+            (&report["records"], &report["operations"], &report["theta"], &report["storage"]),
+            (&500.into(), &3.into(), &1.2.into(), &"tree".into())
+        );
+        check_sums(report);
+        let [operations, transactions] = ["operations_per_second", "throughput_per_second"]
+            .map(|key| number(&report[key]["median"]));
+        assert!((operations / transactions - 3.0).abs() < 1e-9, "{report}");
+        assert_eq!(report["transactions"]["mixed"]["committed"], report["committed"]);
+        let latency = &report["latency_us"]["mixed"];
+        assert!(number(&latency["p50"]) > 0.0, "{report}");
+    }
+    assert!(json[0]["htm_backend"].is_null(), "there is no protocol that could have regions");
+}
+
+#[test]
+fn every_ycsb_preset_runs() {
+    for preset in ["dbx", "a", "b", "c", "d", "e", "f"] {
+        let output =
+            run(&[&SHORT_YCSB[..], &["--preset", preset, "-p", "raw,dbx", "--verify"]].concat());
+        let report = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{preset}: {}", text(&output.stderr));
+        for word in ["YCSB", "500 rows", "raw: verified", "dbx: verified", "vs raw"] {
+            assert!(report.contains(word), "{preset}: {word:?} is missing in:\n{report}");
+        }
+        for line in report.lines() {
+            assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+        }
+    }
+    let output = run(&[&SHORT_YCSB[..], &["--storage", "hash", "--verify"]].concat());
+    assert!(text(&output.stdout).contains("hash table"), "{}", text(&output.stderr));
+}
+
+/// What takes the place of hardware regions is said wherever the results could be misread.
+#[test]
+fn twins_are_named_below_the_table_and_in_the_json() {
+    for protocol in PROTOCOLS.iter().filter(|protocol| protocol.twin.is_some()) {
+        let twin = protocol.twin.expect("it has one");
+        let path = scratch(&format!("twin-of-{}.json", protocol.name));
+        let file = path.to_str().expect("the path is UTF-8");
+        let options = ["-p", protocol.name, "--htm", "software", "--json", file];
+        let output = run(&[&SHORT_YCSB[..], &options].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(twin), "{}", text(&output.stdout));
+        let json = std::fs::read(&path).expect("the file is there");
+        let json: Value = serde_json::from_slice(&json).expect("JSON");
+        assert_eq!(json[0]["twin"], twin);
+    }
 }

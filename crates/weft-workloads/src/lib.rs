@@ -3,7 +3,8 @@
 //! Each is written once, against the engine's public interface, and runs under every protocol.
 //! Read [`workload`] for what a workload is to the harness, then a workload:
 //!
-//! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council.
+//! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
+//! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
 //!
 //! ```
 //! use weft::protocol::Dbx;
@@ -22,5 +23,6 @@
 
 pub mod tpcc;
 pub mod workload;
+pub mod ycsb;
 
 pub use workload::{Condition, LoadOptions, Outcome, Progress, Workload};

@@ -11,7 +11,7 @@
 use std::fmt;
 
 use weft::protocol::Protocol;
-use weft::{Database, Failure};
+use weft::{Database, Error, Failure};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
 ///
@@ -130,6 +130,16 @@ impl fmt::Display for Condition {
         match &self.detail {
             Some(detail) => write!(formatter, ": {detail}"),
             None => Ok(()),
+        }
+    }
+}
+
+/// What remains of an engine's error once conflicts are retried.
+pub(crate) fn failure_of(error: Error) -> Failure {
+    match error {
+        Error::Failure(failure) => failure,
+        Error::Conflict(conflict) => {
+            unreachable!("a conflict is retried without limit, and yet came out: {conflict:?}")
         }
     }
 }

@@ -1,28 +1,28 @@
-//! A protocol with its loaded database, behind one face for all protocols and workloads.
+//! Whoever takes part in a benchmark: a protocol with its loaded database, or something else that
+//! does the same work, behind one face.
 //!
 //! The harness asks a contender for whole rounds, so this dynamic dispatch is nowhere near the
 //! transactions: these are compiled for each protocol and workload by themselves.
 
 use weft::protocol::Protocol;
-use weft_workloads::workload::{Condition, LoadOptions, Workload};
+use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
-use crate::arguments::BenchArguments;
 use crate::progress::Progress;
 use crate::stop::Stop;
 
 use super::round::{self, Plan, Round};
 use super::tally::Tally;
 
-/// A workload for whatever protocol: what one `weft bench` command is about.
+/// What one `weft bench` command is about.
 pub trait Benchmark {
-    /// What the workload is told to load and to run.
-    type Parameters: Clone + Send + Sync;
-
-    /// The workload under protocol `P`.
-    type Workload<P: Protocol>: Workload<P, Parameters = Self::Parameters> + 'static;
+    /// Loads what takes part by the name of `name`, for so many clients as `options` has threads.
+    ///
+    /// # Errors
+    /// Whatever the workload or the engine fails with.
+    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop>;
 }
 
-/// A protocol that takes part, with the database that it keeps for the whole call.
+/// Somebody who takes part, with the database that it keeps for the whole call.
 pub trait Contender {
     /// The workload's name.
     fn workload(&self) -> &'static str;
@@ -35,6 +35,9 @@ pub trait Contender {
 
     /// What runs its regions: `rtm` or `software`; `None` if the protocol has no regions.
     fn htm_backend(&self) -> Option<String>;
+
+    /// How many transactions run for each one whose latency is taken.
+    fn transactions_per_sample(&self) -> u64;
 
     /// Runs one round.
     fn round(&mut self, plan: &Plan, progress: &Progress) -> Result<Round, Stop>;
@@ -49,54 +52,54 @@ pub trait Contender {
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop>;
 }
 
-/// A workload loaded under protocol `P`.
-pub struct Loaded<P: Protocol, W: Workload<P>> {
+/// What the threads of a round drive: a workload under a protocol ([`UnderProtocol`]), or something
+/// without one.
+pub trait Driven: Sync {
+    /// The workload's name.
+    const WORKLOAD: &'static str;
+
+    /// The names of its transaction types.
+    const TRANSACTIONS: &'static [&'static str];
+
+    /// How many transactions run for each one whose latency is taken; see `tally`.
+    const TRANSACTIONS_PER_SAMPLE: u64;
+
+    /// What one thread carries from one transaction to the next.
+    type Client: Send;
+
+    /// By what name it takes part.
+    fn name(&self) -> &'static str;
+
+    /// See [`Contender::htm_backend`].
+    fn htm_backend(&self) -> Option<String>;
+
+    /// See [`Workload::client`].
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client;
+
+    /// See [`Workload::execute`].
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, weft::Failure>;
+
+    /// The engine's own account of itself.
+    fn metrics(&self) -> weft::Metrics;
+
+    /// See [`Workload::verify`].
+    fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, weft::Failure>;
+}
+
+/// A workload loaded under protocol `P`, of which the latency of one transaction in `SAMPLE` is
+/// taken.
+pub struct UnderProtocol<P, W, const SAMPLE: u64> {
     workload: W,
-    /// One place per thread; filled in the first round, by the thread that uses the client.
-    clients: Vec<Option<W::Client>>,
-    totals: Vec<Tally>,
     protocol: std::marker::PhantomData<fn() -> P>,
 }
 
-impl<P: Protocol, W: Workload<P>> Loaded<P, W> {
-    /// Opens and fills a database.
-    ///
-    /// # Errors
-    /// Whatever the workload or the engine fails with.
-    pub fn load(
-        parameters: &W::Parameters,
-        arguments: &BenchArguments,
-        htm: weft::htm::Choice,
-        progress: &Progress,
-    ) -> Result<Self, Stop> {
-        let options = LoadOptions {
-            seed: arguments.seed,
-            threads: arguments.threads,
-            htm,
-            reserve_bytes: arguments.reserve_mib << 20,
-            progress: &|done, total| progress.set(done, total),
-        };
-        let workload = W::load(parameters, &options)
-            .map_err(|failure| Stop::Failed(format!("{}, loading: {failure}", P::NAME)))?;
-        Ok(Loaded {
-            workload,
-            clients: (0..arguments.threads).map(|_| None).collect(),
-            totals: vec![Tally::new(); W::TRANSACTIONS.len()],
-            protocol: std::marker::PhantomData,
-        })
-    }
-}
+impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P, W, SAMPLE> {
+    const WORKLOAD: &'static str = W::NAME;
+    const TRANSACTIONS: &'static [&'static str] = W::TRANSACTIONS;
+    const TRANSACTIONS_PER_SAMPLE: u64 = SAMPLE;
+    type Client = W::Client;
 
-impl<P: Protocol, W: Workload<P>> Contender for Loaded<P, W> {
-    fn workload(&self) -> &'static str {
-        W::NAME
-    }
-
-    fn transactions(&self) -> &'static [&'static str] {
-        W::TRANSACTIONS
-    }
-
-    fn protocol(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         P::NAME
     }
 
@@ -104,8 +107,85 @@ impl<P: Protocol, W: Workload<P>> Contender for Loaded<P, W> {
         P::USES_HTM.then(|| self.workload.database().htm_backend().to_string())
     }
 
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> W::Client {
+        self.workload.client(seed, thread, threads)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut W::Client) -> Result<Outcome, weft::Failure> {
+        self.workload.execute(client)
+    }
+
+    fn metrics(&self) -> weft::Metrics {
+        self.workload.database().metrics()
+    }
+
+    fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, weft::Failure> {
+        self.workload.verify(&|done, total| progress.set(done, total))
+    }
+}
+
+/// Loads a workload under a protocol.
+///
+/// # Errors
+/// Whatever the workload or the engine fails with.
+pub fn load_under<P: Protocol, W: Workload<P> + 'static, const SAMPLE: u64>(
+    parameters: &W::Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Box<dyn Contender>, Stop> {
+    let workload =
+        W::load(parameters, options).map_err(|failure| failed_to_load(P::NAME, &failure))?;
+    let driven = UnderProtocol::<P, W, SAMPLE> { workload, protocol: std::marker::PhantomData };
+    Ok(Box::new(Loaded::new(driven, options.threads)))
+}
+
+/// What a load ends with that fails.
+pub fn failed_to_load(name: &str, failure: &weft::Failure) -> Stop {
+    Stop::Failed(format!("{name}, loading: {failure}"))
+}
+
+/// What is driven, and its clients and results so far.
+pub struct Loaded<D: Driven> {
+    driven: D,
+    /// One place per thread; filled in the first round, by the thread that uses the client.
+    clients: Vec<Option<D::Client>>,
+    totals: Vec<Tally>,
+}
+
+impl<D: Driven> Loaded<D> {
+    /// Nothing has run yet.
+    pub fn new(driven: D, threads: usize) -> Self {
+        Loaded {
+            driven,
+            clients: (0..threads).map(|_| None).collect(),
+            totals: vec![Tally::new(); D::TRANSACTIONS.len()],
+        }
+    }
+}
+
+impl<D: Driven> Contender for Loaded<D> {
+    fn workload(&self) -> &'static str {
+        D::WORKLOAD
+    }
+
+    fn transactions(&self) -> &'static [&'static str] {
+        D::TRANSACTIONS
+    }
+
+    fn protocol(&self) -> &'static str {
+        self.driven.name()
+    }
+
+    fn htm_backend(&self) -> Option<String> {
+        self.driven.htm_backend()
+    }
+
+    fn transactions_per_sample(&self) -> u64 {
+        D::TRANSACTIONS_PER_SAMPLE
+    }
+
     fn round(&mut self, plan: &Plan, progress: &Progress) -> Result<Round, Stop> {
-        round::run(&self.workload, &mut self.clients, &mut self.totals, plan, progress)
+        round::run(&self.driven, &mut self.clients, &mut self.totals, plan, progress)
     }
 
     fn totals(&self) -> &[Tally] {
@@ -113,12 +193,12 @@ impl<P: Protocol, W: Workload<P>> Contender for Loaded<P, W> {
     }
 
     fn metrics(&self) -> weft::Metrics {
-        self.workload.database().metrics()
+        self.driven.metrics()
     }
 
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop> {
-        self.workload
-            .verify(&|done, total| progress.set(done, total))
-            .map_err(|failure| Stop::Failed(format!("{}, verifying: {failure}", P::NAME)))
+        self.driven.verify(progress).map_err(|failure| {
+            Stop::Failed(format!("{}, verifying: {failure}", self.driven.name()))
+        })
     }
 }

@@ -29,31 +29,33 @@ mod tally;
 #[cfg(test)]
 mod tests;
 pub mod tpcc;
+pub mod ycsb;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use weft::protocol::with_protocol;
-use weft_workloads::workload::Condition;
+use weft_workloads::workload::{Condition, LoadOptions};
 
 use crate::arguments::BenchArguments;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::{memory, numbers, protocols};
 
-use contender::{Benchmark, Contender, Loaded};
+use contender::{Benchmark, Contender};
 use report::json::{JsonOutput, JsonTarget};
 use report::{Description, Report, table};
 use round::{Plan, Round};
 
 /// What the harness has to be told about one call, apart from the options of every benchmark.
-pub struct Subject<P> {
+pub struct Subject {
     /// The heading, such as `TPC-C, standard mix, 4 warehouses`.
     pub title: String,
-    /// What the workload loads and runs.
-    pub parameters: P,
     /// The workload's own options, as they are called in the JSON.
     pub options: Vec<(&'static str, serde_json::Value)>,
+    /// How many operations one transaction has, if the workload counts them.
+    pub operations: Option<u32>,
+    /// Whether each transaction is one access of one row, which is all that some protocols can do.
+    pub is_single_key: bool,
     /// About how much memory one loaded database takes.
     pub loaded_bytes: u64,
     /// By how much it grows in a second, at most, for each thread that runs transactions.
@@ -75,12 +77,13 @@ struct Entry {
 /// # Errors
 /// Options that ask for something that cannot be had, a failure of the engine, or a condition that
 /// does not hold; in the last case after the report.
-pub fn run<B: Benchmark>(
+pub fn run(
     arguments: &BenchArguments,
-    subject: Subject<B::Parameters>,
+    benchmark: &dyn Benchmark,
+    subject: Subject,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
-    let htm = check(arguments)?;
+    let htm = check(arguments, &subject)?;
     let plan = Plan::new(arguments);
     let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
     // A program that reads the JSON from standard output wants nothing else there.
@@ -90,7 +93,7 @@ pub fn run<B: Benchmark>(
     }
     warn_if_too_large(arguments, &subject);
 
-    let mut entries = load::<B>(arguments, htm, &subject.parameters)?;
+    let mut entries = load(arguments, htm, benchmark)?;
     run_rounds(&mut entries, arguments, &plan)?;
     if arguments.verify {
         for entry in &mut entries {
@@ -99,7 +102,7 @@ pub fn run<B: Benchmark>(
         }
     }
 
-    let description = Description::new(arguments, &plan, subject.options);
+    let description = Description::new(arguments, &plan, subject);
     let shown = show(&reports(&entries, &description), json.as_ref(), for_people, out);
     // A wrong result outweighs that it could not be shown, or that nobody read it to the end.
     broken_conditions(&entries)?;
@@ -123,9 +126,17 @@ fn show(
 }
 
 /// Checks what depends on more than one option, or on the machine.
-fn check(arguments: &BenchArguments) -> Result<weft::htm::Choice, Stop> {
+fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
     for name in &arguments.protocol {
-        if let Some(threads_max) = protocols::threads_max(protocols::describe(name))
+        let protocol = protocols::describe(name);
+        if protocol.single_key && !subject.is_single_key {
+            return Err(Stop::Usage(format!(
+                "protocol '{name}' makes only single accesses of single rows atomic: it runs `weft \
+                 bench ycsb` with --operations 1 and no shares of --insert and --scan, and nothing \
+                 else"
+            )));
+        }
+        if let Some(threads_max) = protocols::threads_max(protocol)
             && arguments.threads > threads_max
         {
             let allowed = match threads_max {
@@ -153,10 +164,10 @@ fn check(arguments: &BenchArguments) -> Result<weft::htm::Choice, Stop> {
 }
 
 /// Says what is about to run, and for how long.
-fn heading<P>(
+fn heading(
     arguments: &BenchArguments,
     plan: &Plan,
-    subject: &Subject<P>,
+    subject: &Subject,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
     let protocols = arguments.protocol.len();
@@ -190,7 +201,7 @@ fn database_seconds(arguments: &BenchArguments) -> f64 {
 }
 
 /// Warns before a run that the machine may be too small for; the system would end it with no word.
-fn warn_if_too_large<P>(arguments: &BenchArguments, subject: &Subject<P>) {
+fn warn_if_too_large(arguments: &BenchArguments, subject: &Subject) {
     let growth = subject.growth_bytes_per_second as f64
         * arguments.threads as f64
         * database_seconds(arguments);
@@ -210,10 +221,10 @@ fn warn_if_too_large<P>(arguments: &BenchArguments, subject: &Subject<P>) {
 }
 
 /// Loads a database for each protocol.
-fn load<B: Benchmark>(
+fn load(
     arguments: &BenchArguments,
     htm: weft::htm::Choice,
-    parameters: &B::Parameters,
+    benchmark: &dyn Benchmark,
 ) -> Result<Vec<Entry>, Stop> {
     let mut entries = Vec::with_capacity(arguments.protocol.len());
     for (position, name) in arguments.protocol.iter().enumerate() {
@@ -221,11 +232,14 @@ fn load<B: Benchmark>(
         let label = if earlier == 0 { name.clone() } else { format!("{name} ({})", earlier + 1) };
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
-        let contender = with_protocol!(name.as_str(), |P| {
-            Loaded::<P, B::Workload<P>>::load(parameters, arguments, htm, &progress)
-                .map(|loaded| Box::new(loaded) as Box<dyn Contender>)
-        })
-        .expect("the parser lets only names of the list through")?;
+        let options = LoadOptions {
+            seed: arguments.seed,
+            threads: arguments.threads,
+            htm,
+            reserve_bytes: arguments.reserve_mib << 20,
+            progress: &|done, total| progress.set(done, total),
+        };
+        let contender = benchmark.load(name, &options)?;
         let memory = report::Resident {
             before_load_bytes,
             after_load_bytes: memory::resident_bytes(),

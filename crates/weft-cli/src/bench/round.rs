@@ -10,11 +10,12 @@
 //! client 1 ---t--t--|-T--T------T-------T----T-----T-------T----|-t
 //! ```
 //!
-//! A transaction counts (`T`) if it ends within the window. Each client reads the clock once per
-//! transaction anyway, so no flag has to tell it that the time is up: in the loop the threads share
-//! nothing but one word, written only when a client fails. What is cut off at the end of the window
-//! is on average what it takes over from the warm-up, so the rate is the count over the window's
-//! exact length.
+//! A transaction counts (`T`) if it ends within the window. Each client reads the clock for the
+//! latencies anyway (`tally`), so no flag has to tell it that the time is up: in the loop the
+//! threads share nothing but one word, written only when a client fails. What is cut off at the end
+//! of the window is on average what it takes over from the warm-up, so the rate is the count over
+//! the window's exact length. Where the clock is read only once for several transactions, they
+//! count together, by the end of the last.
 //!
 //! The clients keep their state, such as the position in their random numbers, from one round to
 //! the next. Their threads do not outlive the round, so that a protocol that is not having its turn
@@ -28,15 +29,14 @@ use std::time::{Duration, Instant};
 
 use core_affinity::CoreId;
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::Protocol;
-use weft_workloads::workload::Workload;
 
 use crate::arguments::BenchArguments;
 use crate::progress::{Progress, REDRAW_INTERVAL};
 use crate::stop::Stop;
 
+use super::contender::Driven;
 use super::report::Counters;
-use super::tally::Tally;
+use super::tally::{Batch, Tally};
 
 /// What all rounds of a call have in common.
 pub struct Plan {
@@ -155,9 +155,9 @@ impl Drop for StopOnPanic<'_> {
 ///
 /// # Errors
 /// The first failure of a client, with the thread it happened in.
-pub fn run<P: Protocol, W: Workload<P>>(
-    workload: &W,
-    clients: &mut [Option<W::Client>],
+pub fn run<D: Driven>(
+    driven: &D,
+    clients: &mut [Option<D::Client>],
     totals: &mut [Tally],
     plan: &Plan,
     progress: &Progress,
@@ -174,7 +174,7 @@ pub fn run<P: Protocol, W: Workload<P>>(
             let name = format!("client-{thread}");
             let body = move || {
                 let _guard = StopOnPanic(shared);
-                run_client(workload, client, thread, plan, shared, getting_ready)
+                run_client(driven, client, thread, plan, shared, getting_ready)
             };
             match thread::Builder::new().name(name).spawn_scoped(scope, body) {
                 Ok(handle) => threads.push(handle),
@@ -186,8 +186,8 @@ pub fn run<P: Protocol, W: Workload<P>>(
         if refused.is_some() {
             shared.stop();
         }
-        let counters = coordinate(workload, plan, &shared, progress);
-        let tallies = join(threads, P::NAME)?;
+        let counters = coordinate(driven, plan, &shared, progress);
+        let tallies = join(threads, driven.name())?;
         if let Some(error) = refused {
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
         }
@@ -206,8 +206,8 @@ pub fn run<P: Protocol, W: Workload<P>>(
 }
 
 /// Opens the window, and reads the engine's counters at its two ends.
-fn coordinate<P: Protocol, W: Workload<P>>(
-    workload: &W,
+fn coordinate<D: Driven>(
+    driven: &D,
     plan: &Plan,
     shared: &Shared,
     progress: &Progress,
@@ -222,9 +222,9 @@ fn coordinate<P: Protocol, W: Workload<P>>(
     let tick: Option<&dyn Fn()> = if progress.is_shown() { Some(&draw) } else { None };
 
     shared.wait_until(from, tick);
-    let before = Counters::of(&workload.database().metrics());
+    let before = Counters::of(&driven.metrics());
     shared.wait_until(until, tick);
-    Counters::of(&workload.database().metrics()).since(&before)
+    Counters::of(&driven.metrics()).since(&before)
 }
 
 /// Waits for all clients; the first failure wins over the tallies.
@@ -252,9 +252,9 @@ fn join(
 }
 
 /// One client, from the start of its thread to the end of the window.
-fn run_client<P: Protocol, W: Workload<P>>(
-    workload: &W,
-    seat: &mut Option<W::Client>,
+fn run_client<D: Driven>(
+    driven: &D,
+    seat: &mut Option<D::Client>,
     thread: usize,
     plan: &Plan,
     shared: &Shared,
@@ -265,12 +265,11 @@ fn run_client<P: Protocol, W: Workload<P>>(
         core_affinity::set_for_current(core);
     }
     // Taken out of the seat: seats lie side by side, and a client is written all the time.
-    let mut client =
-        seat.take().unwrap_or_else(|| workload.client(plan.seed, thread, plan.threads));
-    let mut tallies = vec![Tally::new(); W::TRANSACTIONS.len()];
+    let mut client = seat.take().unwrap_or_else(|| driven.client(plan.seed, thread, plan.threads));
+    let mut tallies = vec![Tally::new(); D::TRANSACTIONS.len()];
     drop(getting_ready);
     let window = shared.window.wait();
-    let ran = measure(workload, &mut client, &mut tallies, window, shared);
+    let ran = measure(driven, &mut client, &mut tallies, window, shared);
     if ran.is_err() {
         shared.stop();
     }
@@ -278,24 +277,34 @@ fn run_client<P: Protocol, W: Workload<P>>(
     ran.map(|()| tallies)
 }
 
-/// The measured loop.
-fn measure<P: Protocol, W: Workload<P>>(
-    workload: &W,
-    client: &mut W::Client,
+/// The measured loop. Each turn of it runs the transactions of one reading of the clock, of which
+/// the last one's latency is taken.
+fn measure<D: Driven>(
+    driven: &D,
+    client: &mut D::Client,
     tallies: &mut [Tally],
     window: &Window,
     shared: &Shared,
 ) -> Result<(), weft::Failure> {
+    let mut batch = Batch::new(tallies.len());
     let mut begun = Instant::now();
     while !shared.is_stopped() {
-        let outcome = workload.execute(client)?;
+        if D::TRANSACTIONS_PER_SAMPLE > 1 {
+            for _ in 1..D::TRANSACTIONS_PER_SAMPLE {
+                batch.count(driven.execute(client)?);
+            }
+            begun = Instant::now();
+        }
+        let outcome = driven.execute(client)?;
         let ended = Instant::now();
         if ended >= window.until {
             break;
         }
         if ended >= window.from {
             tallies[outcome.transaction].record(outcome.rolled_back, ended - begun);
+            batch.add_to(tallies);
         }
+        batch.clear();
         begun = ended;
     }
     Ok(())

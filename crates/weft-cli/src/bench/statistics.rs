@@ -30,6 +30,11 @@ impl Spread {
         };
         Some(Spread { median, min, max })
     }
+
+    /// The spread of the same values, each multiplied by `factor`.
+    pub fn times(self, factor: f64) -> Spread {
+        Spread { median: self.median * factor, min: self.min * factor, max: self.max * factor }
+    }
 }
 
 /// The median of `a / b` over the rounds, the two of one round being neighbours in time; `None` if

@@ -4,11 +4,12 @@ use std::io;
 use std::path::PathBuf;
 
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::Protocol;
+use weft::protocol::{Protocol, with_protocol};
 use weft::{Database, Error, Failure, Record, Table};
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 
-use super::{Benchmark, Subject, run};
+use super::contender::{Benchmark, Contender, load_under};
+use super::{Subject, run};
 use crate::arguments::BenchArguments;
 use crate::stop::Stop;
 
@@ -142,11 +143,13 @@ fn failure(error: Error) -> Failure {
     }
 }
 
-enum CountingBenchmark {}
+struct CountingBenchmark(Trouble);
 
 impl Benchmark for CountingBenchmark {
-    type Parameters = Trouble;
-    type Workload<P: Protocol> = Counting<P>;
+    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop> {
+        with_protocol!(name, |P| load_under::<P, Counting<P>, 1>(&self.0, options))
+            .expect("the tests name protocols of the list")
+    }
 }
 
 fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> BenchArguments {
@@ -164,11 +167,12 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
     }
 }
 
-fn subject(trouble: Trouble) -> Subject<Trouble> {
+fn subject() -> Subject {
     Subject {
         title: "Counting".to_owned(),
-        parameters: trouble,
         options: vec![("zeal", "some".into())],
+        operations: Some(3),
+        is_single_key: false,
         loaded_bytes: 1,
         growth_bytes_per_second: 0,
     }
@@ -176,7 +180,7 @@ fn subject(trouble: Trouble) -> Subject<Trouble> {
 
 fn bench(arguments: &BenchArguments, trouble: Trouble) -> (Result<(), Stop>, String) {
     let mut out = Vec::new();
-    let ended = run::<CountingBenchmark>(arguments, subject(trouble), &mut out);
+    let ended = run(arguments, &CountingBenchmark(trouble), subject(), &mut out);
     (ended, String::from_utf8(out).expect("reports are text"))
 }
 
@@ -200,6 +204,9 @@ fn all_that_clients_do_is_counted_once() {
         assert!((count("add", "committed") - 6 * reads).abs() <= 2 * 6, "{report}");
         assert!((count("add", "user_rollbacks") - reads).abs() <= 2, "{report}");
         assert_eq!(count("read", "user_rollbacks"), 0);
+        let rate = |key: &str| report[key]["median"].as_f64().expect("a number");
+        let ratio = rate("operations_per_second") / rate("throughput_per_second");
+        assert!((ratio - 3.0).abs() < 1e-9, "{report}");
         assert_eq!(report["transactions"]["never"]["committed"], 0);
         assert!(report["latency_us"].get("never").is_none());
     }
@@ -259,7 +266,7 @@ fn a_reader_that_goes_away_hides_no_broken_condition() {
     let arguments = arguments(&["dbx"], 1, 0.02, false);
     for (trouble, fails) in [(Trouble::Nothing, false), (Trouble::LostUpdate, true)] {
         let ended =
-            run::<CountingBenchmark>(&arguments, subject(trouble), &mut Gone { bytes_left: 300 });
+            run(&arguments, &CountingBenchmark(trouble), subject(), &mut Gone { bytes_left: 300 });
         match ended {
             Err(Stop::ReaderGone) => assert!(!fails, "the broken condition was not reported"),
             Err(Stop::Failed(_)) => assert!(fails, "nothing is wrong but the reader"),

@@ -3,7 +3,8 @@
 use std::io;
 
 use clap::{Args, ValueEnum};
-use weft::protocol::Protocol;
+use weft::protocol::with_protocol;
+use weft_workloads::LoadOptions;
 use weft_workloads::tpcc::{Mix, Parameters, Scale, Tpcc};
 
 use crate::arguments::{self, BenchArguments};
@@ -11,7 +12,7 @@ use crate::numbers;
 use crate::stop::Stop;
 
 use super::Subject;
-use super::contender::Benchmark;
+use super::contender::{Benchmark, Contender, load_under};
 
 /// The most warehouses: their numbers are 16 bits wide.
 const WAREHOUSES_MAX: u64 = 65_535;
@@ -104,11 +105,13 @@ impl ScaleName {
 }
 
 /// TPC-C under whatever protocol.
-enum TpccBenchmark {}
+struct TpccBenchmark(Parameters);
 
 impl Benchmark for TpccBenchmark {
-    type Parameters = Parameters;
-    type Workload<P: Protocol> = Tpcc<P>;
+    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop> {
+        with_protocol!(name, |P| load_under::<P, Tpcc<P>, 1>(&self.0, options))
+            .expect("the parser lets only names of the list through")
+    }
 }
 
 /// Runs the command.
@@ -130,16 +133,17 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
     let parameters = Parameters { warehouses, mix: arguments.mix, scale: arguments.scale.scale() };
     let subject = Subject {
         title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
-        parameters,
         options: vec![
             ("warehouses", warehouses.into()),
             ("mix", arguments.mix.to_string().into()),
             ("scale", arguments.scale.name().into()),
         ],
+        operations: None,
+        is_single_key: false,
         loaded_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
         growth_bytes_per_second: growth_bytes_per_second(&arguments.mix),
     };
-    super::run::<TpccBenchmark>(bench, subject, &mut io::stdout())
+    super::run(bench, &TpccBenchmark(parameters), subject, &mut io::stdout())
 }
 
 /// What one thread adds to a database in a second, at most.

@@ -50,12 +50,12 @@ mod tests;
 
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Table};
+use weft::{Database, Failure, Table};
 
 pub use client::Client;
 pub use mix::Mix;
 
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use mix::TransactionType;
 use random::Constants;
 use schema::{
@@ -192,15 +192,5 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
         conditions::verify(self, progress)
-    }
-}
-
-/// What remains of an engine's error once conflicts are retried.
-fn failure_of(error: Error) -> Failure {
-    match error {
-        Error::Failure(failure) => failure,
-        Error::Conflict(conflict) => {
-            unreachable!("a conflict is retried without limit, and yet came out: {conflict:?}")
-        }
     }
 }

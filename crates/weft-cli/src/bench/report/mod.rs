@@ -9,18 +9,21 @@
 //! | --- | --- |
 //! | `workload`, `protocol` | names |
 //! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
+//! | `twin` | what takes the place of hardware regions in this run, if results must be read with that in mind; else `null` |
 //! | `threads`, `seed` | as asked for |
-//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's) |
+//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; YCSB's are `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
 //! | `committed` | transactions that committed, all rounds together |
 //! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload wants it so; not in `committed` |
 //! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
+//! | `operations_per_second` | the same times the operations of a transaction; `null` for a workload that does not count them |
 //! | `ratio_to_first` | median over the rounds of this throughput over the first protocol's in the same round |
 //! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
 //! | `aborts_per_commit` | their sum divided by `committed` |
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
-//! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types that never ran are left out |
+//! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types of which none was sampled are left out |
+//! | `transactions_per_sample` | of how many transactions one has its latency taken |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
@@ -39,7 +42,9 @@ use serde::Serialize;
 use weft_workloads::workload::Condition;
 
 use crate::arguments::BenchArguments;
+use crate::protocols;
 
+use super::Subject;
 use super::contender::Contender;
 use super::round::{Plan, Round};
 use super::statistics::{Spread, fraction, median_ratio};
@@ -107,6 +112,7 @@ pub struct Description {
     threads: usize,
     seed: u64,
     options: InOrder<&'static str, serde_json::Value>,
+    operations: Option<u32>,
     seconds: f64,
     warmup_seconds: f64,
     pinned: bool,
@@ -116,15 +122,12 @@ pub struct Description {
 
 impl Description {
     /// The call that the arguments ask for.
-    pub fn new(
-        arguments: &BenchArguments,
-        plan: &Plan,
-        options: Vec<(&'static str, serde_json::Value)>,
-    ) -> Self {
+    pub fn new(arguments: &BenchArguments, plan: &Plan, subject: Subject) -> Self {
         Description {
             threads: arguments.threads,
             seed: arguments.seed,
-            options: InOrder(options),
+            options: InOrder(subject.options),
+            operations: subject.operations,
             seconds: arguments.seconds,
             warmup_seconds: arguments.warmup,
             pinned: !plan.cores.is_empty(),
@@ -145,6 +148,7 @@ pub struct Report<'a> {
     pub workload: &'static str,
     pub protocol: &'static str,
     pub htm_backend: Option<String>,
+    pub twin: Option<&'static str>,
     pub threads: usize,
     pub seed: u64,
     #[serde(flatten)]
@@ -155,11 +159,13 @@ pub struct Report<'a> {
     pub committed: u64,
     pub user_rollbacks: u64,
     pub throughput_per_second: Spread,
+    pub operations_per_second: Option<Spread>,
     pub ratio_to_first: Option<f64>,
     pub aborts: InOrder<&'static str, u64>,
     pub aborts_per_commit: Option<f64>,
     pub transactions: InOrder<&'static str, Counts>,
     pub latency_us: InOrder<&'static str, Latency>,
+    pub transactions_per_sample: u64,
     pub htm: HtmReport,
     pub memory: MemoryReport,
     pub verified: Option<bool>,
@@ -246,11 +252,14 @@ impl<'a> Report<'a> {
         let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
         let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
         let (transactions, latency_us) = by_type(contender);
+        let htm_backend = contender.htm_backend();
+        let in_software = htm_backend.as_deref() == Some("software");
         Report {
             label,
             workload: contender.workload(),
             protocol: contender.protocol(),
-            htm_backend: contender.htm_backend(),
+            twin: protocols::describe(contender.protocol()).twin.filter(|_| in_software),
+            htm_backend,
             threads: description.threads,
             seed: description.seed,
             options: &description.options,
@@ -260,11 +269,15 @@ impl<'a> Report<'a> {
             committed,
             user_rollbacks: rounds.iter().map(|round| round.rolled_back).sum(),
             throughput_per_second,
+            operations_per_second: description
+                .operations
+                .map(|operations| throughput_per_second.times(f64::from(operations))),
             ratio_to_first: median_ratio(in_turn),
             aborts_per_commit: fraction(attempts_aborted, committed),
             aborts: InOrder(counters.aborts),
             transactions,
             latency_us,
+            transactions_per_sample: contender.transactions_per_sample(),
             htm: HtmReport::new(&counters.htm),
             memory: MemoryReport::new(resident, &contender.metrics().memory),
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
@@ -277,7 +290,7 @@ impl<'a> Report<'a> {
     }
 }
 
-/// The counts of every transaction type, and the latencies of those that ran.
+/// The counts of every transaction type, and the latencies of those that were sampled.
 fn by_type(
     contender: &dyn Contender,
 ) -> (InOrder<&'static str, Counts>, InOrder<&'static str, Latency>) {

@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use crate::numbers::{counted, grouped, microseconds, rate, size};
 
 use super::super::statistics::fraction;
-use super::Report;
+use super::{Latency, Report};
 
 /// All protocols' reports.
 pub struct Tables<'a>(pub &'a [Report<'a>]);
@@ -16,6 +16,12 @@ impl fmt::Display for Tables<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let reports = self.0;
         writeln!(formatter, "\n{}", throughput(reports))?;
+        for twin in twins(reports) {
+            writeln!(formatter, "{twin}")?;
+        }
+        if let Some(table) = operations(reports) {
+            writeln!(formatter, "\n{table}")?;
+        }
         writeln!(formatter, "\n{}", transactions(reports))?;
         match aborts(reports) {
             Some(table) => writeln!(formatter, "\n{table}\n")?,
@@ -67,6 +73,26 @@ fn throughput(reports: &[Report<'_>]) -> Table {
     table
 }
 
+/// The rates of operations; `None` if they are not counted, or are those of the transactions.
+fn operations(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol"], &["operations/s", "min", "max"]);
+    for report in reports {
+        if let Some(spread) = report.operations_per_second
+            && spread != report.throughput_per_second
+        {
+            let rates = [spread.median, spread.min, spread.max].map(rate);
+            table.add_row(std::iter::once(report.label.to_owned()).chain(rates));
+        }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What runs in place of hardware regions, where that must be known to read the rates.
+fn twins(reports: &[Report<'_>]) -> impl Iterator<Item = String> {
+    let twins = reports.iter().filter_map(|report| report.twin.map(|twin| (report, twin)));
+    twins.map(|(report, twin)| format!("{}: no RTM here, so its twin runs: {twin}.", report.label))
+}
+
 /// How many transactions of each type there were, and how long they took.
 fn transactions(reports: &[Report<'_>]) -> Table {
     let mut table = numeric(
@@ -75,19 +101,22 @@ fn transactions(reports: &[Report<'_>]) -> Table {
     );
     for report in reports {
         for (name, counts) in &report.transactions.0 {
-            let Some((_, latency)) = report.latency_us.0.iter().find(|(other, _)| other == name)
-            else {
+            if counts.committed + counts.user_rollbacks == 0 {
                 continue;
+            }
+            let sampled = report.latency_us.0.iter().find(|(other, _)| other == name);
+            let shown = |pick: fn(&Latency) -> f64| {
+                sampled.map_or("-".to_owned(), |(_, latency)| microseconds(pick(latency)))
             };
             table.add_row([
                 report.label.to_owned(),
                 (*name).to_owned(),
                 grouped(counts.committed),
                 grouped(counts.user_rollbacks),
-                microseconds(latency.p50),
-                microseconds(latency.p99),
-                microseconds(latency.p999),
-                microseconds(latency.max),
+                shown(|latency| latency.p50),
+                shown(|latency| latency.p99),
+                shown(|latency| latency.p999),
+                shown(|latency| latency.max),
             ]);
         }
     }

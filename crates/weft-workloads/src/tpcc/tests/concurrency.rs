@@ -3,10 +3,10 @@
 use std::thread;
 
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::{NAMES, Protocol};
+use weft::protocol::Protocol;
 use weft::{Error, Transaction};
 
-use super::{assert_consistent, load};
+use super::{assert_consistent, load, runnable_protocols};
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
 use crate::tpcc::{Mix, Parameters, Scale, Tpcc};
@@ -45,9 +45,11 @@ fn run<P: Protocol>(warehouses: u16, mix: Mix, seed: u64) -> ([u32; 5], u32) {
     (ended, rolled_back)
 }
 
+/// Calls `test` with the name of every protocol that can run TPC-C.
 fn for_each_protocol(test: impl Fn(&str)) {
-    assert!(!NAMES.is_empty());
-    NAMES.iter().for_each(|name| test(name));
+    let protocols = runnable_protocols();
+    assert!(!protocols.is_empty());
+    protocols.into_iter().for_each(test);
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod model;
 mod population;
 
 use weft::htm::Choice;
-use weft::protocol::Protocol;
+use weft::protocol::{PROTOCOLS, Protocol};
 
 use super::{Parameters, Tpcc};
 use crate::workload::{LoadOptions, Workload};
@@ -16,6 +16,13 @@ pub(super) fn load<P: Protocol>(parameters: Parameters, seed: u64, threads: usiz
     let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
     let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
     Tpcc::load(&parameters, &options).expect("loads")
+}
+
+/// The names of the protocols that can run TPC-C: all but those that make single operations on
+/// single rows atomic, and refuse its tables.
+fn runnable_protocols() -> Vec<&'static str> {
+    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
+    runnable.map(|protocol| protocol.name).collect()
 }
 
 /// Fails with every condition that does not hold.

@@ -1,0 +1,286 @@
+//! YCSB: single rows read, modified, inserted and scanned by key, some far more often than others.
+//!
+//! B. F. Cooper, A. Silberstein, E. Tam, R. Ramakrishnan, R. Sears: *Benchmarking Cloud Serving
+//! Systems with YCSB*, SoCC 2010; in the form that the DBX and Silo papers measure: keys of eight
+//! bytes, values of 100, and by [default](Parameters::default) 80 % reads and 20 %
+//! read-modify-writes of one row each, all rows alike (DBX §7.1).
+//!
+//! - [`row`]: the rows, whose value sizes are constants of their types;
+//! - [`mix`]: the kinds of operations, and how often each is drawn;
+//! - [`zipf`]: which rows are drawn how often;
+//! - [`client`]: a client's operations, drawn before the clock runs, and its keys;
+//! - [`load`]: the initial rows;
+//! - [`raw`]: the same operations on the memory store alone, without transactions;
+//! - [`survey`]: the invariants, checked after a run.
+//!
+//! ## Where this is not YCSB's own client
+//!
+//! - There is no update that overwrites one field and looks at nothing. A row of Weft is replaced
+//!   as a whole, so an engine that keeps the other fields has to read them, and that makes it a
+//!   read-modify-write.
+//! - A value is one column of bytes, and the keys are numbers in place of strings. Rows are loaded
+//!   in the order of their keys, and popularity is spread over them by arithmetic, not by a hash
+//!   function that may map two ranks to one row.
+//! - Popularity does not follow insertions: inserted rows are found by scans, and with
+//!   [`Distribution::Latest`] by the client that inserted them.
+//! - A transaction may have several operations.
+
+pub mod client;
+pub mod load;
+pub mod mix;
+pub mod raw;
+pub mod row;
+pub mod survey;
+pub mod zipf;
+
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+
+use weft::protocol::Protocol;
+use weft::schema::Storage;
+use weft::{Database, Error, Failure, Table};
+
+pub use client::{Client, RECORDS_MAX};
+pub use mix::{Kind, Mix};
+pub use raw::RawYcsb;
+pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
+
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use client::{Done, Ledgers};
+use survey::{Survey, expected_keys};
+
+/// Which rows are popular.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distribution {
+    /// Zipf's law, the popular rows scattered over all keys.
+    Zipf,
+    /// Zipf's law by age: what a client has inserted last is what it reads most.
+    Latest,
+}
+
+/// Size of the table, and what transactions do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// Rows that are loaded: from 1 to [`RECORDS_MAX`].
+    pub records: u64,
+    /// How often each operation is drawn.
+    pub mix: Mix,
+    /// Operations in one transaction; at least 1.
+    pub operations: u32,
+    /// The longest scan, in rows; at least 1. Lengths are uniform from 1.
+    pub scan_rows: u16,
+    /// How uneven popularity is: see [`zipf`]. 0: all rows alike.
+    pub theta: f64,
+    /// Which rows are popular.
+    pub distribution: Distribution,
+}
+
+impl Default for Parameters {
+    /// The setting of the DBX paper, with a million rows.
+    fn default() -> Self {
+        Parameters {
+            records: 1_000_000,
+            mix: Mix::DBX,
+            operations: 1,
+            scan_rows: 100,
+            theta: 0.0,
+            distribution: Distribution::Zipf,
+        }
+    }
+}
+
+impl Parameters {
+    /// Whether a transaction is one access of one row that was loaded: then protocols that make
+    /// only that atomic can run it.
+    pub fn is_single_key(&self) -> bool {
+        let others = self.mix.share(Kind::Insert) + self.mix.share(Kind::Scan);
+        self.operations == 1 && others == 0
+    }
+
+    /// # Panics
+    /// If a number is out of its range.
+    fn check(&self, storage: Storage) {
+        assert!((1..=RECORDS_MAX).contains(&self.records), "{} records", self.records);
+        assert!(self.operations > 0, "a transaction has operations");
+        assert!(self.scan_rows > 0, "a scan reads rows");
+        let scans = self.mix.share(Kind::Scan) > 0;
+        assert!(!scans || storage == Storage::Ordered, "a hash table cannot be scanned");
+    }
+}
+
+/// The names of the transaction types: of a transaction of one operation that operation's, and one
+/// more for those of several.
+const TRANSACTIONS: [&str; 5] =
+    [Kind::NAMES[0], Kind::NAMES[1], Kind::NAMES[2], Kind::NAMES[3], "mixed"];
+
+/// The position of the last of them.
+const MIXED: usize = 4;
+
+/// Rows that one transaction inserts, or reads to verify.
+const BATCH_ROWS: usize = 128;
+
+/// A loaded YCSB table of rows `R`.
+pub struct Ycsb<P: Protocol, R: Row> {
+    database: Database<P>,
+    table: Table<R, P>,
+    parameters: Parameters,
+    ledgers: Ledgers,
+}
+
+impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
+    const NAME: &'static str = "ycsb";
+    const TRANSACTIONS: &'static [&'static str] = &TRANSACTIONS;
+    type Parameters = Parameters;
+    type Client = Client;
+
+    /// # Panics
+    /// If a number in `parameters` is out of its range, or a hash table is to be scanned.
+    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        parameters.check(R::STORAGE);
+        let database = Database::<P>::builder()
+            .htm(options.htm)
+            .reserve_bytes(options.reserve_bytes)
+            .table_with_capacity::<R>(parameters.records as usize)
+            .open()?;
+        let table = database.table::<R>()?;
+        let ycsb = Ycsb { database, table, parameters: *parameters, ledgers: Ledgers::default() };
+        let threads = options.threads.clamp(1, P::WORKERS_MAX);
+        let insert = |keys| ycsb.insert_rows(keys);
+        load::run(parameters.records, threads, options.progress, || Ok(insert))?;
+        Ok(ycsb)
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Client {
+        Client::new(&self.parameters, &self.ledgers, seed, thread)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
+        let range = client.advance();
+        let transaction = client.transaction_type(range.start);
+        let planned = &*client;
+        let done = self.database.transact(|tx| -> Result<Done, Error> {
+            let mut done = Done::default();
+            for &operation in planned.operations(range.clone()) {
+                let key = planned.key(operation);
+                match operation.kind() {
+                    Kind::Read => {
+                        let row = tx.get(&self.table, &key)?.expect("no row is ever deleted");
+                        black_box(row.digest());
+                    }
+                    Kind::ReadModifyWrite => {
+                        let updated = tx.update(&self.table, &key, R::modify)?;
+                        updated.expect("no row is ever deleted");
+                        done.modified += 1;
+                    }
+                    Kind::Insert => {
+                        tx.insert(&self.table, R::new(planned.fresh_key(done.inserted)))?;
+                        done.inserted += 1;
+                    }
+                    Kind::Scan => {
+                        let mut digest = 0;
+                        for row in tx.range(&self.table, key..).take(operation.rows()) {
+                            digest ^= row?.digest();
+                        }
+                        black_box(digest);
+                    }
+                }
+            }
+            Ok(done)
+        });
+        client.note(done.map_err(failure_of)?);
+        Ok(Outcome { transaction, rolled_back: false })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        let mut survey = Survey::new();
+        if R::STORAGE == Storage::Ordered && !P::SINGLE_KEY {
+            self.survey_in_order(&mut survey, progress)?;
+        } else {
+            self.survey_by_key(&mut survey, progress)?;
+        }
+        Ok(survey.conditions(&self.ledgers))
+    }
+}
+
+impl<P: Protocol, R: Row> Ycsb<P, R> {
+    /// How many rows a transaction may insert, or read.
+    const BATCH_ROWS: usize = if P::SINGLE_KEY { 1 } else { BATCH_ROWS };
+
+    /// Inserts rows as they are after the load.
+    fn insert_rows(&self, keys: std::ops::Range<u64>) -> Result<(), Failure> {
+        let mut first = keys.start;
+        while first < keys.end {
+            let batch = first..keys.end.min(first + Self::BATCH_ROWS as u64);
+            first = batch.end;
+            self.database
+                .transact(|tx| -> Result<(), Error> {
+                    batch.clone().try_for_each(|key| tx.insert(&self.table, R::new(key)))
+                })
+                .map_err(failure_of)?;
+        }
+        Ok(())
+    }
+
+    /// Goes through all rows in order, beside the keys that there should be.
+    fn survey_in_order(&self, survey: &mut Survey, progress: Progress<'_>) -> Result<(), Failure> {
+        let mut expected = expected_keys(self.parameters.records, &self.ledgers);
+        let mut rows: Vec<R> = Vec::with_capacity(BATCH_ROWS);
+        let (mut from, mut done) = (Some(0), 0);
+        while let Some(first) = from {
+            self.database
+                .transact(|tx| -> Result<(), Error> {
+                    rows.clear();
+                    for row in tx.range(&self.table, first..).take(BATCH_ROWS) {
+                        rows.push(*row?);
+                    }
+                    Ok(())
+                })
+                .map_err(failure_of)?;
+            rows.iter().for_each(|row| survey.add(expected.next(), Some(row)));
+            from = rows.last().filter(|_| rows.len() == BATCH_ROWS).map(|row| row.key() + 1);
+            done += rows.len() as u64;
+            progress(done.min(self.parameters.records), self.parameters.records);
+        }
+        expected.for_each(|key| survey.add::<R>(Some(key), None));
+        Ok(())
+    }
+
+    /// Looks up every key that there should be a row of, and each client's next one, of which
+    /// there should be none.
+    fn survey_by_key(&self, survey: &mut Survey, progress: Progress<'_>) -> Result<(), Failure> {
+        let unused: Vec<u64> = self.ledgers.inserted().iter().map(|&(_, end)| end).collect();
+        let present = expected_keys(self.parameters.records, &self.ledgers);
+        let mut keys =
+            present.map(|key| (key, true)).chain(unused.into_iter().map(|key| (key, false)));
+        let mut batch: Vec<(u64, bool)> = Vec::with_capacity(Self::BATCH_ROWS);
+        let mut rows: Vec<Option<R>> = Vec::with_capacity(Self::BATCH_ROWS);
+        let mut done = 0;
+        loop {
+            batch.extend(keys.by_ref().take(Self::BATCH_ROWS));
+            if batch.is_empty() {
+                return Ok(());
+            }
+            self.database
+                .transact(|tx| -> Result<(), Error> {
+                    rows.clear();
+                    for (key, _) in &batch {
+                        rows.push(tx.get(&self.table, key)?.copied());
+                    }
+                    Ok(())
+                })
+                .map_err(failure_of)?;
+            done += batch.len() as u64;
+            for ((key, present), row) in batch.drain(..).zip(&rows) {
+                survey.add(present.then_some(key), row.as_ref());
+            }
+            progress(done.min(self.parameters.records), self.parameters.records);
+        }
+    }
+}

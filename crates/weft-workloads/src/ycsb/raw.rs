@@ -1,0 +1,125 @@
+//! The same operations on the memory store alone, without transactions: what DBX §7.3.2 measures
+//! the cost of its smallest transactions against.
+//!
+//! The rows, the load, the clients and their operations are those of [`Ycsb`](super::Ycsb), and so
+//! are the index, the records, the memory and the grace periods below; [`weft::index::raw`] says
+//! what an operation does there, and lists what is left out. Operations are steps by themselves
+//! here, also where a transaction would have several, and a scan is no step at all. All invariants
+//! of [`survey`](super::survey) hold nevertheless: each concerns single rows, or sums of them.
+
+use std::hint::black_box;
+
+use weft::index::raw::{RawTree, RawWorker};
+use weft::schema::Storage;
+use weft::{Failure, Metrics};
+
+use super::client::{Client, Done, Ledgers};
+use super::survey::{Survey, expected_keys};
+use super::{Kind, Parameters, Row, load};
+use crate::workload::{Condition, LoadOptions, Outcome, Progress};
+
+/// A loaded YCSB tree of rows `R`, without transactions.
+pub struct RawYcsb<R: Row> {
+    pub(super) tree: RawTree<R>,
+    parameters: Parameters,
+    ledgers: Ledgers,
+}
+
+/// What one thread carries from one group of operations to the next.
+#[derive(Debug)]
+pub struct RawClient<R> {
+    client: Client,
+    worker: RawWorker<R>,
+}
+
+impl<R: Row> RawYcsb<R> {
+    /// By what name it takes part in a benchmark.
+    pub const NAME: &'static str = "raw";
+
+    /// The names of its transaction types.
+    pub const TRANSACTIONS: &'static [&'static str] = &super::TRANSACTIONS;
+
+    /// Fills a tree; see [`Workload::load`](crate::Workload::load).
+    ///
+    /// # Errors
+    /// What the engine reports.
+    ///
+    /// # Panics
+    /// If a number in `parameters` is out of its range, or the rows are meant for a hash table.
+    pub fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        assert!(R::STORAGE == Storage::Ordered, "the raw index is the B+-tree");
+        parameters.check(R::STORAGE);
+        let tree = RawTree::<R>::open(options.htm, options.reserve_bytes)?;
+        load::run(parameters.records, options.threads.max(1), options.progress, || {
+            let mut worker = tree.worker()?;
+            Ok(move |mut keys: std::ops::Range<u64>| {
+                keys.try_for_each(|key| match worker.insert(key, R::new(key)) {
+                    true => Ok(()),
+                    false => unreachable!("key {key} is loaded once"),
+                })
+            })
+        })?;
+        Ok(RawYcsb { tree, parameters: *parameters, ledgers: Ledgers::default() })
+    }
+
+    /// The client of the `thread`-th thread.
+    ///
+    /// # Panics
+    /// If there are more clients than workers of a database.
+    pub fn client(&self, seed: u64, thread: usize) -> RawClient<R> {
+        let worker = self.tree.worker().expect("as many workers as threads are allowed");
+        RawClient { client: Client::new(&self.parameters, &self.ledgers, seed, thread), worker }
+    }
+
+    /// Runs the operations of one transaction, one by one.
+    #[inline]
+    pub fn execute(&self, client: &mut RawClient<R>) -> Outcome {
+        let RawClient { client, worker } = client;
+        let range = client.advance();
+        let transaction = client.transaction_type(range.start);
+        let mut done = Done::default();
+        for &operation in client.operations(range) {
+            let key = client.key(operation);
+            match operation.kind() {
+                Kind::Read => {
+                    let digest = worker.get(key, R::digest);
+                    black_box(digest.expect("no row is ever deleted"));
+                }
+                Kind::ReadModifyWrite => {
+                    assert!(worker.update(key, R::modify), "no row is ever deleted");
+                    done.modified += 1;
+                }
+                Kind::Insert => {
+                    let key = client.fresh_key(done.inserted);
+                    assert!(worker.insert(key, R::new(key)), "a fresh key is nobody else's");
+                    done.inserted += 1;
+                }
+                Kind::Scan => {
+                    let mut digest = 0;
+                    worker.scan(key, operation.rows(), |row| digest ^= row.digest());
+                    black_box(digest);
+                }
+            }
+        }
+        client.note(done);
+        Outcome { transaction, rolled_back: false }
+    }
+
+    /// Memory and hardware regions.
+    pub fn metrics(&self) -> Metrics {
+        self.tree.metrics()
+    }
+
+    /// Checks every invariant. Only while no client is running.
+    ///
+    /// # Errors
+    /// [`Failure::TooManyWorkers`].
+    pub fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        let mut survey = Survey::new();
+        let mut expected = expected_keys(self.parameters.records, &self.ledgers);
+        self.tree.worker()?.scan(0, usize::MAX, |row| survey.add(expected.next(), Some(row)));
+        expected.for_each(|key| survey.add::<R>(Some(key), None));
+        progress(self.parameters.records, self.parameters.records);
+        Ok(survey.conditions(&self.ledgers))
+    }
+}

@@ -1,0 +1,251 @@
+//! The rows: a key of eight bytes and a value of a fixed size.
+//!
+//! ```text
+//!    key      value
+//!   +--------+---------+---------------------------------------------+
+//!   | 8 bytes| counter | filler: the key's pattern, word after word  |
+//!   +--------+---------+---------------------------------------------+
+//!            '---------- value size (--value-bytes) -----------------'
+//! ```
+//!
+//! The counter holds how often the row was read, modified and written; the first word of the
+//! filler is the pattern combined with the counter. A read-modify-write changes these two and
+//! copies the rest. So a row tells whether it is whole: its filler must match its key and counter.
+//!
+//! The size is a constant of the type, as that of every row of Weft, and so is the kind of index.
+//! So there is a type for each pair of those that are on offer, and [`with_row`] picks one.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use weft::encoding::KeyEncoder;
+use weft::schema::{Column, IndexDescription, Record, Storage};
+
+/// Bytes of the value that the counter takes.
+const COUNTER_BYTES: usize = size_of::<u64>();
+
+/// Bytes in a word of the filler.
+const WORD_BYTES: usize = size_of::<u64>();
+
+/// What the workload does with a row, whatever its size.
+pub trait Row: Record<Key = u64> + Copy + fmt::Debug {
+    /// Size of the value.
+    const VALUE_BYTES: usize;
+
+    /// The row of a key as it is loaded or inserted.
+    fn new(key: u64) -> Self;
+
+    /// How often it was modified.
+    fn counter(&self) -> u64;
+
+    /// Modifies it: changes two words of it, as far as there is room for them.
+    fn modify(&mut self);
+
+    /// Reads the whole value, and boils it down to a word.
+    fn digest(&self) -> u64;
+
+    /// Whether the filler matches the key and the counter.
+    fn is_whole(&self) -> bool;
+}
+
+/// A kind of index, as a type.
+pub trait Stored: Copy + Send + Sync + fmt::Debug + 'static {
+    /// The kind.
+    const STORAGE: Storage;
+}
+
+/// Rows in a B+-tree.
+#[derive(Clone, Copy, Debug)]
+pub enum InTree {}
+
+/// Rows in a hash table.
+#[derive(Clone, Copy, Debug)]
+pub enum InHashTable {}
+
+impl Stored for InTree {
+    const STORAGE: Storage = Storage::Ordered;
+}
+
+impl Stored for InHashTable {
+    const STORAGE: Storage = Storage::Hash;
+}
+
+/// A row with `FILLER_BYTES` of filler. (The derive macro writes no generic rows: this is what it
+/// would write.)
+#[derive(Clone, Copy, Debug)]
+pub struct FixedRow<const FILLER_BYTES: usize, S> {
+    key: u64,
+    counter: u64,
+    filler: [u8; FILLER_BYTES],
+    storage: PhantomData<S>,
+}
+
+/// A word that looks random and belongs to a key.
+fn pattern(key: u64) -> u64 {
+    let mixed = (key ^ (key >> 31)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ (mixed >> 29)
+}
+
+impl<const FILLER_BYTES: usize, S: Stored> FixedRow<FILLER_BYTES, S> {
+    /// Sets the first word of the filler.
+    #[inline(always)]
+    fn seal(&mut self) {
+        let seal = pattern(self.key) ^ self.counter;
+        if let Some(first) = self.filler.first_chunk_mut::<WORD_BYTES>() {
+            *first = seal.to_le_bytes();
+        }
+    }
+}
+
+impl<const FILLER_BYTES: usize, S: Stored> Row for FixedRow<FILLER_BYTES, S> {
+    const VALUE_BYTES: usize = COUNTER_BYTES + FILLER_BYTES;
+
+    fn new(key: u64) -> Self {
+        let word = pattern(key).to_le_bytes();
+        let filler = std::array::from_fn(|position| word[position % WORD_BYTES]);
+        FixedRow { key, counter: 0, filler, storage: PhantomData }
+    }
+
+    #[inline(always)]
+    fn counter(&self) -> u64 {
+        self.counter
+    }
+
+    #[inline(always)]
+    fn modify(&mut self) {
+        self.counter += 1;
+        self.seal();
+    }
+
+    #[inline(always)]
+    fn digest(&self) -> u64 {
+        let (words, rest) = self.filler.as_chunks::<WORD_BYTES>();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        let rest = rest.iter().map(|&byte| u64::from(byte));
+        words.chain(rest).fold(self.counter, u64::wrapping_add)
+    }
+
+    fn is_whole(&self) -> bool {
+        let mut expected = Self::new(self.key);
+        expected.counter = self.counter;
+        expected.seal();
+        expected.filler == self.filler
+    }
+}
+
+impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> {
+    type Key = u64;
+    const TABLE: &'static str = "usertable";
+    const STORAGE: Storage = S::STORAGE;
+    const COLUMNS: &'static [Column] = &[
+        Column { name: "key", type_name: "u64", in_key: true },
+        Column { name: "counter", type_name: "u64", in_key: false },
+        Column { name: "filler", type_name: "[u8; FILLER_BYTES]", in_key: false },
+    ];
+    const INDEXES: &'static [IndexDescription] = &[];
+
+    #[inline(always)]
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    #[inline(always)]
+    fn key_equals(&self, key: &u64) -> bool {
+        self.key == *key
+    }
+
+    fn encode_index_key(&self, index: usize, _encoder: &mut impl KeyEncoder) {
+        panic!("usertable has no secondary index, and so no number {index}")
+    }
+
+    fn index_key_differs(&self, _other: &Self, index: usize) -> bool {
+        panic!("usertable has no secondary index, and so no number {index}")
+    }
+}
+
+/// Something to be done with a row type that is known only at run time.
+pub trait RowVisitor {
+    /// What comes out.
+    type Output;
+
+    /// Does it.
+    fn visit<R: Row>(self) -> Self::Output;
+}
+
+macro_rules! value_sizes {
+    ($($bytes:literal)*) => {
+        /// The sizes of values, in bytes, that there are row types for: a counter alone; that of
+        /// the DBX and Silo papers; that of YCSB, ten fields of 100. For each size the whole
+        /// workload is compiled once per kind of index and protocol (45 KiB of code each), so there
+        /// are few; another is one number more below.
+        pub const VALUE_BYTES: &[usize] = &[$($bytes),*];
+
+        /// Hands `visitor` the row type for values of this size in this kind of index; `None` if
+        /// the size is none of [`VALUE_BYTES`].
+        pub fn with_row<V: RowVisitor>(
+            value_bytes: usize,
+            storage: Storage,
+            visitor: V,
+        ) -> Option<V::Output> {
+            match (value_bytes, storage) {
+                $(
+                    ($bytes, Storage::Ordered) => {
+                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, InTree>>())
+                    }
+                    ($bytes, Storage::Hash) => {
+                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, InHashTable>>())
+                    }
+                )*
+                _ => None,
+            }
+        }
+    };
+}
+
+value_sizes! { 8 100 1000 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Check(usize, Storage);
+
+    impl RowVisitor for Check {
+        type Output = ();
+
+        fn visit<R: Row>(self) {
+            let Check(value_bytes, storage) = self;
+            assert_eq!((R::VALUE_BYTES, R::STORAGE), (value_bytes, storage));
+            assert_eq!(size_of::<R>(), (8 + value_bytes).next_multiple_of(8));
+            let mut row = R::new(77);
+            let before = row.digest();
+            for count in 0..5 {
+                assert!(row.is_whole() && row.counter() == count && row.key() == 77, "{row:?}");
+                row.modify();
+            }
+            assert_ne!(row.digest(), before);
+        }
+    }
+
+    #[test]
+    fn every_size_has_rows_of_that_size() {
+        for &value_bytes in VALUE_BYTES {
+            for storage in [Storage::Ordered, Storage::Hash] {
+                with_row(value_bytes, storage, Check(value_bytes, storage)).expect("on offer");
+            }
+        }
+        assert!(with_row(99, Storage::Hash, Check(99, Storage::Hash)).is_none());
+    }
+
+    #[test]
+    fn a_row_with_anothers_filler_is_not_whole() {
+        type Hundred = FixedRow<92, InTree>;
+        let (mut torn, mut newer) = (Hundred::new(1), Hundred::new(1));
+        newer.modify();
+        torn.counter = newer.counter;
+        assert!(!torn.is_whole(), "the counter is one version's and the filler another's");
+        let mut strange = Hundred::new(1);
+        strange.filler = Hundred::new(2).filler;
+        assert!(!strange.is_whole());
+    }
+}

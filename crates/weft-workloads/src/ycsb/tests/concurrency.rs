@@ -1,0 +1,166 @@
+//! Every protocol, on a table so small that clients keep getting in each other's way.
+
+use std::thread;
+
+use weft::Error;
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::with_protocol;
+
+use super::{
+    HashRow, Kind, Mix, Parameters, Protocol, RawYcsb, Row, TreeRow, Ycsb, assert_invariants,
+    broken, for_each_protocol, load, mix, options,
+};
+use crate::workload::Workload;
+
+const THREADS: usize = 4;
+const TRANSACTIONS_PER_THREAD: u32 = 3_000;
+
+/// Runs clients on as many threads as the protocol allows, `beside` on this one, and checks the
+/// invariants. `beside` is told whether they are still running.
+fn run<P: Protocol, R: Row>(
+    parameters: &Parameters,
+    seed: u64,
+    beside: impl FnOnce(&Ycsb<P, R>, &dyn Fn() -> bool),
+) {
+    let threads = THREADS.min(P::WORKERS_MAX);
+    let ycsb: Ycsb<P, R> = load(parameters, threads);
+    let (ycsb, running) = (&ycsb, &Word::new(threads as u64));
+    thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                let mut client = ycsb.client(seed, thread, threads);
+                for number in 0..TRANSACTIONS_PER_THREAD {
+                    ycsb.execute(&mut client).expect("it runs to its end");
+                    if number % 8 == 0 {
+                        // So often that the others come between, also where cores are few.
+                        thread::yield_now();
+                    }
+                }
+                // ORDERING: it only tells the thread beside when to stop.
+                running.fetch_add(u64::MAX, Ordering::Relaxed);
+            });
+        }
+        if P::WORKERS_MAX > threads {
+            beside(ycsb, &|| running.load(Ordering::Relaxed) > 0);
+        }
+    });
+    assert_invariants(ycsb, &format!("{}, {parameters:?}, seed {seed}", P::NAME));
+}
+
+/// The setting of the tests: few rows, of which one gets a third of all accesses.
+fn contended(mix: Mix) -> Parameters {
+    Parameters { records: 50, mix, theta: 1.2, scan_rows: 60, ..Parameters::default() }
+}
+
+#[test]
+fn single_operations_keep_the_invariants() {
+    for_each_protocol(|protocol| {
+        with_protocol!(protocol.name, |P| {
+            run::<P, TreeRow>(&contended(mix([20, 80, 0, 0])), 21, |_, _| {});
+            run::<P, HashRow>(&contended(Mix::DBX), 22, |_, _| {});
+        });
+    });
+}
+
+#[test]
+fn transactions_of_several_operations_keep_the_invariants() {
+    for_each_protocol(|protocol| {
+        if protocol.single_key {
+            return;
+        }
+        let tree = Parameters { operations: 4, ..contended(mix([20, 40, 20, 20])) };
+        let hash = Parameters { operations: 4, ..contended(mix([20, 60, 20, 0])) };
+        with_protocol!(protocol.name, |P| {
+            run::<P, TreeRow>(&tree, 23, |_, _| {});
+            run::<P, HashRow>(&hash, 24, |_, _| {});
+        });
+    });
+}
+
+/// Looks at what `look` reads again and again, in transactions of their own beside the clients',
+/// until these are done. What it finds must be even.
+fn stays_even<P: Protocol, R: Row>(
+    parameters: &Parameters,
+    seed: u64,
+    look: impl Fn(&Ycsb<P, R>) -> u64,
+) {
+    run::<P, R>(parameters, seed, |ycsb, running| {
+        let mut looks = 0_u32;
+        while running() || looks < 10 {
+            let found = look(ycsb);
+            assert!(found.is_multiple_of(2), "{}, seed {seed}: {found} is odd", P::NAME);
+            looks += 1;
+        }
+    });
+}
+
+/// Every transaction modifies twice, so the counters' sum is even for whoever sees all of a
+/// transaction or nothing.
+#[test]
+fn readers_see_all_of_a_transaction_or_nothing() {
+    for_each_protocol(|protocol| {
+        if protocol.single_key {
+            return;
+        }
+        let mix = Mix::only(Kind::ReadModifyWrite);
+        let parameters = Parameters { records: 8, operations: 2, ..contended(mix) };
+        with_protocol!(protocol.name, |P| {
+            stays_even::<P, HashRow>(&parameters, 25, |ycsb| {
+                let sum = ycsb.database.transact(|tx| -> Result<u64, Error> {
+                    let mut sum = 0;
+                    for key in 0..parameters.records {
+                        sum += tx.get(&ycsb.table, &key)?.expect("a loaded row").counter();
+                    }
+                    Ok(sum)
+                });
+                sum.expect("it runs to its end")
+            });
+        });
+    });
+}
+
+/// Every transaction inserts twice, so the number of rows in a range is even for whoever sees no
+/// phantoms.
+#[test]
+fn scans_see_no_phantoms() {
+    for_each_protocol(|protocol| {
+        if protocol.single_key {
+            return;
+        }
+        let mix = Mix::only(Kind::Insert);
+        let parameters = Parameters { records: 8, operations: 2, ..contended(mix) };
+        with_protocol!(protocol.name, |P| {
+            // The first rows of each client: a range that grows, and then is read in a moment.
+            stays_even::<P, TreeRow>(&parameters, 26, |ycsb| {
+                let rows = ycsb.database.transact(|tx| -> Result<u64, Error> {
+                    let mut rows = 0;
+                    for (first, _) in ycsb.ledgers.inserted() {
+                        for row in tx.range(&ycsb.table, first..first + 200) {
+                            rows += u64::from(row?.is_whole());
+                        }
+                    }
+                    Ok(rows)
+                });
+                rows.expect("it runs to its end")
+            });
+        });
+    });
+}
+
+#[test]
+fn the_raw_tree_keeps_the_invariants() {
+    let parameters = Parameters { operations: 2, ..contended(mix([20, 50, 20, 10])) };
+    let raw = RawYcsb::<TreeRow>::load(&parameters, &options(THREADS)).expect("loads");
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let raw = &raw;
+            scope.spawn(move || {
+                let mut client = raw.client(27, thread);
+                for _ in 0..TRANSACTIONS_PER_THREAD {
+                    raw.execute(&mut client);
+                }
+            });
+        }
+    });
+    assert_eq!(broken(&raw.verify(&|_, _| {}).expect("it reads every row")), [""; 0]);
+}
