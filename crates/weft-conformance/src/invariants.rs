@@ -1,0 +1,380 @@
+//! What every transaction keeps, and every transaction sees, if the engine is serializable: a third
+//! oracle, which knows neither versions nor orders.
+//!
+//! Each invariant fills the tables with rows for which it holds, has threads change them in ways
+//! that keep it, and *audits*: reads everything in one transaction and looks. An audit that fails
+//! ends its transaction with an error. The engine passes errors on only if they were concluded from
+//! a state that the database had, so an error that comes out is a finding.
+
+use fastrand::Rng;
+
+use crate::schedule::fill;
+use crate::step::{HASHED, Row, Shown, Step};
+use crate::subject::{Steps, Stop, Store, Subject};
+use crate::threads::{Mode, chaos, expect_end};
+use crate::verdict::Finding;
+
+/// An invariant, and the transactions that keep it.
+pub trait Invariant: Sync {
+    /// What is kept.
+    fn name(&self) -> &'static str;
+
+    /// The rows at first.
+    fn initial(&self) -> Vec<(u64, i64)>;
+
+    /// One transaction's body: changes something, and keeps it.
+    ///
+    /// # Errors
+    /// Conflicts; [`Stop::Broken`] if it sees that the invariant does not hold.
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop>;
+
+    /// Looks whether it holds.
+    ///
+    /// # Errors
+    /// Conflicts; [`Stop::Broken`] if it does not.
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop>;
+}
+
+/// Runs changes and audits of an invariant on so many threads.
+///
+/// # Errors
+/// What is found.
+pub fn check(
+    invariant: &dyn Invariant,
+    subject: &Subject,
+    mode: Mode,
+    threads: usize,
+    transactions: usize,
+) -> Result<(), Finding> {
+    let store = subject.open();
+    fill(&*store, &invariant.initial());
+    let threads = subject.threads(threads);
+    mode.on_threads(invariant.name(), threads, transactions, |_, random| {
+        (0..transactions).try_for_each(|_| transact(invariant, &*store, random, false))
+    })?;
+    transact(invariant, &*store, &mut mode.random(99), true).map_err(|found| mode.found(found))
+}
+
+fn transact(
+    invariant: &dyn Invariant,
+    store: &dyn Store,
+    random: &mut Rng,
+    only_audits: bool,
+) -> Result<(), Finding> {
+    let input = random.fork();
+    let end = store.transact(&mut |tx| {
+        let mut random = input.clone();
+        if only_audits || random.u8(..3) == 0 {
+            return invariant.audit(tx, &mut random);
+        }
+        invariant.change(tx, &mut random)?;
+        match random.u8(..8) {
+            // In the middle of a transaction it holds as well.
+            0 => invariant.audit(tx, &mut random),
+            1 => Err(Stop::RollBack),
+            _ => Ok(()),
+        }
+    });
+    expect_end(invariant.name(), end)
+}
+
+fn broken<R>(what: String) -> Result<R, Stop> {
+    Err(Stop::Broken(what))
+}
+
+/// The row under a key.
+fn read(tx: &dyn Steps, key: u64) -> Result<Row, Stop> {
+    match tx.take(Step::Read(key))?.rows()[..] {
+        [row] => Ok(row),
+        _ => broken(format!("row {key} is gone")),
+    }
+}
+
+/// Replaces the value of a row that is there.
+fn write(tx: &dyn Steps, key: u64, value: i64) -> Result<(), Stop> {
+    match tx.take(Step::Write(key, value))? {
+        Shown::Happened(true) => Ok(()),
+        _ => broken(format!("row {key} is gone")),
+    }
+}
+
+// ---- a bank -----------------------------------------------------------------------------------
+
+/// Transfers between accounts keep the sum.
+#[derive(Debug)]
+pub struct Bank;
+
+const ACCOUNTS: u64 = 5;
+const TOTAL: i64 = 2 * ACCOUNTS as i64 * 100;
+
+fn account(random: &mut Rng) -> u64 {
+    random.u64(..ACCOUNTS) + if random.bool() { HASHED } else { 0 }
+}
+
+impl Invariant for Bank {
+    fn name(&self) -> &'static str {
+        "bank"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        (0..ACCOUNTS).chain(HASHED..HASHED + ACCOUNTS).map(|key| (key, 100)).collect()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let (from, to) = (account(random), account(random));
+        let giver = read(tx, from)?.value;
+        let amount = random.i64(1..60).min(giver);
+        chaos(random);
+        write(tx, from, giver - amount)?;
+        chaos(random);
+        let taker = read(tx, to)?.value;
+        write(tx, to, taker + amount)
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let mut total = 0;
+        match random.u8(..3) {
+            0 => {
+                let rows = tx.take(Step::Scan(0, HASHED))?.rows();
+                total += rows.iter().map(|row| row.value).sum::<i64>();
+            }
+            1 => {
+                let rows = tx.take(Step::ScanBack(0, HASHED))?.rows();
+                total += rows.iter().map(|row| row.value).sum::<i64>();
+            }
+            _ => {
+                for key in 0..ACCOUNTS {
+                    total += read(tx, key)?.value;
+                }
+            }
+        }
+        chaos(random);
+        for key in HASHED..HASHED + ACCOUNTS {
+            total += read(tx, key)?.value;
+        }
+        match total {
+            TOTAL => Ok(()),
+            _ => broken(format!("{total} in all instead of {TOTAL}")),
+        }
+    }
+}
+
+// ---- a ring -----------------------------------------------------------------------------------
+
+/// Each row names the next; swapping two neighbours keeps them one ring.
+#[derive(Debug)]
+pub struct Ring;
+
+const LINKS: u64 = 7;
+
+/// Even links are in the hash table.
+fn link(number: u64) -> u64 {
+    if number.is_multiple_of(2) { HASHED + number } else { number }
+}
+
+impl Invariant for Ring {
+    fn name(&self) -> &'static str {
+        "ring"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        (0..LINKS).map(|number| (link(number), link((number + 1) % LINKS) as i64)).collect()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        // a, b, c, d become a, c, b, d.
+        let a = link(random.u64(..LINKS));
+        let b = read(tx, a)?.value;
+        chaos(random);
+        let c = read(tx, b as u64)?.value;
+        let d = read(tx, c as u64)?.value;
+        write(tx, a, c)?;
+        chaos(random);
+        write(tx, c as u64, b)?;
+        write(tx, b as u64, d)
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let first = link(random.u64(..LINKS));
+        let mut visited = vec![first];
+        loop {
+            let next = read(tx, visited[visited.len() - 1])?.value as u64;
+            if next == first && visited.len() == LINKS as usize {
+                return Ok(());
+            }
+            if visited.contains(&next) {
+                return broken(format!("from {visited:?} back to {next}"));
+            }
+            visited.push(next);
+            chaos(random);
+        }
+    }
+}
+
+// ---- on call ----------------------------------------------------------------------------------
+
+/// Some row of a few always holds 1; whoever sets one to 0 has seen another: write skew.
+#[derive(Debug)]
+pub struct OnCall;
+
+/// Those who may be on call, in both tables.
+const STAFF: [u64; 3] = [1, HASHED, 2];
+
+fn on_call(tx: &dyn Steps, random: &mut Rng) -> Result<i64, Stop> {
+    let mut count = 0;
+    for key in STAFF {
+        count += read(tx, key)?.value;
+        chaos(random);
+    }
+    if count > 0 { Ok(count) } else { broken("nobody is on call".to_owned()) }
+}
+
+impl Invariant for OnCall {
+    fn name(&self) -> &'static str {
+        "on call"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        STAFF.map(|key| (key, 1)).to_vec()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let one = STAFF[random.usize(..STAFF.len())];
+        let leaves = on_call(tx, random)? > 1 && read(tx, one)?.value == 1;
+        write(tx, one, i64::from(!leaves))
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        on_call(tx, random).map(drop)
+    }
+}
+
+// ---- counted rows -----------------------------------------------------------------------------
+
+/// Rows come and go, and other rows count them, all of them and by group: phantoms.
+#[derive(Debug)]
+pub struct Counted;
+
+/// Rows that may be there, far apart and close together.
+const PLACES: u64 = 12;
+/// The row that counts all.
+const COUNT: u64 = HASHED;
+
+fn place(number: u64) -> u64 {
+    // The last digit is the group: 0, 1 or 2.
+    10 * (number * number / 2) + number % 3
+}
+
+fn group_count(group: u8) -> u64 {
+    COUNT + 1 + u64::from(group)
+}
+
+impl Invariant for Counted {
+    fn name(&self) -> &'static str {
+        "counted rows"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        (COUNT..COUNT + 4).map(|key| (key, 0)).collect()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let key = place(random.u64(..PLACES));
+        // Some look first, others insert and see.
+        let is_there = match random.bool() {
+            true => !tx.take(Step::Read(key))?.rows().is_empty(),
+            false => tx.take(Step::Insert(key, 0))? == Shown::Happened(false),
+        };
+        chaos(random);
+        let difference = if is_there {
+            if tx.take(Step::Delete(key))? != Shown::Happened(true) {
+                return broken(format!("row {key} went under this transaction's eyes"));
+            }
+            -1
+        } else {
+            tx.take(Step::Upsert(key, 1))?;
+            1
+        };
+        for count in [group_count((key % 10) as u8), COUNT] {
+            let before = read(tx, count)?.value;
+            write(tx, count, before + difference)?;
+            chaos(random);
+        }
+        Ok(())
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let group = random.u8(..3);
+        let (scan, count) = match random.u8(..3) {
+            0 => (Step::Scan(0, HASHED), COUNT),
+            1 => (Step::ScanBack(0, HASHED), COUNT),
+            _ => (Step::ScanGroup(group), group_count(group)),
+        };
+        // Scan and count in either order.
+        let counted_first = random.bool();
+        let before = if counted_first { Some(read(tx, count)?.value) } else { None };
+        chaos(random);
+        let found = tx.take(scan)?.rows().len() as i64;
+        chaos(random);
+        let counted = before.map_or_else(|| read(tx, count).map(|row| row.value), Ok)?;
+        if found == counted { Ok(()) } else { broken(format!("{scan:?}: {found}, not {counted}")) }
+    }
+}
+
+// ---- secondary indexes ------------------------------------------------------------------------
+
+/// Every row has its entry in each index, and every entry its row.
+#[derive(Debug)]
+pub struct Indexed;
+
+const INDEXED: u64 = 8;
+const GROUPS: u8 = 8;
+
+impl Invariant for Indexed {
+    fn name(&self) -> &'static str {
+        "indexes"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        (0..INDEXED).step_by(2).map(|key| (key, 0)).collect()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        for _ in 0..random.u8(1..4) {
+            let key = random.u64(..INDEXED);
+            tx.take(match random.u8(..8) {
+                0 => Step::Insert(key, 1),
+                1 => Step::Upsert(key, 2),
+                2 | 3 => Step::Delete(key),
+                _ => Step::Move(key, random.u8(..GROUPS)),
+            })?;
+            chaos(random);
+        }
+        Ok(())
+    }
+
+    fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let all = tx.take(Step::Scan(0, HASHED))?.rows();
+        chaos(random);
+        let mut grouped = Vec::new();
+        for group in 0..GROUPS {
+            let found = tx.take(Step::ScanGroup(group))?.rows();
+            if found.iter().any(|row| row.group != group) {
+                return broken(format!("group {group} has {found:?}"));
+            }
+            grouped.extend(found);
+        }
+        grouped.sort_unstable();
+        if grouped != all {
+            return broken(format!("rows {all:?}, by group {grouped:?}"));
+        }
+        for key in 0..INDEXED {
+            let found = tx.take(Step::ReadByBadge(key))?.rows();
+            let expected: Vec<Row> = all.iter().copied().filter(|row| row.key == key).collect();
+            if found != expected {
+                return broken(format!("rows {all:?}, but by badge {key}: {found:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! The oracle for small runs: tries every serial order.
+//!
+//! It knows nothing of versions, of the engine's recorder and of the checker. It knows what each
+//! committed transaction was shown, plays the transactions one after the other on a map, in every
+//! order that real time allows, and asks whether some order shows everybody the same and leaves the
+//! same rows behind.
+
+use crate::step::{Shown, State, Step, replay};
+
+/// What became of one transaction.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    /// What it did, and what it was shown.
+    pub steps: Vec<(Step, Shown)>,
+    /// Whether it committed.
+    pub committed: bool,
+    /// When it began, on the clock of the run.
+    pub began: usize,
+    /// When it was seen to end.
+    pub ended: usize,
+}
+
+/// Whether some serial order of the committed transactions, begun in `initial`, explains what they
+/// were shown, and that `left` is what is left. One that had ended before another began comes
+/// first.
+pub fn is_serializable(initial: &State, logs: &[Log], left: &State) -> bool {
+    let committed: Vec<&Log> = logs.iter().filter(|log| log.committed).collect();
+    some_order_explains(initial, &committed, left)
+}
+
+fn some_order_explains(state: &State, rest: &[&Log], left: &State) -> bool {
+    if rest.is_empty() {
+        return state == left;
+    }
+    (0..rest.len()).any(|first| {
+        let log = rest[first];
+        if rest.iter().any(|other| other.ended < log.began) {
+            return false;
+        }
+        let mut after = state.clone();
+        if log.steps.iter().any(|(step, shown)| replay(&mut after, *step) != *shown) {
+            return false;
+        }
+        let mut others = rest.to_vec();
+        others.remove(first);
+        some_order_explains(&after, &others, left)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::{Row, state_of};
+
+    const X: u64 = 10;
+    const Y: u64 = 20;
+
+    fn read(key: u64, value: i64) -> (Step, Shown) {
+        (Step::Read(key), Shown::Rows(vec![Row::new(key, value)]))
+    }
+
+    fn wrote(key: u64, value: i64) -> (Step, Shown) {
+        (Step::Write(key, value), Shown::Happened(true))
+    }
+
+    fn log(steps: Vec<(Step, Shown)>, began: usize, ended: usize) -> Log {
+        Log { steps, committed: true, began, ended }
+    }
+
+    #[test]
+    fn it_knows_an_anomaly_when_it_sees_one() {
+        let initial = state_of(&[(X, 0), (Y, 0)]);
+        let skew = [
+            log(vec![read(X, 0), read(Y, 0), wrote(X, 1)], 0, 6),
+            log(vec![read(X, 0), read(Y, 0), wrote(Y, 1)], 1, 7),
+        ];
+        assert!(!is_serializable(&initial, &skew, &state_of(&[(X, 1), (Y, 1)])), "write skew");
+        let left = state_of(&[(X, 1), (Y, 0)]);
+        let stale = [log(vec![wrote(X, 1)], 0, 1), log(vec![read(X, 0)], 2, 3)];
+        assert!(!is_serializable(&initial, &stale, &left), "a stale read");
+        let overlapping = [log(vec![wrote(X, 1)], 0, 3), log(vec![read(X, 0)], 2, 3)];
+        assert!(is_serializable(&initial, &overlapping, &left));
+        assert!(!is_serializable(&initial, &overlapping, &initial), "a write that is gone");
+    }
+}

@@ -1,0 +1,344 @@
+//! Explicit interleavings: each transaction on a thread of its own, one step at a time, in the
+//! order of a schedule.
+//!
+//! A protocol may refuse a step, refuse the commit, or make the step wait for another transaction.
+//! A step that waits shows it by spinning on and on while everybody else is idle, which the
+//! interleaving module counts; no clock decides. The schedule then goes on with the other
+//! transactions, and what has waited is heard of when it is answered.
+//!
+//! Whatever the protocol does, two oracles judge what comes of it: that of [`crate::oracle`], by
+//! what the transactions were shown, and the checker, by what the engine has recorded. They must
+//! agree.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use weft::Error;
+use weft_htm::interleave::SpinCounter;
+
+use crate::oracle::{Log, is_serializable};
+use crate::step::{HASHED, Shown, State, Step, state_of};
+use crate::subject::{Steps, Stop, Store, Subject};
+use crate::verdict::{Finding, judge};
+
+/// A thread that has waited so often since it was last looked at, with all others idle, waits for
+/// one of them.
+const SPINS_OF_ONE_THAT_WAITS: u64 = 200;
+
+/// If nobody has moved after so many rounds of looking at all that wait, nobody ever will.
+const ROUNDS_OF_A_DEADLOCK: usize = 100;
+
+/// What came of a schedule.
+#[derive(Debug)]
+pub struct Run {
+    /// The transactions, in the order of their numbers.
+    pub logs: Vec<Log>,
+    /// Whether some step had to wait for another transaction.
+    pub somebody_waited: bool,
+    /// The rows in the end.
+    pub left: State,
+}
+
+impl Run {
+    /// Which of the transactions committed.
+    pub fn committed(&self) -> Vec<bool> {
+        self.logs.iter().map(|log| log.committed).collect()
+    }
+
+    /// Whether the schedule went through as it was written.
+    pub fn went_through(&self) -> bool {
+        !self.somebody_waited && !self.committed().contains(&false)
+    }
+}
+
+/// The thread of one transaction: takes steps until it commits or aborts.
+fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
+    let mut transaction = None;
+    for step in steps {
+        let tx = transaction.take().unwrap_or_else(|| store.begin());
+        let result = match step {
+            Step::Commit => tx.commit().map(|()| Shown::Happened(true)),
+            step => {
+                let result = tx.take(step);
+                transaction = Some(tx);
+                result
+            }
+        };
+        match result {
+            Ok(what) => shown.send(what).expect("the director listens to the end"),
+            Err(Error::Conflict(_)) => {
+                drop(transaction.take());
+                shown.send(Shown::Aborted).expect("the director listens to the end");
+                return;
+            }
+            Err(error) => panic!("{step:?}: {error}"),
+        }
+    }
+}
+
+/// One end of a session, for the director of the schedule.
+struct Line {
+    steps: Option<Sender<Step>>,
+    shown: Receiver<Shown>,
+    spins: SpinCounter,
+    /// Steps sent and not answered, oldest first.
+    open: Vec<Step>,
+    log: Log,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Line {
+    fn begin(store: &Arc<dyn Store>) -> Self {
+        let (step_sender, step_receiver) = channel();
+        let (shown_sender, shown_receiver) = channel();
+        let spins = SpinCounter::new();
+        let (store, counter) = (Arc::clone(store), spins.clone());
+        // No scope: in a deadlock the threads are left behind, and the test can say so.
+        let thread = std::thread::spawn(move || {
+            counter.count(|| session(&*store, &step_receiver, &shown_sender));
+        });
+        Line {
+            steps: Some(step_sender),
+            shown: shown_receiver,
+            spins,
+            open: Vec::new(),
+            log: Log::default(),
+            thread: Some(thread),
+        }
+    }
+
+    /// Sends a step, unless the transaction has aborted.
+    fn send(&mut self, step: Step, now: usize) {
+        let Some(steps) = &self.steps else { return };
+        if self.log.steps.is_empty() && self.open.is_empty() {
+            self.log.began = now;
+        }
+        if steps.send(step).is_ok() {
+            self.open.push(step);
+        }
+    }
+
+    /// Takes the answers that come, until none is missing (true) or the session waits for another.
+    fn hear(&mut self, now: usize) -> bool {
+        while let Some(&step) = self.open.first() {
+            let mut answer = None;
+            let waits = self.spins.until_waiting(SPINS_OF_ONE_THAT_WAITS, || {
+                match self.shown.try_recv() {
+                    Ok(shown) => answer = Some(shown),
+                    Err(TryRecvError::Empty) => {}
+                    Err(TryRecvError::Disconnected) => {
+                        panic!("a session ended: {:?}, then {step:?}", self.log)
+                    }
+                }
+                answer.is_some()
+            });
+            let Some(shown) = answer else {
+                assert!(waits, "no answer without a wait");
+                return false;
+            };
+            self.open.remove(0);
+            if shown == Shown::Aborted {
+                // Later steps of an aborted transaction do not happen.
+                self.steps = None;
+                self.open.clear();
+            }
+            self.log.committed = step == Step::Commit && shown != Shown::Aborted;
+            self.log.ended = now;
+            self.log.steps.push((step, shown));
+        }
+        true
+    }
+}
+
+/// Runs a schedule: which transaction takes which step next. A transaction that does not commit on
+/// the schedule is rolled back at its end. The checker's verdict is the second part.
+fn run(
+    subject: &Subject,
+    initial: &[(u64, i64)],
+    schedule: &[(usize, Step)],
+) -> Result<(Run, Result<(), Finding>), Finding> {
+    let store: Arc<dyn Store> = Arc::from(subject.open_recorded());
+    fill(&*store, initial);
+    let transactions = 1 + schedule.iter().map(|(number, _)| *number).max().expect("some step");
+    let mut lines: Vec<Line> = (0..transactions).map(|_| Line::begin(&store)).collect();
+    let mut somebody_waited = false;
+    for (now, &(number, step)) in schedule.iter().enumerate() {
+        lines[number].send(step, now);
+        // The transaction whose turn it is first, and then all that it may have released.
+        somebody_waited |= !lines[number].hear(now);
+        hear_all(&mut lines, now);
+    }
+    for _ in 0..ROUNDS_OF_A_DEADLOCK {
+        // Who has taken all steps without a commit is rolled back, which others may wait for.
+        for line in lines.iter_mut().filter(|line| line.open.is_empty()) {
+            line.steps = None;
+        }
+        if hear_all(&mut lines, schedule.len()) {
+            break;
+        }
+    }
+    if lines.iter().any(|line| !line.open.is_empty()) {
+        let witness = lines.iter().map(|line| format!("{:#?}, then {:?}\n", line.log, line.open));
+        return Err(Finding::new("schedule", "a deadlock", witness.collect::<String>()));
+    }
+    let ends = lines.iter_mut().filter_map(|line| {
+        line.steps = None;
+        line.thread.take()
+    });
+    for end in ends {
+        end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+    let Some(left) = rows_if_nothing_is_locked(&store) else {
+        let witness = format!("all transactions have ended, and a row stays locked: {schedule:?}");
+        return Err(Finding::new("schedule", "a deadlock", witness));
+    };
+    let verdict = judge("schedule", &store.take_history());
+    let logs = lines.into_iter().map(|line| line.log).collect();
+    Ok((Run { logs, somebody_waited, left }, verdict))
+}
+
+/// Hears everybody who has an answer to give; true if none is missing.
+fn hear_all(lines: &mut [Line], now: usize) -> bool {
+    let waiting = lines.iter_mut().map(|line| !line.hear(now)).filter(|&waits| waits);
+    waiting.count() == 0
+}
+
+/// Puts rows into a database.
+///
+/// # Panics
+/// If they are there already.
+pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
+    let filled = store.transact(&mut |tx| {
+        for &(key, value) in initial {
+            assert_eq!(tx.take(Step::Insert(key, value))?, Shown::Happened(true), "key {key}");
+        }
+        Ok(())
+    });
+    filled.expect("nothing is in the way");
+}
+
+/// All rows of a database. Nothing else is running.
+///
+/// # Panics
+/// If the engine fails.
+pub fn rows(store: &dyn Store) -> State {
+    let mut found = State::new();
+    let read = store.transact(&mut |tx| {
+        found = read_rows(tx)?;
+        Ok(())
+    });
+    read.expect("nothing is in the way");
+    found
+}
+
+/// Likewise; `None` if the reader waits for ever.
+fn rows_if_nothing_is_locked(store: &Arc<dyn Store>) -> Option<State> {
+    let (sender, receiver) = channel();
+    let spins = SpinCounter::new();
+    let (store, counter) = (Arc::clone(store), spins.clone());
+    std::thread::spawn(move || {
+        let read = counter.count(|| rows(&*store));
+        // Nobody listens any more if it took for ever.
+        drop(store);
+        let _ = sender.send(read);
+    });
+    (0..ROUNDS_OF_A_DEADLOCK).find_map(|_| {
+        let mut read = None;
+        spins.until_waiting(SPINS_OF_ONE_THAT_WAITS, || {
+            match receiver.try_recv() {
+                Ok(rows) => read = Some(rows),
+                Err(TryRecvError::Empty) => {}
+                Err(TryRecvError::Disconnected) => panic!("the reader of the rows ended"),
+            }
+            read.is_some()
+        });
+        read
+    })
+}
+
+/// All rows of the ordered table, and the first of the hash table.
+fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
+    let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
+    for key in HASHED..HASHED + 10 {
+        rows.extend(tx.take(Step::Read(key))?.rows());
+    }
+    Ok(rows.into_iter().map(|row| (row.key, row)).collect())
+}
+
+/// Runs a schedule and lets both oracles judge it.
+///
+/// # Errors
+/// What they find; if one finds something and the other does not; and if the transactions wait for
+/// each other for ever.
+///
+/// # Panics
+/// If a transaction fails for another reason than a conflict.
+pub fn check(
+    subject: &Subject,
+    initial: &[(u64, i64)],
+    schedule: &[(usize, Step)],
+) -> Result<Run, Finding> {
+    let (run, verdict) = run(subject, initial, schedule)?;
+    let is_explained = is_serializable(&state_of(initial), &run.logs, &run.left);
+    match (is_explained, verdict) {
+        (true, Ok(())) => Ok(run),
+        (is_explained, Err(mut finding)) => {
+            if is_explained {
+                finding.what.push("though a serial order explains it".to_owned());
+            }
+            finding.witness = format!("{}\n{run:#?}", finding.witness);
+            Err(finding)
+        }
+        (false, Ok(())) => {
+            let what = "no serial order explains it, though the checker passes it";
+            Err(Finding::new("schedule", what, format!("{run:#?}")))
+        }
+    }
+}
+
+/// What a schedule is expected to come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// No serial order explains the schedule as it is written, so somebody must abort or wait.
+    Anomaly,
+    /// It may go through.
+    Harmless,
+    /// The transactions come one after the other: everybody commits at once.
+    Serial,
+}
+
+/// A schedule of the suite.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// What it is called.
+    pub name: &'static str,
+    /// Whether it may go through.
+    pub expected: Expected,
+    /// The rows at first.
+    pub initial: Vec<(u64, i64)>,
+    /// Which transaction takes which step next.
+    pub schedule: Vec<(usize, Step)>,
+}
+
+impl Script {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// What the oracles find; if an anomaly went through, or a serial execution did not.
+    ///
+    /// # Panics
+    /// As [`check`].
+    pub fn check(&self, subject: &Subject) -> Result<Run, Finding> {
+        let run = check(subject, &self.initial, &self.schedule).map_err(|mut finding| {
+            finding.check = self.name;
+            finding
+        })?;
+        let what = match (self.expected, run.went_through()) {
+            (Expected::Anomaly, true) => "the schedule went through",
+            (Expected::Serial, false) => "transactions that were alone did not commit at once",
+            _ => return Ok(run),
+        };
+        Err(Finding::new(self.name, what, format!("{run:#?}")))
+    }
+}

@@ -1,0 +1,490 @@
+//! The schedules of the suite, by the phenomenon that each would show: every line of the test plan's
+//! table, Adya's phenomena, and the cases of Hermitage (M. Kleppmann's collection of them, whose
+//! names are in brackets), each on the ordered table, the hash table or both, by keys, scans and
+//! index look-ups.
+//!
+//! `x` and `y` stand for rows, `0` for the first transaction, `1` for the second, and so on. At
+//! first both rows have the value 0.
+
+use crate::schedule::{Expected, Script};
+use crate::step::{HASHED, Step};
+use Step::{
+    AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack, ScanGroup,
+    Upsert, Write,
+};
+
+/// A row of the ordered table.
+pub const X: u64 = 10;
+/// Another.
+pub const Y: u64 = 20;
+/// A row of the hash table.
+pub const HX: u64 = HASHED;
+/// Another.
+pub const HY: u64 = HASHED + 1;
+/// A key of the ordered table with no row at first, in group 1.
+pub const NEW: u64 = 31;
+/// Another.
+pub const NEWER: u64 = 41;
+
+/// Pairs of rows in every combination of tables.
+const PAIRS: [(u64, u64); 3] = [(X, Y), (HX, HY), (X, HY)];
+
+fn zeros() -> Vec<(u64, i64)> {
+    vec![(X, 0), (Y, 0), (HX, 0), (HY, 0)]
+}
+
+fn anomaly(name: &'static str, schedule: &[(usize, Step)]) -> Script {
+    let (expected, schedule) = (Expected::Anomaly, schedule.to_vec());
+    Script { name, expected, initial: zeros(), schedule }
+}
+
+fn harmless(name: &'static str, schedule: &[(usize, Step)]) -> Script {
+    Script { expected: Expected::Harmless, ..anomaly(name, schedule) }
+}
+
+fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
+    Script { expected: Expected::Serial, ..anomaly(name, schedule) }
+}
+
+/// All of them.
+pub fn all() -> Vec<Script> {
+    [writes(), skews(), phantoms(), absences(), real_time(), refusals()].concat()
+}
+
+/// What goes wrong between writers: G0, G1a, G1b, G1c, OTV, P4.
+pub fn writes() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        scripts.push(anomaly(
+            "G0 dirty write [g0]",
+            &[
+                (0, Write(x, 1)),
+                (1, Write(x, 2)),
+                (1, Write(y, 2)),
+                (0, Write(y, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        // The writer's session ends with the schedule, without a commit.
+        scripts.push(harmless(
+            "G1a aborted read [g1a]",
+            &[(0, Write(x, 1)), (1, Read(x)), (1, Read(y)), (1, Commit)],
+        ));
+        scripts.push(harmless(
+            "G1b intermediate read [g1b]",
+            &[(0, Write(x, 1)), (1, Read(x)), (1, Commit), (0, Write(x, 2)), (0, Commit)],
+        ));
+        scripts.push(anomaly(
+            "G1b intermediate read, read twice",
+            &[
+                (0, Write(x, 1)),
+                (1, Read(x)),
+                (0, Write(x, 2)),
+                (0, Commit),
+                (1, Read(x)),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G1c circular information flow [g1c]",
+            &[
+                (0, Write(x, 1)),
+                (1, Write(y, 1)),
+                (0, Read(y)),
+                (1, Read(x)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "OTV observed transaction vanishes [otv]",
+            &[
+                (0, Write(x, 1)),
+                (0, Write(y, 1)),
+                (1, Write(x, 2)),
+                (0, Commit),
+                (2, Read(x)),
+                (1, Write(y, 2)),
+                (2, Read(y)),
+                (1, Commit),
+                (2, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "P4 lost update [p4]",
+            &[
+                (0, Read(x)),
+                (1, Read(x)),
+                (0, Write(x, 1)),
+                (1, Write(x, 2)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "P4 lost update, one after the other",
+            &[
+                (0, Read(x)),
+                (1, Read(x)),
+                (1, Write(x, 2)),
+                (1, Commit),
+                (0, Write(x, 1)),
+                (0, Commit),
+            ],
+        ));
+    }
+    scripts.push(anomaly(
+        "P4 lost update by replacing rows",
+        &[
+            (0, Read(X)),
+            (1, Read(X)),
+            (0, Upsert(X, 1)),
+            (1, Upsert(X, 2)),
+            (0, Commit),
+            (1, Commit),
+        ],
+    ));
+    scripts.push(anomaly(
+        "P4 lost update of an indexed column",
+        &[
+            (0, ScanGroup(0)),
+            (1, ScanGroup(0)),
+            (0, Move(X, 1)),
+            (1, Move(X, 2)),
+            (0, Commit),
+            (1, Commit),
+        ],
+    ));
+    scripts
+}
+
+/// What goes wrong between readers and writers of single rows: G-single, G2-item and their like.
+pub fn skews() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        scripts.push(anomaly(
+            "G-single read skew [g-single]",
+            &[
+                (0, Read(x)),
+                (1, Write(x, 1)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (0, Read(y)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G-single read skew, and a write [g-single-write]",
+            &[
+                (0, Read(x)),
+                (1, Read(x)),
+                (1, Read(y)),
+                (1, Write(x, 1)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (0, Write(y, 2)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G2-item write skew [g2-item]",
+            &[
+                (0, Read(x)),
+                (0, Read(y)),
+                (1, Read(x)),
+                (1, Read(y)),
+                (0, Write(x, 1)),
+                (1, Write(y, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G2-item read-only anomaly",
+            &[
+                (0, Read(x)),
+                (0, Read(y)),
+                (1, Read(y)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (2, Read(x)),
+                (2, Read(y)),
+                (2, Commit),
+                (0, Write(x, 1)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G2-item read-only anomaly in three steps [g2-two-edges]",
+            &[
+                (0, Read(x)),
+                (0, Read(y)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (2, Read(x)),
+                (2, Read(y)),
+                (2, Commit),
+                (0, Write(x, 1)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(anomaly(
+            "G2-item long fork",
+            &[
+                (0, Write(x, 1)),
+                (1, Write(y, 1)),
+                (3, Read(x)),
+                (0, Commit),
+                (2, Read(x)),
+                (2, Read(y)),
+                (1, Commit),
+                (3, Read(y)),
+                (2, Commit),
+                (3, Commit),
+            ],
+        ));
+    }
+    scripts.push(anomaly(
+        "G-single read skew by a scan",
+        &[
+            (0, Read(Y)),
+            (1, Write(X, 1)),
+            (1, Write(Y, 1)),
+            (1, Commit),
+            (0, Scan(0, 15)),
+            (0, Commit),
+        ],
+    ));
+    scripts
+}
+
+/// What goes wrong between scans and those who insert, delete and move: PMP, G2.
+pub fn phantoms() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for scan in [Scan(0, 99), ScanBack(0, 99), ScanGroup(1), Scan(30, 50)] {
+        scripts.push(anomaly(
+            "PMP predicate with many preceders [pmp]",
+            &[(0, scan), (1, Insert(NEW, 1)), (1, Commit), (0, scan), (0, Commit)],
+        ));
+        scripts.push(Script {
+            initial: vec![(NEW, 0)],
+            ..anomaly(
+                "PMP of a row that goes [pmp-write]",
+                &[(0, scan), (1, Delete(NEW)), (1, Commit), (0, scan), (0, Commit)],
+            )
+        });
+        scripts.push(anomaly(
+            "G2 phantom write skew [g2]",
+            &[
+                (0, scan),
+                (1, scan),
+                (0, Insert(NEW, 1)),
+                (1, Insert(NEWER, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+        // The second inserts between the first one's scan and its own insertion.
+        scripts.push(anomaly(
+            "G2 phantom write skew, one after the other",
+            &[
+                (0, scan),
+                (1, scan),
+                (1, Insert(NEWER, 1)),
+                (1, Commit),
+                (0, Insert(NEW, 1)),
+                (0, Commit),
+            ],
+        ));
+    }
+    scripts.push(anomaly(
+        "PMP of a row that changes groups",
+        &[(0, ScanGroup(1)), (1, Move(X, 1)), (1, Commit), (0, ScanGroup(1)), (0, Commit)],
+    ));
+    scripts.push(anomaly(
+        "PMP of a row that leaves its group",
+        &[(0, ScanGroup(0)), (1, Move(X, 1)), (1, Commit), (0, ScanGroup(0)), (0, Commit)],
+    ));
+    scripts.push(anomaly(
+        "G2 write skew by deletion",
+        &[
+            (0, Scan(0, 99)),
+            (1, Scan(0, 99)),
+            (0, Delete(X)),
+            (1, Delete(Y)),
+            (0, Commit),
+            (1, Commit),
+        ],
+    ));
+    scripts.push(split());
+    scripts
+}
+
+/// The scanner fills the scanned leaf until it splits, and goes on in its right half; then another
+/// inserts there.
+fn split() -> Script {
+    // Rising keys, and more of them than a leaf holds.
+    let mut schedule = vec![(0, Scan(100, 500)), (1, Read(Y))];
+    schedule.extend((100..250).map(|key| (0, Insert(key, 1))));
+    schedule.extend([(1, Insert(499, 1)), (1, Commit), (0, Write(Y, 1)), (0, Commit)]);
+    anomaly("G2 phantom write skew in the right half of a split", &schedule)
+}
+
+/// What goes wrong with keys that are absent.
+pub fn absences() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for (key, read) in [(NEW, Read(NEW)), (NEW, ReadByBadge(NEW)), (HX + 5, Read(HX + 5))] {
+        scripts.push(anomaly(
+            "a key found absent appears",
+            &[(0, read), (1, Insert(key, 1)), (1, Commit), (0, read), (0, Commit)],
+        ));
+    }
+    for (x, y) in [(NEW, NEWER), (HX + 5, HX + 6), (NEW, HX + 5)] {
+        scripts.push(anomaly(
+            "G2 write skew by absence",
+            &[
+                (0, Read(x)),
+                (1, Read(y)),
+                (0, Insert(y, 1)),
+                (1, Insert(x, 1)),
+                (0, Commit),
+                (1, Commit),
+            ],
+        ));
+    }
+    for x in [X, HX] {
+        scripts.push(anomaly(
+            "a row deleted under an update",
+            &[(0, Read(x)), (1, Delete(x)), (1, Commit), (0, Write(x, 1)), (0, Commit)],
+        ));
+        scripts.push(anomaly(
+            "deleted and inserted again between two reads",
+            &[
+                (0, Read(x)),
+                (1, Delete(x)),
+                (1, Commit),
+                (2, Insert(x, 5)),
+                (2, Commit),
+                (0, Read(x)),
+                (0, Commit),
+            ],
+        ));
+        // The key is absent in a record that is there.
+        scripts.push(anomaly(
+            "a deleted key appears again",
+            &[
+                (0, Delete(x)),
+                (0, Commit),
+                (1, Read(x)),
+                (2, Insert(x, 5)),
+                (2, Commit),
+                (1, Read(x)),
+                (1, Commit),
+            ],
+        ));
+    }
+    for key in [NEW, HX + 5] {
+        scripts.push(anomaly(
+            "of two that insert a key one wins",
+            &[(0, Insert(key, 1)), (1, Insert(key, 2)), (0, Commit), (1, Read(key)), (1, Commit)],
+        ));
+        // The one who came first gives up: its session ends without a commit.
+        scripts.push(harmless(
+            "of two that insert a key the first gives up",
+            &[(0, Insert(key, 1)), (1, Insert(key, 2)), (1, Commit)],
+        ));
+    }
+    scripts
+}
+
+/// What goes wrong in real time: stale reads.
+pub fn real_time() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for x in [X, HX] {
+        scripts.push(serial(
+            "stale: a transaction that completed is seen",
+            &[(0, Write(x, 1)), (0, Commit), (1, Read(x)), (1, Commit)],
+        ));
+        scripts.push(serial(
+            "stale: many that completed, one after the other",
+            &[
+                (0, Write(x, 1)),
+                (0, Commit),
+                (1, Read(x)),
+                (1, Write(x, 2)),
+                (1, Commit),
+                (2, Write(x, 3)),
+                (2, Commit),
+                (3, Read(x)),
+                (3, Commit),
+            ],
+        ));
+    }
+    scripts.push(serial(
+        "stale: an insertion that completed is seen",
+        &[(0, Insert(NEW, 1)), (0, Commit), (1, Scan(0, 99)), (1, ScanGroup(1)), (1, Commit)],
+    ));
+    scripts.push(serial(
+        "stale: a deletion that completed is seen",
+        &[(0, Delete(X)), (0, Commit), (1, Scan(0, 99)), (1, ScanGroup(0)), (1, Commit)],
+    ));
+    scripts.push(serial(
+        "stale: an index shows a row where it is now",
+        &[(0, Move(X, 1)), (0, Commit), (1, ScanGroup(0)), (1, ScanGroup(1)), (1, Commit)],
+    ));
+    scripts.push(harmless(
+        "readers do not disturb each other",
+        &[
+            (0, Scan(0, 99)),
+            (1, Read(X)),
+            (1, Read(HX)),
+            (2, ScanGroup(0)),
+            (1, Commit),
+            (0, Read(Y)),
+            (0, Commit),
+            (2, Commit),
+        ],
+    ));
+    scripts
+}
+
+/// Operations that come to nothing have read all the same, and what the transaction does then
+/// rests on it.
+pub fn refusals() -> Vec<Script> {
+    vec![
+        anomaly(
+            "write skew by an update that was refused",
+            &[
+                (0, AddIfNotNegative(X, -1)),
+                (1, Read(Y)),
+                (1, AddIfNotNegative(X, 5)),
+                (0, Write(Y, 1)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ),
+        anomaly(
+            "write skew by an insertion that was refused",
+            &[
+                (0, Insert(X, 7)),
+                (1, Read(Y)),
+                (1, Delete(X)),
+                (0, Write(Y, 1)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ),
+        anomaly(
+            "write skew by an update that found nothing",
+            &[
+                (0, Write(NEW, 7)),
+                (1, Read(Y)),
+                (1, Insert(NEW, 1)),
+                (0, Write(Y, 1)),
+                (1, Commit),
+                (0, Commit),
+            ],
+        ),
+    ]
+}

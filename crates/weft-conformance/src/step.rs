@@ -1,0 +1,128 @@
+//! The steps of which all transactions here are made, and what they do in a serial execution.
+
+use std::collections::BTreeMap;
+
+/// Keys of the hash table begin here; smaller ones belong to the ordered table.
+pub const HASHED: u64 = 1000;
+
+/// A step of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Reads a row.
+    Read(u64),
+    /// Looks for a row of the ordered table in its unique index.
+    ReadByBadge(u64),
+    /// Sets a row's value, by an update.
+    Write(u64, i64),
+    /// Adds to the value of a row of the ordered table; nothing happens (and the transaction goes
+    /// on) if it would fall below 0.
+    AddIfNotNegative(u64, i64),
+    /// Puts a row of the ordered table into another group, which is another place in its index.
+    Move(u64, u8),
+    /// Inserts a row; one that is there already is left as it is. In the ordered table its group
+    /// is the last digit of the key.
+    Insert(u64, i64),
+    /// Inserts a row, or replaces the one that is there.
+    Upsert(u64, i64),
+    /// Deletes a row.
+    Delete(u64),
+    /// Reads the rows of the ordered table with keys of at least, and below.
+    Scan(u64, u64),
+    /// The same from the greatest key to the least. (What it shows is turned round.)
+    ScanBack(u64, u64),
+    /// Reads the rows of a group, by the index.
+    ScanGroup(u8),
+    /// Commits.
+    Commit,
+}
+
+/// What a transaction got to see of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Row {
+    /// Its key.
+    pub key: u64,
+    /// Its value.
+    pub value: i64,
+    /// Its group; 0 in the hash table.
+    pub group: u8,
+}
+
+impl Row {
+    /// A row as it is inserted.
+    pub fn new(key: u64, value: i64) -> Self {
+        Row { key, value, group: if key < HASHED { (key % 10) as u8 } else { 0 } }
+    }
+}
+
+/// What a step showed to its transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Shown {
+    /// Rows, in the order of their keys (of a group, which all rows then have, too).
+    Rows(Vec<Row>),
+    /// Whether there was anything to be done.
+    Happened(bool),
+    /// That the transaction cannot go on.
+    Aborted,
+}
+
+impl Shown {
+    pub(crate) fn reverse(&mut self) {
+        if let Shown::Rows(rows) = self {
+            rows.reverse();
+        }
+    }
+
+    /// The rows.
+    ///
+    /// # Panics
+    /// If the step was none that shows rows.
+    pub fn rows(self) -> Vec<Row> {
+        match self {
+            Shown::Rows(rows) => rows,
+            other => panic!("{other:?} are not rows"),
+        }
+    }
+}
+
+/// The rows of a database.
+pub type State = BTreeMap<u64, Row>;
+
+/// The state of a database that was filled with these keys and values.
+pub fn state_of(rows: &[(u64, i64)]) -> State {
+    rows.iter().map(|&(key, value)| (key, Row::new(key, value))).collect()
+}
+
+/// What a step shows in a serial execution, and does.
+pub fn replay(state: &mut State, step: Step) -> Shown {
+    let change = |row: Option<&mut Row>, change: &dyn Fn(&mut Row)| {
+        Shown::Happened(row.map(change).is_some())
+    };
+    match step {
+        Step::Read(key) | Step::ReadByBadge(key) => {
+            Shown::Rows(state.get(&key).copied().into_iter().collect())
+        }
+        Step::Write(key, value) => change(state.get_mut(&key), &|row| row.value = value),
+        Step::AddIfNotNegative(key, amount) => {
+            let row = state.get_mut(&key).filter(|row| row.value + amount >= 0);
+            change(row, &|row| row.value += amount)
+        }
+        Step::Move(key, group) => change(state.get_mut(&key), &|row| row.group = group),
+        Step::Insert(key, value) => {
+            let absent = !state.contains_key(&key);
+            state.entry(key).or_insert(Row::new(key, value));
+            Shown::Happened(absent)
+        }
+        Step::Upsert(key, value) => {
+            Shown::Happened(state.insert(key, Row::new(key, value)).is_some())
+        }
+        Step::Delete(key) => Shown::Happened(state.remove(&key).is_some()),
+        Step::Scan(from, to) | Step::ScanBack(from, to) => {
+            Shown::Rows(state.range(from..to.min(HASHED)).map(|(_, row)| *row).collect())
+        }
+        Step::ScanGroup(group) => {
+            let ordered = state.range(..HASHED).map(|(_, row)| *row);
+            Shown::Rows(ordered.filter(|row| row.group == group).collect())
+        }
+        Step::Commit => Shown::Happened(true),
+    }
+}

@@ -1,0 +1,427 @@
+//! What is tested: a database under some protocol, behind a face that hides the protocol's type.
+//!
+//! The checks of this crate are written once, against [`Store`] and [`Steps`]. What has to be
+//! compiled for each protocol, and for each way in which the canary is wrong, is only this file.
+
+use weft::history::History;
+use weft::htm::Choice;
+use weft::protocol::Protocol;
+use weft::protocol::canary::{Canary, Mutation};
+use weft::schema::Violation;
+use weft::{Database, Error, Failure, Record, Scan, Table, Transaction, TransactionOptions};
+
+use crate::step::{HASHED, Row, Shown, Step};
+
+/// A row of the ordered table, which has a secondary index of each kind.
+#[derive(Clone, Debug, Record)]
+#[record(check = Ordered::check_value)]
+struct Ordered {
+    #[record(key)]
+    key: u64,
+    #[record(index)]
+    group: u8,
+    #[record(unique)]
+    badge: String,
+    value: i64,
+}
+
+impl Ordered {
+    fn new(key: u64, value: i64) -> Self {
+        Ordered { key, group: (key % 10) as u8, badge: badge(key), value }
+    }
+
+    fn check_value(&self) -> Result<(), Violation> {
+        if self.value < 0 { Err("negative".into()) } else { Ok(()) }
+    }
+}
+
+fn badge(key: u64) -> String {
+    format!("badge {key}")
+}
+
+/// A row of the hash table.
+#[derive(Clone, Debug, Record)]
+#[record(storage = "hash")]
+struct Hashed {
+    #[record(key)]
+    key: u64,
+    value: i64,
+}
+
+/// A row of an ordered table without secondary indexes.
+#[derive(Clone, Debug, Record)]
+struct Plain {
+    #[record(key)]
+    key: u64,
+    value: i64,
+}
+
+/// A protocol to be tested.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject {
+    /// Its name.
+    pub name: &'static str,
+    /// How many threads it bears.
+    pub threads_max: usize,
+    /// Whether it only makes single operations on single rows atomic. Then its tables have no
+    /// secondary indexes, and a transaction takes one step.
+    pub single_key: bool,
+    /// What a canary does wrong.
+    mutation: Mutation,
+    open: fn(Opening) -> Box<dyn Store>,
+}
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Opening {
+    /// Whether everything is recorded.
+    pub records: bool,
+}
+
+impl Subject {
+    /// The subject for a protocol.
+    fn of<P: Protocol>() -> Self {
+        let open = if P::SINGLE_KEY { open_plain::<P> } else { open::<P> };
+        Subject {
+            name: P::NAME,
+            threads_max: P::WORKERS_MAX,
+            single_key: P::SINGLE_KEY,
+            mutation: Mutation::Intact,
+            open,
+        }
+    }
+
+    /// The same protocol, tested with single steps.
+    fn of_single_steps<P: Protocol>() -> Self {
+        Subject { open: open_plain::<P>, single_key: true, ..Self::of::<P>() }
+    }
+
+    /// Every protocol of the engine's list that runs transactions of several rows.
+    pub fn all() -> Vec<Self> {
+        let listed = |name| {
+            weft::protocol::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
+        };
+        chosen_names().map(listed).filter(|subject| !subject.single_key).collect()
+    }
+
+    /// Every protocol of the list, for transactions of a single step on tables without secondary
+    /// indexes. This is all that some of them know.
+    pub fn all_for_single_steps() -> Vec<Self> {
+        let listed = |name| {
+            weft::protocol::with_protocol!(name, |P| Subject::of_single_steps::<P>())
+                .expect("a listed name")
+        };
+        chosen_names().map(listed).collect()
+    }
+
+    /// The canary that is wrong in this way.
+    pub fn canary(mutation: Mutation) -> Self {
+        Subject { name: mutation.name(), mutation, ..Self::of::<Canary>() }
+    }
+
+    /// Those of them that run several threads at a time.
+    pub fn concurrent() -> Vec<Self> {
+        Self::all().into_iter().filter(|subject| subject.threads_max > 1).collect()
+    }
+
+    /// As many threads as are wanted, or as the protocol bears.
+    pub fn threads(&self, wanted: usize) -> usize {
+        wanted.min(self.threads_max)
+    }
+
+    /// Opens a database that records what happens.
+    pub fn open_recorded(&self) -> Box<dyn Store> {
+        self.mutation.chosen_for(|| (self.open)(Opening { records: true }))
+    }
+
+    /// Opens a database.
+    pub fn open(&self) -> Box<dyn Store> {
+        self.mutation.chosen_for(|| (self.open)(Opening { records: false }))
+    }
+}
+
+/// The engine's list, or what the environment variable `WEFT_PROTOCOLS` chooses of it.
+fn chosen_names() -> impl Iterator<Item = &'static str> {
+    let chosen = std::env::var("WEFT_PROTOCOLS").ok();
+    let names = weft::protocol::NAMES.iter().copied();
+    names.filter(move |name| {
+        chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == *name))
+    })
+}
+
+/// Names the subject that a failed test was at.
+#[derive(Debug)]
+pub struct Named(pub &'static str);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this was protocol {}", self.0);
+        }
+    }
+}
+
+/// Why a transaction's body ended without a commit.
+#[derive(Debug)]
+pub enum Stop {
+    /// It was to be rolled back.
+    RollBack,
+    /// It saw what no transaction may see.
+    Broken(String),
+    /// The engine said so.
+    Engine(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Stop::Engine(error)
+    }
+}
+
+/// A body of a transaction, to be run again after conflicts.
+pub type Body<'a> = dyn FnMut(&dyn Steps) -> Result<(), Stop> + 'a;
+
+/// A database.
+pub trait Store: Send + Sync {
+    /// Begins a transaction of which the caller takes care.
+    fn begin(&self) -> Box<dyn Begun + '_>;
+
+    /// Runs a transaction until it commits.
+    ///
+    /// # Errors
+    /// What `body` returned; and if it met too many conflicts in a row.
+    fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop>;
+
+    /// What has happened so far. Nothing is running.
+    fn take_history(&self) -> History;
+}
+
+/// A transaction, to its body.
+pub trait Steps {
+    /// Takes a step.
+    ///
+    /// # Errors
+    /// Conflicts, and what the step does not expect.
+    fn take(&self, step: Step) -> Result<Shown, Error>;
+}
+
+/// A transaction that its owner commits, or drops.
+pub trait Begun: Steps {
+    /// Commits.
+    ///
+    /// # Errors
+    /// A conflict.
+    fn commit(self: Box<Self>) -> Result<(), Error>;
+}
+
+/// No transaction is aborted as often as this: the engine promises that every one gets through.
+const RETRIES_MAX: u32 = 2000;
+
+struct Tables<P: Protocol> {
+    ordered: Table<Ordered, P>,
+    hashed: Table<Hashed, P>,
+}
+
+/// The tables for transactions of a single step.
+struct PlainTables<P: Protocol> {
+    ordered: Table<Plain, P>,
+    hashed: Table<Hashed, P>,
+}
+
+/// What takes steps under a protocol.
+trait Takes<P: Protocol>: Send + Sync {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error>;
+}
+
+struct Opened<P: Protocol, T> {
+    database: Database<P>,
+    tables: T,
+    options: TransactionOptions,
+}
+
+fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
+    // The software twins: regions would abort wherever another thread is let run.
+    let builder = Database::<P>::builder()
+        .table::<Ordered>()
+        .table::<Hashed>()
+        .htm(Choice::Software)
+        .record_history(opening.records);
+    let database = builder.open().expect("a database opens");
+    let tables = Tables {
+        ordered: database.table().expect("it was added"),
+        hashed: database.table().expect("it was added"),
+    };
+    let options = TransactionOptions::new().retries_max(RETRIES_MAX);
+    Box::new(Opened { database, tables, options })
+}
+
+fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
+    let builder = Database::<P>::builder()
+        .table::<Plain>()
+        .table::<Hashed>()
+        .htm(Choice::Software)
+        .record_history(opening.records);
+    let database = builder.open().expect("a database opens");
+    let tables = PlainTables {
+        ordered: database.table().expect("it was added"),
+        hashed: database.table().expect("it was added"),
+    };
+    let options = TransactionOptions::new().retries_max(RETRIES_MAX);
+    Box::new(Opened { database, tables, options })
+}
+
+struct Running<'a, P: Protocol, T> {
+    tables: &'a T,
+    transaction: &'a Transaction<'a, P>,
+}
+
+struct Owned<'a, P: Protocol, T> {
+    tables: &'a T,
+    transaction: Transaction<'a, P>,
+}
+
+impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
+    fn begin(&self) -> Box<dyn Begun + '_> {
+        let transaction = self.database.begin().expect("a transaction begins");
+        Box::new(Owned { tables: &self.tables, transaction })
+    }
+
+    fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop> {
+        self.database.transact_with(&self.options, |transaction| {
+            body(&Running { tables: &self.tables, transaction })
+        })
+    }
+
+    fn take_history(&self) -> History {
+        self.database.take_history()
+    }
+}
+
+impl<P: Protocol, T: Takes<P>> Steps for Running<'_, P, T> {
+    fn take(&self, step: Step) -> Result<Shown, Error> {
+        self.tables.take(self.transaction, step)
+    }
+}
+
+impl<P: Protocol, T: Takes<P>> Steps for Owned<'_, P, T> {
+    fn take(&self, step: Step) -> Result<Shown, Error> {
+        self.tables.take(&self.transaction, step)
+    }
+}
+
+impl<P: Protocol, T: Takes<P>> Begun for Owned<'_, P, T> {
+    fn commit(self: Box<Self>) -> Result<(), Error> {
+        self.transaction.commit()
+    }
+}
+
+impl<P: Protocol> Takes<P> for PlainTables<P> {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
+            Step::Read(key) => one(tx.get(&self.ordered, &key)?.map(plain_row)),
+            Step::Write(key, value) => Shown::Happened(match key >= HASHED {
+                true => tx.update(&self.hashed, &key, |row| row.value = value)?.is_some(),
+                false => tx.update(&self.ordered, &key, |row| row.value = value)?.is_some(),
+            }),
+            Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
+                true => tx.insert(&self.hashed, Hashed { key, value }),
+                false => tx.insert(&self.ordered, Plain { key, value }),
+            })?,
+            Step::Upsert(key, value) => Shown::Happened(match key >= HASHED {
+                true => tx.upsert(&self.hashed, Hashed { key, value })?,
+                false => tx.upsert(&self.ordered, Plain { key, value })?,
+            }),
+            Step::Delete(key) => Shown::Happened(match key >= HASHED {
+                true => tx.delete(&self.hashed, &key)?,
+                false => tx.delete(&self.ordered, &key)?,
+            }),
+            other => unreachable!("{other:?} is not for tables without indexes"),
+        })
+    }
+}
+
+impl<P: Protocol> Takes<P> for Tables<P> {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
+            Step::Read(key) => one(tx.get(&self.ordered, &key)?.map(row)),
+            Step::ReadByBadge(key) => {
+                one(tx.get_by(&self.ordered, Ordered::BADGE, &badge(key))?.map(row))
+            }
+            Step::Write(key, value) if key >= HASHED => {
+                let changed = tx.update(&self.hashed, &key, |row| row.value = value)?;
+                Shown::Happened(changed.is_some())
+            }
+            Step::Write(key, value) => self.change(tx, key, |row| row.value = value)?,
+            Step::AddIfNotNegative(key, amount) => {
+                self.change(tx, key, |row| row.value += amount)?
+            }
+            Step::Move(key, group) => self.change(tx, key, |row| row.group = group)?,
+            Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
+                true => tx.insert(&self.hashed, Hashed { key, value }),
+                false => tx.insert(&self.ordered, Ordered::new(key, value)),
+            })?,
+            Step::Upsert(key, value) => Shown::Happened(match key >= HASHED {
+                true => tx.upsert(&self.hashed, Hashed { key, value })?,
+                false => tx.upsert(&self.ordered, Ordered::new(key, value))?,
+            }),
+            Step::Delete(key) => Shown::Happened(match key >= HASHED {
+                true => tx.delete(&self.hashed, &key)?,
+                false => tx.delete(&self.ordered, &key)?,
+            }),
+            Step::Scan(from, to) => all(tx.range(&self.ordered, from..to))?,
+            Step::ScanBack(from, to) => {
+                let mut shown = all(tx.range(&self.ordered, from..to).descending())?;
+                shown.reverse();
+                shown
+            }
+            Step::ScanGroup(group) => all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group))?,
+            Step::Commit => unreachable!("who has begun the transaction commits it"),
+        })
+    }
+}
+
+impl<P: Protocol> Tables<P> {
+    /// Updates a row of the ordered table, unless that breaks its constraint.
+    fn change(
+        &self,
+        tx: &Transaction<'_, P>,
+        key: u64,
+        change: impl FnOnce(&mut Ordered),
+    ) -> Result<Shown, Error> {
+        match tx.update(&self.ordered, &key, change) {
+            Ok(changed) => Ok(Shown::Happened(changed.is_some())),
+            Err(Error::Failure(Failure::Constraint { .. })) => Ok(Shown::Happened(false)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn happened_unless_there(inserted: Result<(), Error>) -> Result<Shown, Error> {
+    match inserted {
+        Ok(()) => Ok(Shown::Happened(true)),
+        Err(Error::Failure(Failure::DuplicateKey { .. })) => Ok(Shown::Happened(false)),
+        Err(error) => Err(error),
+    }
+}
+
+fn row(row: &Ordered) -> Row {
+    Row { key: row.key, value: row.value, group: row.group }
+}
+
+fn plain_row(row: &Plain) -> Row {
+    Row::new(row.key, row.value)
+}
+
+fn hashed_row(row: &Hashed) -> Row {
+    Row { key: row.key, value: row.value, group: 0 }
+}
+
+fn one(row: Option<Row>) -> Shown {
+    Shown::Rows(row.into_iter().collect())
+}
+
+fn all<P: Protocol>(scan: Scan<'_, '_, Ordered, P>) -> Result<Shown, Error> {
+    Ok(Shown::Rows(scan.map(|found| found.map(row)).collect::<Result<_, _>>()?))
+}

@@ -1,0 +1,100 @@
+//! What a check says: nothing, or what it found.
+
+use weft::history::{History, HistoryKey, Operation, Status};
+use weft_checker::{HistoryBuilder, Key, Observed, Options, check};
+
+/// Something that no serializable database does.
+#[derive(Debug)]
+pub struct Finding {
+    /// The check that found it.
+    pub check: &'static str,
+    /// What it is, in the words of who found it: names of anomalies, or of an invariant.
+    pub what: Vec<String>,
+    /// The seed of the run, if it had one.
+    pub seed: Option<u64>,
+    /// The witness.
+    pub witness: String,
+}
+
+impl Finding {
+    /// A finding without a seed.
+    pub fn new(check: &'static str, what: impl Into<String>, witness: impl Into<String>) -> Self {
+        Finding { check, what: vec![what.into()], seed: None, witness: witness.into() }
+    }
+
+    /// Whether this is one of the things that it says.
+    pub fn names(&self, what: &str) -> bool {
+        self.what.iter().any(|found| found == what)
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{}: {}", self.check, self.what.join(", "))?;
+        if let Some(seed) = self.seed {
+            write!(out, " (WEFT_SEED={seed} repeats this)")?;
+        }
+        write!(out, "\n{}", self.witness)
+    }
+}
+
+/// The verdict of the checker: strict serializability, or what is against it.
+pub fn judge(check_name: &'static str, history: &History) -> Result<(), Finding> {
+    let report = check(&converted(history), &Options::default());
+    if report.is_ok() {
+        return Ok(());
+    }
+    Err(Finding {
+        check: check_name,
+        what: report.anomalies.iter().map(|anomaly| format!("{:?}", anomaly.kind)).collect(),
+        seed: None,
+        witness: report.to_string(),
+    })
+}
+
+/// A history of the engine in the terms of the checker.
+pub fn converted(history: &History) -> weft_checker::History {
+    let mut builder = HistoryBuilder::new();
+    for transaction in &history.transactions {
+        let tables: Vec<_> =
+            transaction.operations.iter().map(|one| builder.table(table_of(one))).collect();
+        let mut to =
+            builder.transaction(transaction.id, transaction.session, transaction.invoke_ns);
+        for (operation, table) in transaction.operations.iter().zip(tables) {
+            match operation {
+                Operation::Read { key, version, .. } => {
+                    let observed = version.map_or(Observed::Absent, Observed::Version);
+                    to.read(table, key_of(key), observed)
+                }
+                Operation::Write { key, version, .. } => to.write(table, key_of(key), *version),
+                Operation::Delete { key, version, .. } => to.delete(table, key_of(key), *version),
+                Operation::Scan { from, to: until, rows, .. } => {
+                    let range = (from.as_ref().map(key_of), until.as_ref().map(key_of));
+                    to.scan(table, range, rows.iter().map(|(key, at)| (key_of(key), *at)))
+                }
+            };
+        }
+        match transaction.status {
+            Status::Committed => to.committed(transaction.complete_ns),
+            Status::Aborted | Status::RolledBack => to.aborted(transaction.complete_ns),
+        }
+    }
+    builder.build()
+}
+
+fn table_of(operation: &Operation) -> &str {
+    match operation {
+        Operation::Read { table, .. }
+        | Operation::Write { table, .. }
+        | Operation::Delete { table, .. }
+        | Operation::Scan { table, .. } => table,
+    }
+}
+
+fn key_of(key: &HistoryKey) -> Key {
+    match key {
+        HistoryKey::Integer(number) => Key::from(*number),
+        HistoryKey::Text(text) => Key::from(text.as_str()),
+        HistoryKey::Tuple(parts) => Key::from(parts.iter().map(key_of).collect::<Vec<_>>()),
+    }
+}

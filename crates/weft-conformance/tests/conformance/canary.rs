@@ -1,0 +1,192 @@
+//! The suite is red for every mutation of the canary, and green for the intact one.
+//!
+//! Each test runs the suite's own checks on one mutation, with seeds from 0 on, until one of them
+//! finds the break. So it fails if a check has become blind. How many seeds that takes at most, and
+//! what the finding says, is part of the test; the table is in `docs/planted-bugs.md`.
+
+use weft::protocol::canary::Mutation;
+use weft_conformance::invariants::{self, Bank, Counted, Indexed, OnCall, Ring};
+use weft_conformance::random::{self, Size};
+use weft_conformance::subject::Subject;
+use weft_conformance::threads::Mode;
+use weft_conformance::verdict::Finding;
+use weft_conformance::{scripts, values};
+
+const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4 };
+const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6 };
+
+/// A check of the suite, as a function of a seed.
+struct Check {
+    name: &'static str,
+    run: fn(&Subject, u64) -> Result<(), Finding>,
+    /// After so many seeds without a finding it counts as blind.
+    seeds: u64,
+}
+
+const SCHEDULES: Check = Check { name: "schedules", run: schedules, seeds: 200 };
+const SMALL_HISTORIES: Check = Check { name: "small histories", run: small_histories, seeds: 1000 };
+const HISTORIES: Check = Check { name: "histories", run: histories, seeds: 300 };
+const VALUES: Check = Check { name: "values", run: value_histories, seeds: 300 };
+const BANK: Check = Check { name: "bank", run: bank, seeds: 300 };
+const RING: Check = Check { name: "ring", run: ring, seeds: 300 };
+const ON_CALL: Check = Check { name: "on call", run: on_call, seeds: 1000 };
+const COUNTED: Check = Check { name: "counted rows", run: counted, seeds: 300 };
+const INDEXED: Check = Check { name: "indexes", run: indexed, seeds: 300 };
+
+/// All of them.
+const CHECKS: [Check; 9] =
+    [SCHEDULES, SMALL_HISTORIES, HISTORIES, VALUES, BANK, RING, ON_CALL, COUNTED, INDEXED];
+
+/// The seed is the number of the schedule.
+fn schedules(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    match scripts::all().get(seed as usize) {
+        Some(script) => script.check(subject).map(drop),
+        None => Ok(()),
+    }
+}
+
+fn small_histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    random::check(subject, Mode::Interleaved(seed), SMALL)
+}
+
+fn histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    random::check(subject, Mode::Interleaved(seed), MEDIUM)
+}
+
+fn value_histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    values::check(subject, Mode::Interleaved(seed), 3, 6)
+}
+
+fn bank(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    invariants::check(&Bank, subject, Mode::Interleaved(seed), 3, 8)
+}
+
+fn ring(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    invariants::check(&Ring, subject, Mode::Interleaved(seed), 3, 8)
+}
+
+fn on_call(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    invariants::check(&OnCall, subject, Mode::Interleaved(seed), 3, 8)
+}
+
+fn counted(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    invariants::check(&Counted, subject, Mode::Interleaved(seed), 3, 8)
+}
+
+fn indexed(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    invariants::check(&Indexed, subject, Mode::Interleaved(seed), 3, 8)
+}
+
+/// The first seed at which a check finds what is looked for.
+fn hunt(
+    subject: &Subject,
+    check: &Check,
+    is_it: impl Fn(&Finding) -> bool,
+) -> Option<(u64, Finding)> {
+    let findings = (0..check.seeds).filter_map(|seed| {
+        let finding = (check.run)(subject, seed).err()?;
+        Some((seed, finding))
+    });
+    findings.into_iter().find(|(_, finding)| is_it(finding))
+}
+
+#[test]
+fn the_intact_canary_passes() {
+    let subject = Subject::canary(Mutation::Intact);
+    for check in &CHECKS {
+        if let Some((seed, finding)) = hunt(&subject, check, |_| true) {
+            panic!("{}, seed {seed}: {finding}", check.name);
+        }
+    }
+}
+
+fn expect_caught(mutation: Mutation, checks: &[(Check, &str)]) {
+    let subject = Subject::canary(mutation);
+    for (check, what) in checks {
+        let caught = hunt(&subject, check, |finding| finding.names(what));
+        assert!(caught.is_some(), "{mutation:?}: the {} find no {what:?}", check.name);
+    }
+}
+
+/// One test per mutation: which checks catch it, and as what. Each of them has to.
+macro_rules! mutations {
+    ($($test:ident: $mutation:ident, [$($check:ident: $what:literal),+];)*) => {
+        $(
+            #[test]
+            fn $test() {
+                expect_caught(Mutation::$mutation, &[$(($check, $what)),+]);
+            }
+        )*
+
+        /// The mutations that are caught.
+        const CAUGHT: &[Mutation] = &[$(Mutation::$mutation),*];
+    };
+}
+
+mutations! {
+    no_read_validation: NoReadValidation,
+        [SCHEDULES: "NonRepeatableRead", SMALL_HISTORIES: "LostUpdate", BANK: "broken invariant"];
+    no_read_only_validation: NoReadOnlyValidation,
+        [SCHEDULES: "NonRepeatableRead", HISTORIES: "ReadSkew", BANK: "broken invariant"];
+    short_reads: ShortReads,
+        [SCHEDULES: "NonRepeatableRead", VALUES: "ReadSkew", RING: "broken invariant"];
+    absence_not_noted: AbsenceNotNoted,
+        [SCHEDULES: "NonRepeatableRead", COUNTED: "broken invariant"];
+    refused_write_not_noted: RefusedWriteNotNoted,
+        [SCHEDULES: "WriteSkew", COUNTED: "broken invariant"];
+    no_node_validation: NoNodeValidation,
+        [SCHEDULES: "Phantom", COUNTED: "broken invariant", INDEXED: "broken invariant"];
+    any_insertion_counts_as_own: AnyInsertionCountsAsOwn, [SCHEDULES: "Phantom"];
+    split_not_noted: SplitNotNoted, [SCHEDULES: "Phantom"];
+    no_write_validation: NoWriteValidation,
+        [SCHEDULES: "LostUpdate", SMALL_HISTORIES: "LostUpdate", HISTORIES: "LostUpdate"];
+    version_stays: VersionStays,
+        [SCHEDULES: "LostUpdate", HISTORIES: "LostUpdate", BANK: "broken invariant"];
+    validation_before_locks: ValidationBeforeLocks, [ON_CALL: "broken invariant"];
+    locked_counts_as_unchanged: LockedCountsAsUnchanged,
+        [ON_CALL: "broken invariant", RING: "broken invariant"];
+    unlock_before_install: UnlockBeforeInstall,
+        [HISTORIES: "LostUpdate", VALUES: "two writes replaced the same value",
+         BANK: "broken invariant"];
+    torn_read: TornRead,
+        [SMALL_HISTORIES: "LostUpdate", HISTORIES: "LostUpdate", BANK: "broken invariant"];
+    one_lock_at_a_time: OneLockAtATime,
+        [HISTORIES: "LostUpdate", BANK: "broken invariant", RING: "broken invariant"];
+    stale_snapshot: StaleSnapshot,
+        [SCHEDULES: "StaleRead", HISTORIES: "StaleRead", BANK: "broken invariant"];
+    dirty_read: DirtyRead,
+        [SCHEDULES: "AbortedRead", SMALL_HISTORIES: "AbortedRead", BANK: "broken invariant"];
+    aborted_write_stays: AbortedWriteStays,
+        [SCHEDULES: "AbortedRead", SMALL_HISTORIES: "AbortedRead",
+         VALUES: "the last value is not there"];
+    conclusions_not_validated: ConclusionsNotValidated,
+        [BANK: "broken invariant", INDEXED: "broken invariant"];
+    entry_stays: EntryStays, [SCHEDULES: "AntiDependencyCycle", COUNTED: "broken invariant"];
+    forgotten_unlock: ForgottenUnlock, [VALUES: "a panic"];
+}
+
+#[test]
+fn every_mutation_is_caught() {
+    assert_eq!(CAUGHT, &Mutation::ALL[1..]);
+}
+
+/// Prints what each check finds of each mutation, and after how many seeds: where the table in
+/// `docs/planted-bugs.md` comes from. `WEFT_MUTATION` chooses some.
+#[test]
+#[ignore = "a report; run it with --ignored --nocapture"]
+fn the_table_of_what_finds_what() {
+    let chosen = std::env::var("WEFT_MUTATION").unwrap_or_default();
+    let subjects = CAUGHT.iter().map(|&mutation| Subject::canary(mutation));
+    for subject in subjects.filter(|subject| subject.name.contains(&chosen)) {
+        let name = subject.name;
+        for check in &CHECKS {
+            match hunt(&subject, check, |_| true) {
+                Some((seed, finding)) => {
+                    let what = finding.what.join(", ");
+                    println!("{name} | {} | {} | {what} ({})", check.name, seed + 1, finding.check);
+                }
+                None => println!("{name} | {} | not in {} |", check.name, check.seeds),
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The conformance suite: every protocol of the engine's list, every check. See the crate's
+//! documentation for what is checked, by whom, and how a failure is repeated.
+#![cfg(not(any(loom, shuttle)))]
+
+mod canary;
+mod histories;
+mod invariants;
+mod schedules;
+mod single_rows;
+
+use weft_conformance::subject::{Named, Subject};
+use weft_conformance::verdict::Finding;
+use weft_htm::interleave::for_each_seed;
+
+/// Fails the test with what was found under a protocol.
+fn expect_nothing<R>(subject: &Subject, result: Result<R, Finding>) -> R {
+    match result {
+        Ok(value) => value,
+        Err(finding) => panic!("protocol {}, {finding}", subject.name),
+    }
+}
+
+/// Runs a check of every protocol that bears several threads, with so many seeds.
+fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
+    for subject in Subject::concurrent() {
+        let _named = Named(subject.name);
+        for_each_seed(seeds, |seed| expect_nothing(&subject, check(&subject, seed)));
+    }
+}

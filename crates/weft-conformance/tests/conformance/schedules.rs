@@ -1,0 +1,46 @@
+//! The named anomalies at every protocol. `weft_conformance::scripts` has the schedules.
+
+use weft_conformance::schedule::Script;
+use weft_conformance::scripts;
+use weft_conformance::subject::{Named, Subject};
+
+use crate::expect_nothing;
+
+fn run_all(scripts: &[Script]) {
+    for subject in Subject::concurrent() {
+        let _named = Named(subject.name);
+        for script in scripts {
+            expect_nothing(&subject, script.check(&subject));
+        }
+    }
+}
+
+#[test]
+fn dirty_writes_dirty_reads_and_lost_updates() {
+    run_all(&scripts::writes());
+}
+
+#[test]
+fn read_skew_write_skew_and_long_forks() {
+    run_all(&scripts::skews());
+}
+
+#[test]
+fn phantoms() {
+    run_all(&scripts::phantoms());
+}
+
+#[test]
+fn absent_keys() {
+    run_all(&scripts::absences());
+}
+
+#[test]
+fn stale_reads() {
+    run_all(&scripts::real_time());
+}
+
+#[test]
+fn operations_that_came_to_nothing() {
+    run_all(&scripts::refusals());
+}

@@ -1,0 +1,38 @@
+//! Transactions of a single step: all that protocols know which make only single operations on
+//! single rows atomic. It is in these tests, and in no others, that such a protocol takes part.
+
+use weft_conformance::random::{self, Size};
+use weft_conformance::subject::{Named, Subject};
+use weft_conformance::threads::{Mode, stress};
+use weft_htm::interleave::for_each_seed;
+
+use crate::expect_nothing;
+
+/// Each transaction is a single step.
+const SMALL: Size = Size { threads: 3, transactions: 3, steps_max: 0 };
+const MEDIUM: Size = Size { threads: 4, transactions: 12, steps_max: 0 };
+const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 0 };
+
+fn run(size: Size, seeds: u64, mode: impl Fn(u64) -> Mode) {
+    for subject in Subject::all_for_single_steps() {
+        let _named = Named(subject.name);
+        for_each_seed(seeds, |seed| {
+            expect_nothing(&subject, random::check(&subject, mode(seed), size));
+        });
+    }
+}
+
+#[test]
+fn small_interleaved_histories_of_single_steps_pass_both_oracles() {
+    run(SMALL, 500 * stress(), Mode::Interleaved);
+}
+
+#[test]
+fn interleaved_histories_of_single_steps_are_linearizable() {
+    run(MEDIUM, 200 * stress(), Mode::Interleaved);
+}
+
+#[test]
+fn free_histories_of_single_steps_are_linearizable() {
+    run(FREE, 3 * stress(), Mode::Free);
+}
