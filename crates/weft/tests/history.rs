@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 
-use support::{Seed, for_each_protocol, on_threads, stress, threads};
+use support::{Seed, for_each_executor, on_threads, stress, threads};
 use weft::history::{History, HistoryKey, Operation, Status, Transaction};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table};
@@ -168,7 +168,7 @@ fn a_script_makes_exactly_this_history() {
         assert_eq!(database.take_history(), History::default(), "it was taken");
         Ok(())
     }
-    for_each_protocol!(|P| run::<P>().unwrap());
+    for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn what_did_not_commit_is_listed_and_numbered() {
         );
         Ok(())
     }
-    for_each_protocol!(|P| run::<P>().unwrap());
+    for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn scans_cover_what_was_read_and_no_more() {
         assert_eq!(five, [scan(Unbounded, Included(50), &rows)]);
         Ok(())
     }
-    for_each_protocol!(|P| run::<P>().unwrap());
+    for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn a_scan_is_parted_where_its_transaction_writes() {
         );
         Ok(())
     }
-    for_each_protocol!(|P| run::<P>().unwrap());
+    for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
@@ -450,7 +450,7 @@ fn a_secondary_index_is_a_table_of_its_own() {
         assert_eq!(rows, [&row(2), &row(1), &row(1)]);
         Ok(())
     }
-    for_each_protocol!(|P| run::<P>().unwrap());
+    for_each_executor!(|P| run::<P>().unwrap());
 }
 
 #[test]
@@ -610,7 +610,7 @@ fn the_order_of_versions_is_that_of_the_rows() {
         assert_times_and_scans(&history);
     }
     let seed = Seed::new();
-    for_each_protocol!(|P| run::<P>(&seed));
+    for_each_executor!(|P| run::<P>(&seed));
 }
 
 /// Sessions run one transaction at a time, numbers are given once, and scans show rows of their

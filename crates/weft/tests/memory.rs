@@ -12,7 +12,7 @@ use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Record, Table};
 
-use support::{for_each_protocol, on_a_thread, stress, threads};
+use support::{for_each_executor, on_a_thread, stress, threads};
 
 /// The system's allocator, and how many bytes it has given out.
 struct Counting;
@@ -114,7 +114,7 @@ fn is_flat<P: Protocol>(tables: &Tables<P>, load: impl Fn(u64)) {
 #[test]
 fn updates_reuse_what_they_replace() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let tables = Tables::<P>::new();
         tables.on_threads(10, |rows| {
             for id in rows {
@@ -148,7 +148,7 @@ fn updates_reuse_what_they_replace() {
 #[test]
 fn insertions_reuse_what_deletions_left() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let tables = Tables::<P>::new();
         is_flat(&tables, |round| {
             tables.on_threads(1500, |rows| {
@@ -176,7 +176,7 @@ fn insertions_reuse_what_deletions_left() {
 #[test]
 fn rolled_back_transactions_leave_nothing() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let tables = Tables::<P>::new();
         is_flat(&tables, |round| {
             tables.on_threads(1500, |rows| {
@@ -204,7 +204,7 @@ fn rolled_back_transactions_leave_nothing() {
 #[test]
 fn threads_that_come_and_go_leave_their_memory_to_the_next() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let tables = Tables::<P>::new();
         let come_and_go = |from: u64| {
             for thread in from..from + 150 {
@@ -235,7 +235,7 @@ fn threads_that_come_and_go_leave_their_memory_to_the_next() {
 #[test]
 fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let tables = Tables::<P>::new();
             tables.database.transact(|tx| tx.insert(&tables.plain, plain(1))).unwrap();
@@ -264,7 +264,7 @@ fn a_reader_that_stays_holds_garbage_back_and_then_lets_it_go() {
 #[test]
 fn a_dropped_database_gives_everything_back() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let live = |work: &dyn Fn()| {
             let before = ALLOCATED_BYTES.load(Ordering::SeqCst);
             work();

@@ -17,7 +17,7 @@ use weft::protocol::Protocol;
 use weft::schema::{Storage, Violation};
 use weft::{Database, Error, Failure, Index, Record, Table, Transaction};
 
-use support::{Seed, for_each_protocol, stress};
+use support::{Seed, for_each_executor, stress};
 
 /// Payloads from here on break the rows' constraint.
 const FORBIDDEN: u64 = 1000;
@@ -672,7 +672,7 @@ fn test<R: Row>() {
         max_shrink_iters: 20_000,
         ..Config::default()
     };
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&seed.0.to_le_bytes());
         let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn an_error_of_the_users_own_passes_through_and_rolls_back() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
             it.add_one(tx)?;
@@ -20,7 +20,7 @@ fn an_error_of_the_users_own_passes_through_and_rolls_back() {
 
 #[test]
 fn an_error_of_the_engine_reaches_the_users_own_type() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let result = it.database.transact(|tx| -> Result<(), Refused> {
             tx.insert(&it.people, person("Ada", 3))?;
@@ -35,7 +35,7 @@ fn an_error_of_the_engine_reaches_the_users_own_type() {
 
 #[test]
 fn a_panic_in_the_closure_passes_through_and_rolls_back() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             it.database.transact(|tx| -> Result<(), Error> {
@@ -52,7 +52,7 @@ fn a_panic_in_the_closure_passes_through_and_rolls_back() {
 
 #[test]
 fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let caught = catch_unwind(AssertUnwindSafe(|| {
             it.database.transact(|tx| {
@@ -70,7 +70,7 @@ fn a_panic_in_an_update_closure_passes_through_and_rolls_back() {
 
 #[test]
 fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -92,7 +92,7 @@ fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
 /// What a closure concludes from rows that were never there together is no conclusion.
 #[test]
 fn errors_and_panics_concluded_from_stale_rows_are_retried() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             for panics in [false, true] {
                 let it = Fixture::<P>::new();
@@ -124,7 +124,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
 
 #[test]
 fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -141,7 +141,7 @@ fn a_nested_transaction_is_refused_and_the_outer_one_goes_on() {
 
 #[test]
 fn a_swallowed_conflict_fails_the_commit() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
             let tx = it.database.begin().unwrap();
@@ -166,7 +166,7 @@ fn a_swallowed_conflict_fails_the_commit() {
 
 #[test]
 fn options_bound_the_retries_and_the_time() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
             // Every attempt is spoilt by a transaction of another thread.
@@ -201,7 +201,7 @@ fn options_bound_the_retries_and_the_time() {
 
 #[test]
 fn a_deadline_stops_a_closure_that_would_never_end() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::from_millis(2));
         let result = it.database.transact_with(&options, |tx| -> Result<(), Error> {
@@ -216,7 +216,7 @@ fn a_deadline_stops_a_closure_that_would_never_end() {
 
 #[test]
 fn a_deadline_beyond_the_end_of_time_is_none() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let options = TransactionOptions::new().deadline(Duration::MAX).retries_max(u32::MAX);
         it.database.transact_with(&options, |tx| it.add_one(tx)).unwrap();

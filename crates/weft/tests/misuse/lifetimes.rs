@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn one_thread_uses_several_databases_interleaved() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let them: Vec<Fixture<P>> = (0..5).map(|_| Fixture::new()).collect();
         let transactions: Vec<_> = them.iter().map(|it| it.database.begin().unwrap()).collect();
         for (number, (it, tx)) in them.iter().zip(&transactions).enumerate() {
@@ -31,7 +31,7 @@ fn one_thread_uses_several_databases_interleaved() {
 
 #[test]
 fn databases_come_and_go_under_a_thread_that_stays() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let stays = Fixture::<P>::new();
         for round in 0..50 {
             let goes = Fixture::<P>::new();
@@ -45,7 +45,7 @@ fn databases_come_and_go_under_a_thread_that_stays() {
 
 #[test]
 fn a_database_is_dropped_while_other_threads_are_registered() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let (registered, is_registered) = channel();
         let (drop_it, dropped) = channel::<()>();
@@ -71,7 +71,7 @@ fn a_database_is_dropped_while_other_threads_are_registered() {
 
 #[test]
 fn the_last_handle_goes_on_another_thread() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         for _ in 0..20 {
             let it = Fixture::<P>::new();
             let handle = it.database.clone();
@@ -85,7 +85,7 @@ fn the_last_handle_goes_on_another_thread() {
 /// A transaction that is leaked holds its place for good, and its locks, if there are any.
 #[test]
 fn a_thread_that_leaks_a_transaction() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         on_a_thread(|| {
             let tx = it.database.begin().unwrap();
@@ -116,7 +116,7 @@ fn a_thread_that_leaks_a_transaction() {
 #[test]
 fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
     // The row stays readable: the worker is not given back under it.
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let row: &Person = on_a_thread(|| {
             let tx = Box::leak(Box::new(it.database.begin().unwrap()));
@@ -168,7 +168,7 @@ impl Drop for Counted {
 
 #[test]
 fn a_worker_ends_with_garbage_pending() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
         let database = Database::<P>::builder().table::<Counted>().open().unwrap();
         let table = database.table::<Counted>().unwrap();
@@ -193,7 +193,7 @@ fn a_worker_ends_with_garbage_pending() {
 
 #[test]
 fn rows_of_failed_and_rolled_back_writes_are_dropped() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
         let database = Database::<P>::builder().table::<Counted>().open().unwrap();
         let table = database.table::<Counted>().unwrap();
@@ -256,7 +256,7 @@ impl Drop for Reentrant {
 /// Rows are dropped at the ends of transactions, and a `drop` may do anything.
 #[test]
 fn a_row_whose_drop_runs_a_transaction() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let database = Database::<P>::builder().table::<Reentrant>().open().unwrap();
         let table = database.table::<Reentrant>().unwrap();
         let row = |id: u64| Reentrant { id, text: format!("number {id}") };

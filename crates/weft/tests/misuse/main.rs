@@ -25,7 +25,7 @@ use weft::{
     TransactionOptions,
 };
 
-use support::{begin_waits, for_each_protocol, on_a_thread, panic_quietly};
+use support::{begin_waits, for_each_executor, on_a_thread, panic_quietly};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "people", check = Person::check_age)]

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_closed_database_says_so() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database.close().unwrap();
         it.database.close().unwrap();
@@ -18,7 +18,7 @@ fn a_closed_database_says_so() {
 
 #[test]
 fn a_transaction_cannot_close_its_own_database() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|_| -> Result<(), Error> {
@@ -32,7 +32,7 @@ fn a_transaction_cannot_close_its_own_database() {
 
 #[test]
 fn close_waits_for_running_transactions() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         // The probes below would never come back.
         if begin_waits::<P>() {
             continue;
@@ -65,7 +65,7 @@ fn close_waits_for_running_transactions() {
 
 #[test]
 fn too_many_threads_are_refused_and_places_come_back() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let builder = Database::<P>::builder().table::<Hit>().workers_max(2);
         let database = builder.open().unwrap();
         let use_it = || database.begin().map(drop);
@@ -105,7 +105,7 @@ fn too_many_threads_are_refused_and_places_come_back() {
 
 #[test]
 fn one_thread_at_a_time_where_the_protocol_wants_it() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         if begin_waits::<P>() {
             continue;
         }
@@ -125,7 +125,7 @@ fn one_thread_at_a_time_where_the_protocol_wants_it() {
 
 #[test]
 fn no_place_for_workers_means_one() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let database = Database::<P>::builder().table::<Hit>().workers_max(0).open().unwrap();
         database.begin().unwrap().commit().unwrap();
     });
@@ -133,7 +133,7 @@ fn no_place_for_workers_means_one() {
 
 #[test]
 fn a_database_without_tables() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let database = Database::<P>::builder().open().unwrap();
         database.transact(|_| Ok::<_, Error>(())).unwrap();
         assert!(database.table::<Hit>().is_err());

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_duplicate_key_is_named_and_has_no_partial_effect() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -40,7 +40,7 @@ fn a_duplicate_key_is_named_and_has_no_partial_effect() {
 
 #[test]
 fn a_duplicate_of_a_row_of_the_same_transaction() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -65,7 +65,7 @@ fn a_duplicate_of_a_row_of_the_same_transaction() {
 
 #[test]
 fn a_broken_constraint_names_the_row_and_leaves_it_as_it_was() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -86,7 +86,7 @@ fn a_broken_constraint_names_the_row_and_leaves_it_as_it_was() {
 
 #[test]
 fn an_update_may_not_change_the_key() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -104,7 +104,7 @@ fn an_update_may_not_change_the_key() {
 
 #[test]
 fn a_row_may_not_be_written_inside_its_own_update() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let nested = |change: &dyn Fn(&Transaction<'_, P>)| {
             it.database.transact(|tx| -> Result<(), Error> {
@@ -140,7 +140,7 @@ fn a_row_may_not_be_written_inside_its_own_update() {
 /// The inner write stays, if the caller decides that the failure of the outer one is fine.
 #[test]
 fn a_swallowed_nested_write_keeps_the_inner_one() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -158,7 +158,7 @@ fn a_swallowed_nested_write_keeps_the_inner_one() {
 
 #[test]
 fn empty_and_huge_keys() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let names: Vec<String> = [0, 1, 31, 32, 33, 4096, 32 << 10, 64 << 10, 1 << 20]
             .iter()
@@ -211,7 +211,7 @@ struct Large {
 
 #[test]
 fn rows_up_to_the_limit_and_beyond() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let Err(failed) = Database::<P>::builder().table::<Huge>().open() else {
             panic!("a row of more than the limit");
         };
@@ -245,7 +245,7 @@ struct Nothing {
 /// A row of no bytes takes no place, but the table holds at most one and knows whether.
 #[test]
 fn a_row_of_no_bytes() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let database = Database::<P>::builder().table::<Nothing>().open().unwrap();
         let table = database.table::<Nothing>().unwrap();
         for _ in 0..100 {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_table_that_was_not_registered_is_named() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         let failed = it.database.table::<Stranger>().unwrap_err();
         let Failure::UnknownTable { table, row_type } = failed else { panic!("{failed}") };
@@ -23,7 +23,7 @@ fn a_table_that_is_registered_twice_is_named() {
         #[record(key)]
         id: u8,
     }
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let twice = Database::<P>::builder().table::<Hit>().table::<Hit>().open();
         assert_eq!(twice.unwrap_err(), Failure::DuplicateTable { table: "hits" });
         let namesakes = Database::<P>::builder().table::<Hit>().table::<Namesake>().open();
@@ -33,7 +33,7 @@ fn a_table_that_is_registered_twice_is_named() {
 
 #[test]
 fn a_handle_of_another_database_is_refused() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let (it, other) = (Fixture::<P>::new(), Fixture::<P>::new());
         let dropped = {
             let third = Fixture::<P>::new();
@@ -67,7 +67,7 @@ fn a_handle_of_another_database_is_refused() {
 
 #[test]
 fn a_hash_table_has_no_ranges() {
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {
@@ -87,7 +87,7 @@ fn a_hash_table_has_no_ranges() {
 #[test]
 fn a_range_the_wrong_way_round_is_named_and_an_empty_one_is_empty() {
     use std::ops::Bound::{Excluded, Included};
-    for_each_protocol!(|P| {
+    for_each_executor!(|P| {
         let it = Fixture::<P>::new();
         it.database
             .transact(|tx| -> Result<(), Error> {

@@ -25,6 +25,30 @@ macro_rules! for_each_protocol {
 #[allow(unused_imports, reason = "each test file uses its own part")]
 pub(crate) use for_each_protocol;
 
+/// Runs an expression once for one protocol of each executor: for tests of what the typed layer
+/// does, which sees executors and cannot tell more apart. (What protocols do themselves is tested
+/// with all of them, here by `stress.rs` and otherwise by the conformance suite. The engine compiled
+/// for ten protocols is most of what a build of the tests takes.)
+#[allow(unused_macros, reason = "each test file uses its own part")]
+macro_rules! for_each_executor {
+    (|$parameter:ident| $body:expr) => {
+        $crate::support::for_each_executor!(
+            [NoControl, Dbx, TwoPhaseLocking, TimestampOrdering] |$parameter| $body
+        )
+    };
+    ([$($protocol:ident),*] |$parameter:ident| $body:expr) => {
+        for name in [$(<weft::protocol::$protocol as weft::protocol::Protocol>::NAME),*] {
+            let _named = $crate::support::Named(name);
+            $(if name == <weft::protocol::$protocol as weft::protocol::Protocol>::NAME {
+                type $parameter = weft::protocol::$protocol;
+                $body
+            })*
+        }
+    };
+}
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub(crate) use for_each_executor;
+
 /// Whether a transaction waits to begin until another thread's has ended, so that a test cannot let
 /// two of them take turns: so it is under one lock for whole transactions, which is what `htm-naive`
 /// has where its regions do not work.
