@@ -20,7 +20,8 @@
 //! runs, the line that holds it is in the region's read set and the region aborts. So a region
 //! never sees, nor overwrites, the half-done work of a twin; and a twin never sees that of a
 //! region, since nobody can. There is no global fallback lock, and threads that fell back delay
-//! only those that need the very same records.
+//! only those that need the very same records. ([`ElidedLock`] is the deliberate exception: one lock
+//! for everything, elided by one region for everything, to compare with.)
 //!
 //! [`Regions::run`] returns `None` when the caller should run the twin: at once where there is no
 //! hardware, else when the [`RetryPolicy`] has given up.
