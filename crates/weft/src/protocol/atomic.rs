@@ -37,7 +37,7 @@
 //! installed once. Of a read, and of a write that comes to nothing (the key is absent, or there
 //! already), the load of the word, or the look-up in the index. Operations on different rows are
 //! ordered in real time because each transaction begins with a sequentially consistent fence (in
-//! [pinning](crate::epoch::reclaim)), which the exchange of the one before it cannot pass.
+//! pinning; see `epoch/reclaim.rs`), which the exchange of the one before it cannot pass.
 //!
 //! **Departures from the paper**
 //! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows

@@ -11,27 +11,27 @@
 //!
 //! | mutation | what is broken | what follows |
 //! | --- | --- | --- |
-//! | [`NoReadValidation`](Mutation::NoReadValidation) | commits without a look at the read set | write skew, read skew |
-//! | [`NoReadOnlyValidation`](Mutation::NoReadOnlyValidation) | transactions that write nothing are not validated | read skew, read-only anomaly |
-//! | [`ShortReads`](Mutation::ShortReads) | a read is forgotten at the next one, as by a lock held for one read | read skew, write skew |
-//! | [`AbsenceNotNoted`](Mutation::AbsenceNotNoted) | a record that was found without a row is not in the read set | phantoms of deleted keys |
-//! | [`RefusedWriteNotNoted`](Mutation::RefusedWriteNotNoted) | a read for a write that did not come about is forgotten | write skew |
-//! | [`NoNodeValidation`](Mutation::NoNodeValidation) | index nodes are not validated | phantoms |
-//! | [`AnyInsertionCountsAsOwn`](Mutation::AnyInsertionCountsAsOwn) | after an own insertion the node counts as unchanged, whoever else inserted | phantoms |
-//! | [`SplitNotNoted`](Mutation::SplitNotNoted) | after an own insertion split a leaf, its right half is not relied on | phantoms |
-//! | [`NoWriteValidation`](Mutation::NoWriteValidation) | a write lock is taken at whatever version there is | lost updates |
-//! | [`VersionStays`](Mutation::VersionStays) | an update leaves the version as it was | lost updates, read skew |
-//! | [`ValidationBeforeLocks`](Mutation::ValidationBeforeLocks) | the read set is validated before the write set is locked | write skew |
-//! | [`LockedCountsAsUnchanged`](Mutation::LockedCountsAsUnchanged) | validation passes over a record that another commit has locked | write skew |
-//! | [`UnlockBeforeInstall`](Mutation::UnlockBeforeInstall) | the new version is published before the row | lost updates, stale reads |
-//! | [`TornRead`](Mutation::TornRead) | row and version are read without the second look that pairs them | lost updates, stale reads |
-//! | [`OneLockAtATime`](Mutation::OneLockAtATime) | the locks are released after validation, and taken again one by one | half of a commit is seen |
-//! | [`StaleSnapshot`](Mutation::StaleSnapshot) | reads are served from a snapshot that lags behind, with the newest version number | stale reads, read skew |
-//! | [`DirtyRead`](Mutation::DirtyRead) | a write is visible at once, and taken back by a rollback | aborted and intermediate reads |
-//! | [`AbortedWriteStays`](Mutation::AbortedWriteStays) | the same, and a rollback leaves it | aborted reads |
-//! | [`ConclusionsNotValidated`](Mutation::ConclusionsNotValidated) | an error of the caller's passes, whatever it was concluded from | false alarms of the caller's own checks |
-//! | [`EntryStays`](Mutation::EntryStays) | the index entry of a row that is deleted or moved stays | an index that disagrees with its table |
-//! | [`ForgottenUnlock`](Mutation::ForgottenUnlock) | a failed validation leaves one lock behind | everybody waits for ever |
+//! | `NoReadValidation` | commits without a look at the read set | write skew, read skew |
+//! | `NoReadOnlyValidation` | transactions that write nothing are not validated | read skew, read-only anomaly |
+//! | `ShortReads` | a read is forgotten at the next one, as by a lock held for one read | read skew, write skew |
+//! | `AbsenceNotNoted` | a record that was found without a row is not in the read set | phantoms of deleted keys |
+//! | `RefusedWriteNotNoted` | a read for a write that did not come about is forgotten | write skew |
+//! | `NoNodeValidation` | index nodes are not validated | phantoms |
+//! | `AnyInsertionCountsAsOwn` | after an own insertion the node counts as unchanged, whoever else inserted | phantoms |
+//! | `SplitNotNoted` | after an own insertion split a leaf, its right half is not relied on | phantoms |
+//! | `NoWriteValidation` | a write lock is taken at whatever version there is | lost updates |
+//! | `VersionStays` | an update leaves the version as it was | lost updates, read skew |
+//! | `ValidationBeforeLocks` | the read set is validated before the write set is locked | write skew |
+//! | `LockedCountsAsUnchanged` | validation passes over a record that another commit has locked | write skew |
+//! | `UnlockBeforeInstall` | the new version is published before the row | lost updates, stale reads |
+//! | `TornRead` | row and version are read without the second look that pairs them | lost updates, stale reads |
+//! | `OneLockAtATime` | the locks are released after validation, and taken again one by one | half of a commit is seen |
+//! | `StaleSnapshot` | reads are served from a snapshot that lags behind, with the newest version number | stale reads, read skew |
+//! | `DirtyRead` | a write is visible at once, and taken back by a rollback | aborted and intermediate reads |
+//! | `AbortedWriteStays` | the same, and a rollback leaves it | aborted reads |
+//! | `ConclusionsNotValidated` | an error of the caller's passes, whatever it was concluded from | false alarms of the caller's own checks |
+//! | `EntryStays` | the index entry of a row that is deleted or moved stays | an index that disagrees with its table |
+//! | `ForgottenUnlock` | a failed validation leaves one lock behind | everybody waits for ever |
 //!
 //! Wrong, but safe. None of this may touch freed memory, or what the suite sees would be anything.
 //! Three things see to that. A row belongs to who took it out of the record: every installation is

@@ -16,7 +16,7 @@
 //! 42 % of transactions under the lock on one thread and 82 % on eight, DBX-TC 88 % on one.
 //!
 //! The executor is that of [`none`](super::none), an undo log over writes in place
-//! ([`exclusive`](super::exclusive)); the region and its lock are an [`ElidedLock`], which says
+//! ([`exclusive`]); the region and its lock are an [`ElidedLock`], which says
 //! why a region may reach over function calls and returns. Where there is no RTM, the lock alone
 //! remains: transactions run one after the other. That is [`Protocol::TWIN`], and a result without
 //! RTM says little about the paper's.

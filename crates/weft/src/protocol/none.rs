@@ -5,7 +5,7 @@
 //! difference is the price of its concurrency control.
 //!
 //! The idea. A transaction writes in place, and keeps an undo log by which it can take that back:
-//! see [`exclusive`](super::exclusive), which is the executor. What makes that right is that
+//! see [`exclusive`], which is the executor. What makes that right is that
 //! nobody else is there; this file sees to it.
 //!
 //! Header of a record: nothing. A record with a null pointer has no row.

@@ -11,7 +11,7 @@
 //! In this engine the read phase remembers three things:
 //!
 //! - the *read set*: records and the TID words they had. A record is read as a pair of TID word
-//!   and newest row, under a seqlock ([`TidWord::read_with`]);
+//!   and newest row, under a seqlock (`TidWord::read_with`);
 //! - the *write set*: records, the versions that the writes replace (every write has read its
 //!   record, if only to copy it), and the rows to install;
 //! - the *node set*: index nodes that stand for keys found absent and ranges scanned, with their
@@ -20,8 +20,6 @@
 //!
 //! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record
 //! that is absent until the commit. An abort unlinks it again.
-//!
-//! [`TidWord::read_with`]: crate::record::tid::TidWord::read_with
 
 use std::ptr::NonNull;
 use std::sync::Arc;

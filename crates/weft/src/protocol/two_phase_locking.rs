@@ -20,7 +20,7 @@
 //!
 //! Writes stay private until the commit, which installs them and releases all locks.
 //!
-//! Header of a record: a TID word (whose lock bit is never set; see [`crate::record::tid`]), and a
+//! Header of a record: a TID word (whose lock bit is never set; see `record/tid.rs`), and a
 //! *lock word*:
 //!
 //! ```text
