@@ -1,5 +1,6 @@
 //! Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`. Every
-//! interleaving of two transactions under the software twin.
+//! interleaving of two transactions under the software twin, with two preemptions at most
+//! (`LOOM_MAX_PREEMPTIONS=3` takes minutes, and finds no more).
 
 use loom::sync::Arc;
 use loom::thread;
@@ -15,6 +16,13 @@ struct Kernel {
     node: Word,
     slot: Word,
     index: IndexTimestamps,
+}
+
+/// Tries every interleaving with as many preemptions as `LOOM_MAX_PREEMPTIONS` says, or else two.
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(2));
+    model.check(test);
 }
 
 /// What all records hold at first.
@@ -87,7 +95,7 @@ fn number(value: usize) -> NonNull<u8> {
 /// Two increments of the same record: each that commits counts.
 #[test]
 fn loom_no_update_is_lost() {
-    loom::model(|| {
+    model(|| {
         let kernel = Kernel::new(Tid::at(0));
         let increment = |kernel: &Kernel| {
             let time = kernel.begin();
@@ -109,7 +117,7 @@ fn loom_no_update_is_lost() {
 /// younger has read what the older has written, and the older has not.
 #[test]
 fn loom_no_write_skew() {
-    loom::model(|| {
+    model(|| {
         let kernel = Kernel::new(Tid::at(0));
         let copy = |kernel: &Kernel, from: usize, to: usize, add: usize| {
             let time = kernel.begin();
@@ -137,7 +145,7 @@ fn loom_no_write_skew() {
 /// A reader of two records sees both writes of a transaction, or none of them; all if it is the
 /// younger and the writer commits, none if it does not.
 fn check_atomicity(commits: bool) {
-    loom::model(move || {
+    model(move || {
         let kernel = Kernel::new(Tid::at(0));
         let writer = {
             let kernel = Arc::clone(&kernel);
@@ -185,7 +193,7 @@ fn link(kernel: &Kernel, address: u64) {
 /// older.
 #[test]
 fn loom_no_phantom() {
-    loom::model(|| {
+    model(|| {
         let kernel = Kernel::new(Tid::at(0));
         let reader = {
             let kernel = Arc::clone(&kernel);
@@ -211,7 +219,7 @@ fn loom_no_phantom() {
 /// The same where the key has a deleted record, which is unlinked before the key is inserted anew.
 #[test]
 fn loom_an_unlinked_record_leaves_its_readers_behind() {
-    loom::model(|| {
+    model(|| {
         let kernel = Kernel::new(Tid::PLACEHOLDER.deleted_at(Tid::at(0)));
         kernel.slot.store(1, Ordering::Relaxed);
         let reader = {
