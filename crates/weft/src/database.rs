@@ -21,6 +21,7 @@ use crate::history::{History, Recording};
 use crate::metrics::Metrics;
 use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
+use crate::snapshot::retention::{Kept, Retained};
 use crate::table::{AnyTable, Identity, Table, TableInner};
 use crate::transaction::Transaction;
 use crate::worker::{Shared, Worker, WorkerMemory, Workers};
@@ -100,10 +101,21 @@ impl<P: Protocol> Drop for Inner<P> {
         // Garbage first: rows in it are no longer in any index. Then the indexes with the rest.
         let memory = WorkerMemory::new(Arc::clone(&self.shared), 0);
         let left = self.shared.take_orphans();
-        let workers = self.workers.take_all().flat_map(|worker| worker.memory.take_garbage());
+        let mut kept = self.shared.retention.take_all();
+        let workers = self.workers.take_all().flat_map(|worker| {
+            kept.extend(worker.memory.take_retained());
+            worker.memory.take_garbage()
+        });
         for entry in left.into_iter().chain(workers).flat_map(|batch| batch.retired) {
             // SAFETY: no transaction is left that could reach anything.
             unsafe { drop_retired(entry, &memory) };
+        }
+        for entry in kept {
+            // Deleted records are still in their indexes.
+            if let Kept::Version(row) = entry.kept {
+                // SAFETY: likewise, nor any snapshot; and whoever owns an entry owns its version.
+                unsafe { drop_kept(row, &entry, &memory) };
+            }
         }
         for table in self.tables.values() {
             // SAFETY: the last handle is gone, and a transaction borrows one.
@@ -126,6 +138,19 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
             // Blocks lie in chunks; a deleted record is still in its index.
             Retired::Block(..) | Retired::Deleted(..) => {}
         }
+    }
+}
+
+/// Drops what a version owns that was kept for snapshots.
+///
+/// # Safety
+/// Nobody can reach the version any more.
+unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
+    let core = entry.table.core();
+    // SAFETY: by the contract; records go after this.
+    unsafe {
+        let inline = (core.is_inline)(entry.table, entry.record, row);
+        memory.drop_row(row, entry.table, inline);
     }
 }
 
@@ -452,7 +477,7 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Whether one that waits at the turnstile should go on waiting.
-    fn check_wait(
+    pub(crate) fn check_wait(
         &self,
         deadline: Option<(Instant, Duration)>,
         attempts: u32,
@@ -509,9 +534,20 @@ impl<P: Protocol> Database<P> {
         self.inner.shared.htm.backend()
     }
 
+    /// What the handles share.
+    #[inline(always)]
+    pub(crate) fn inner(&self) -> &Inner<P> {
+        &self.inner
+    }
+
+    /// This thread's worker, if it is one.
+    pub(crate) fn registered_worker(&self) -> Option<&Worker<P>> {
+        registered(&self.inner)
+    }
+
     /// This thread's worker; makes the thread one if need be.
     #[inline(always)]
-    fn worker(&self) -> Result<&Worker<P>, Failure> {
+    pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
         match registered(&self.inner) {
             Some(worker) => Ok(worker),
             None => self.register(),

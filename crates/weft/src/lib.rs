@@ -103,8 +103,10 @@ pub mod index;
 mod metrics;
 mod prefetch;
 pub mod protocol;
+mod ranges;
 pub(crate) mod record;
 pub mod schema;
+mod snapshot;
 pub(crate) mod table;
 mod transaction;
 mod turnstile;
@@ -115,8 +117,9 @@ pub use weft_macros::Record;
 
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure};
-pub use metrics::{MemoryMetrics, Metrics};
+pub use metrics::{MemoryMetrics, Metrics, SnapshotMetrics};
 pub use schema::{Index, Record, Violation};
+pub use snapshot::{Snapshot, SnapshotScan};
 pub use table::Table;
 pub use transaction::{Scan, Transaction};
 

@@ -1,5 +1,7 @@
 //! What a database has done, and holds: everything an operator needs to see, in one struct.
 
+use std::time::Duration;
+
 use weft_htm::Statistics;
 use weft_htm::word::Ordering;
 
@@ -27,6 +29,24 @@ pub struct Metrics {
     pub epoch: u64,
     /// Memory.
     pub memory: MemoryMetrics,
+    /// Open snapshots, and what is kept for them.
+    pub snapshots: SnapshotMetrics,
+}
+
+/// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows
+/// here, by its age and by what it holds.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotMetrics {
+    /// Snapshots that are open.
+    pub open: usize,
+    /// How long the oldest of them has been open.
+    pub oldest_age: Option<Duration>,
+    /// Replaced versions, and deleted records, that are kept for them. (Each worker may hold some
+    /// dozens more that are not counted yet.)
+    pub versions_held: u64,
+    /// The size of their blocks, in bytes.
+    pub bytes_held: u64,
 }
 
 /// Memory that a database holds.
@@ -50,6 +70,7 @@ impl Metrics {
             ..Metrics::default()
         };
         metrics.memory.chunk_bytes = shared.memory.chunk_bytes();
+        metrics.snapshots = shared.retention.metrics();
         for counters in &shared.counters {
             // Relaxed: each counter has one writer, and they need not agree with each other.
             metrics.committed += counters.committed.load(Ordering::Relaxed);

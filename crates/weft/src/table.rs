@@ -22,6 +22,7 @@ use crate::index::{Insertion, LongKey, Lookup, NodeVersion};
 use crate::protocol::access_set::is_inline;
 use crate::protocol::{Dbx, Protocol, Settled};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
+use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord, row_of_newest};
 use crate::schema::{Record, Storage};
 use crate::worker::WorkerMemory;
@@ -66,6 +67,10 @@ pub struct TableCore {
     unlink: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>, &WorkerMemory) -> bool,
     /// See [`Protocol::settle_deleted`].
     pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory) -> Settled,
+    /// A record's newest row.
+    pub newest: unsafe fn(NonNull<u8>) -> Option<NonNull<u8>>,
+    /// Whether a row of a record lies inline in it.
+    pub is_inline: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>) -> bool,
     /// Drops a record's newest row, if there is one.
     pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
 }
@@ -160,8 +165,9 @@ trait RowsOf<P: Protocol>: Sized {
             true => Layout::new::<StoredRecord<P::Header>>(),
             false => StoredRecord::<P::Header>::layout(layout),
         };
+        let version_layout = VersionHeader::layout_with(layout);
         let (Some(row_class), Some(record_class), true) =
-            (Class::of(layout), Class::of(record_layout), layout.align() <= 16)
+            (Class::of(version_layout), Class::of(record_layout), layout.align() <= 16)
         else {
             return Err(Failure::RowTooLarge {
                 table: name,
@@ -181,6 +187,8 @@ trait RowsOf<P: Protocol>: Sized {
             format_key: format_key::<Self, P>,
             unlink: unlink::<Self, P>,
             settle_deleted: settle_deleted::<Self, P>,
+            newest: newest::<P>,
+            is_inline: lies_inline::<P>,
             drop_newest: drop_newest::<P>,
         })
     }
@@ -217,23 +225,40 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
 ) -> Settled {
     // SAFETY: the record waits on this worker's list, so it is not freed; it is of this table.
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
-    P::settle_deleted(stored, || {
-        let row = stored.newest.load(weft_htm::word::Ordering::Acquire);
-        let row = row_of_newest(row).expect("a deleted record keeps the row that it had");
+    // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
+    // be on its way to be marked.
+    let may_go = || {
+        // SAFETY: as above; the worker is pinned.
+        let header = unsafe { newest::<P>(record).map(|row| VersionHeader::of(row)) };
+        // SAFETY: likewise.
+        header.is_none_or(|header| unsafe { memory.shared().may_unlink(header) })
+    };
+    P::settle_deleted(stored, may_go, || {
+        // SAFETY: as above.
+        let row = unsafe { newest::<P>(record) }.expect("a deleted record keeps its row");
         // SAFETY: the row is dropped with the record, after it was unlinked.
         unsafe { unlink::<I, P>(table, record, row, memory) };
     })
 }
 
+unsafe fn newest<P: Protocol>(record: NonNull<u8>) -> Option<NonNull<u8>> {
+    // SAFETY: called with a record of the database, which is not freed meanwhile.
+    let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
+    row_of_newest(stored.newest.load(weft_htm::word::Ordering::Acquire))
+}
+
+unsafe fn lies_inline<P: Protocol>(table: TableRef, record: NonNull<u8>, row: NonNull<u8>) -> bool {
+    let address = record.as_ptr().expose_provenance() as u64;
+    // SAFETY: called with a record of the database.
+    let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
+    is_inline(table, record, row)
+}
+
 unsafe fn drop_newest<P: Protocol>(table: TableRef, record: NonNull<u8>, memory: &WorkerMemory) {
     // SAFETY: called once, before the record itself is freed.
     unsafe {
-        let stored = record.cast::<StoredRecord<P::Header>>();
-        let newest = stored.as_ref().newest.load(weft_htm::word::Ordering::Acquire);
-        if let Some(row) = row_of_newest(newest) {
-            let address = record.as_ptr().expose_provenance() as u64;
-            let record = RecordPointer::<P::Header>::from_address(address);
-            memory.drop_row(row, table, is_inline(table, record, row));
+        if let Some(row) = newest::<P>(record) {
+            memory.drop_row(row, table, lies_inline::<P>(table, record, row));
         }
     }
 }
@@ -364,6 +389,8 @@ pub enum AnyIndex {
 pub trait PickForm: KeyForm {
     /// The index, which is of this form.
     fn pick(index: &AnyIndex) -> &FormIndex<Self>;
+    /// The secondary index, which is of this form.
+    fn pick_secondary<P: Protocol>(index: &AnySecondary<P>) -> &Secondary<Self, P>;
 }
 
 macro_rules! pick_form {
@@ -373,6 +400,13 @@ macro_rules! pick_form {
             fn pick(index: &AnyIndex) -> &FormIndex<Self> {
                 match index {
                     AnyIndex::$variant(index) => index,
+                    _ => unreachable!("an index is made in the form of its key's width"),
+                }
+            }
+
+            fn pick_secondary<P: Protocol>(index: &AnySecondary<P>) -> &Secondary<Self, P> {
+                match index {
+                    AnySecondary::$variant(index) => index,
                     _ => unreachable!("an index is made in the form of its key's width"),
                 }
             }
@@ -604,6 +638,7 @@ impl<K: KeyForm, P: Protocol> Secondary<K, P> {
     }
 
     /// Reads the next page of a scan.
+    #[inline(always)]
     pub fn read_page(
         &self,
         from: Bound<&K>,

@@ -9,7 +9,6 @@
 
 mod prefetch;
 mod private_row;
-mod ranges;
 mod recording;
 mod scan;
 mod writes;
@@ -26,7 +25,6 @@ pub use scan::Scan;
 
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
-use ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use recording::{Event, record_invocation};
 use writes::{check, duplicate};
 
@@ -35,10 +33,11 @@ use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::{Lookup, NodeVersion};
 use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
+use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
 use crate::schema::{Index, Record};
 use crate::table::{PickForm, Table, TableInner, TableRef, with_form, with_secondary};
-use crate::worker::{Counters, Worker};
+use crate::worker::{Counters, Worker, WorkerMemory};
 
 /// A running transaction.
 ///
@@ -383,10 +382,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let committed = match self.doomed.get() {
             Some(abort) => Err(abort),
             None => {
-                let clock = &self.database.shared.clock;
+                let _committing = Committing(memory);
                 self.worker.executor().commit(memory, || {
                     self.record_serialization();
-                    clock.epoch()
+                    memory.draw()
                 })
             }
         };
@@ -633,6 +632,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 impl<P: Protocol> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+/// A commit under way, which ends with this value, whatever happens.
+struct Committing<'w>(&'w WorkerMemory);
+
+impl Drop for Committing<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end_commit();
     }
 }
 

@@ -14,7 +14,7 @@ use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 use crate::encoding::KeyForm;
-use crate::epoch::clock::Clock;
+use crate::epoch::clock::{Clock, Commits, epoch_of};
 use crate::epoch::garbage::{Batch, Garbage, Retired};
 use crate::epoch::reclaim::GracePeriods;
 use crate::error::ConflictReason;
@@ -22,6 +22,8 @@ use crate::index::bplus_tree::{LeafHint, Page};
 use crate::index::{IndexWorker, LongKey};
 use crate::protocol::{Executor, Protocol, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
+use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
+use crate::snapshot::retention::{Kept, NONE_OPEN, Retained, Retention};
 use crate::table::TableRef;
 use crate::turnstile::Turnstile;
 
@@ -30,6 +32,10 @@ pub struct Shared {
     pub memory: Memory,
     pub grace: GracePeriods,
     pub clock: Arc<Clock>,
+    /// Which workers are committing.
+    pub commits: Commits,
+    /// The open snapshots, and what is kept for them.
+    pub retention: Retention,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
     /// Set when the database is closed.
@@ -78,6 +84,8 @@ impl Shared {
             memory: Memory::default(),
             grace: GracePeriods::new(workers_max),
             clock: Arc::new(Clock::default()),
+            commits: Commits::new(workers_max),
+            retention: Retention::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             closed: Word::new(0),
@@ -104,6 +112,22 @@ impl Shared {
             total += reader.statistics();
         }
         total
+    }
+
+    /// Whether a record may leave its index whose newest version this is: if it was deleted, no
+    /// snapshot needs it, and no older version is on some list, which leads to the record.
+    ///
+    /// # Safety
+    /// As for [`VersionHeader::of`].
+    pub unsafe fn may_unlink(&self, newest: &VersionHeader) -> bool {
+        // SAFETY: passed on to the caller; a deletion lives as long as its version.
+        unsafe {
+            let is_old_enough = match newest.deletion() {
+                Some(deletion) => self.retention.oldest() >= deletion.as_ref().number,
+                None => newest.number() == NEVER,
+            };
+            is_old_enough && !newest.has_predecessor()
+        }
     }
 
     pub fn take_slot(&self) -> Option<usize> {
@@ -140,6 +164,9 @@ impl Shared {
     }
 }
 
+/// How many entries a worker gathers before it puts them on the common lists.
+const RETAINED_AT_ONCE: usize = 64;
+
 /// A worker's memory: its arena and its garbage, its slot among the grace periods, and its
 /// hardware regions. Used by one thread at a time.
 pub struct WorkerMemory {
@@ -148,6 +175,15 @@ pub struct WorkerMemory {
     arena: UnsafeCell<Arena>,
     garbage: UnsafeCell<Garbage>,
     regions: Regions,
+    /// The snapshot number that the commit under way has drawn.
+    drawn: Cell<u64>,
+    /// Whether a commit is under way.
+    is_committing: Cell<bool>,
+    /// What is to be kept for snapshots, until there is enough of it for the common lists.
+    retained: RefCell<Vec<Retained>>,
+    /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
+    /// not been asked for.
+    open_snapshots: RefCell<Vec<u64>>,
 }
 
 impl WorkerMemory {
@@ -159,6 +195,10 @@ impl WorkerMemory {
             arena: UnsafeCell::new(Arena::default()),
             garbage: UnsafeCell::new(Garbage::default()),
             regions,
+            drawn: Cell::new(0),
+            is_committing: Cell::new(false),
+            retained: RefCell::default(),
+            open_snapshots: RefCell::default(),
         }
     }
 
@@ -216,6 +256,15 @@ impl WorkerMemory {
         self.arena().allocate(class, &self.shared.memory)
     }
 
+    /// The place of a new row of `table`, in a block of its own, with the header of a version that
+    /// has no predecessor.
+    #[inline(always)]
+    pub fn allocate_row(&self, table: TableRef) -> NonNull<u8> {
+        let block = self.allocate_block(table.core().row_class);
+        // SAFETY: a new block of the table's row class, which holds a header and a row.
+        unsafe { VersionHeader::initialise(block) }
+    }
+
     /// # Safety
     /// As for [`Arena::free`].
     #[inline(always)]
@@ -237,9 +286,14 @@ impl WorkerMemory {
             // SAFETY: by the contract.
             unsafe { drop_row(row) };
         }
-        if !inline {
-            // SAFETY: rows that are not inline have blocks of the table's row class.
-            unsafe { self.free_block(row, core.row_class) };
+        // SAFETY: by the contract; rows that are not inline have blocks of the table's row class.
+        unsafe {
+            if let Some(deletion) = VersionHeader::of(row).deletion() {
+                self.free(deletion.cast(), Deletion::LAYOUT);
+            }
+            if !inline {
+                self.free_block(VersionHeader::block(row), core.row_class);
+            }
         }
     }
 
@@ -251,6 +305,197 @@ impl WorkerMemory {
     pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
         // SAFETY: by the contract; records have blocks of the table's record class.
         unsafe { self.free_block(record, table.core().record_class) };
+    }
+
+    // ---- commits --------------------------------------------------------------------------
+
+    /// Draws the snapshot number of the transaction that is being committed, and returns its
+    /// epoch. From here to [`WorkerMemory::end_commit`] snapshots wait for it.
+    #[inline(always)]
+    pub fn draw(&self) -> u64 {
+        self.shared.commits.begin(self.slot);
+        self.is_committing.set(true);
+        let number = self.shared.clock.number();
+        self.drawn.set(number);
+        epoch_of(number)
+    }
+
+    /// Ends the commit that [`WorkerMemory::draw`] began, if it did: what was committed has its
+    /// numbers.
+    #[inline(always)]
+    pub fn end_commit(&self) {
+        if self.is_committing.replace(false) {
+            self.shared.commits.end(self.slot);
+            self.open_snapshots.borrow_mut().clear();
+        }
+    }
+
+    /// This worker's slot, if it is committing.
+    pub fn committing_slot(&self) -> Option<usize> {
+        self.is_committing.get().then_some(self.slot)
+    }
+
+    /// Gives a row that was installed by the commit under way its number.
+    #[inline(always)]
+    pub fn number(&self, row: NonNull<u8>) {
+        // SAFETY: pinned, and installed while it was.
+        unsafe { VersionHeader::of(row) }.set_number(self.drawn.get());
+    }
+
+    /// Retires a version that the commit under way has replaced: at once, or when no snapshot
+    /// needs it any more. `row` is what has replaced it, and has its number.
+    ///
+    /// # Safety
+    /// The caller has replaced the version, in the record in block `record`, of `table`, and it
+    /// alone; the worker is pinned since before.
+    #[inline(always)]
+    pub unsafe fn supersede(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        replaced: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: pinned, and each is or was the record's.
+        let (new, old) = unsafe { (VersionHeader::of(row), VersionHeader::of(replaced)) };
+        if self.shared.retention.oldest() == NONE_OPEN && old.is_last() && new.cut(replaced) {
+            self.retire_row(replaced, table, inline);
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.keep_or_unlink(table, record, replaced) };
+        }
+    }
+
+    /// As [`WorkerMemory::supersede`], for a row that was deleted before. Whoever has deleted it has
+    /// committed, and is about to mark it.
+    ///
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    pub unsafe fn supersede_deleted(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        deleted: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            while !VersionHeader::of(deleted).is_deleted() {
+                weft_htm::word::yield_now();
+            }
+            self.supersede(table, record, row, deleted, inline);
+        }
+    }
+
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    #[cold]
+    unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
+        let end = self.drawn.get();
+        let entry = Retained { kept: Kept::Version(replaced), record, table, end };
+        self.list_open_snapshots();
+        // SAFETY: by the contract the version is the caller's to retire.
+        if unsafe { entry.needed_by(&self.open_snapshots.borrow()) }.is_some() {
+            self.retain(entry);
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.unlink_version(&entry) };
+        }
+    }
+
+    /// Asks for the open snapshots, once per commit. (Those that are opened later need nothing that
+    /// the commit replaces.)
+    fn list_open_snapshots(&self) {
+        let mut open = self.open_snapshots.borrow_mut();
+        if open.is_empty() && self.shared.retention.oldest() != NONE_OPEN {
+            self.shared.retention.list_open(&mut open);
+        }
+    }
+
+    /// Unlinks a version from its record, and retires it.
+    ///
+    /// # Safety
+    /// The caller owns the version, and is pinned since before it came to own it.
+    unsafe fn unlink_version(&self, entry: &Retained) {
+        let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
+        let core = entry.table.core();
+        // SAFETY: a record is not freed as long as something hangs below its newest version.
+        let (deletion, inline) = unsafe {
+            let deletion = VersionHeader::of(row).deletion();
+            let chain = self.shared.retention.chains.lock(entry.record);
+            version::unlink((core.newest)(entry.record), row);
+            drop(chain);
+            (deletion, (core.is_inline)(entry.table, entry.record, row))
+        };
+        if let Some(deletion) = deletion {
+            // SAFETY: it has gone with its version.
+            unsafe { self.retire(deletion.cast(), Deletion::LAYOUT) };
+        }
+        self.retire_row(row, entry.table, inline);
+    }
+
+    /// Marks a row as deleted by the commit under way: it stays its record's newest.
+    ///
+    /// # Safety
+    /// The caller has deleted the row, and it alone; the worker is pinned since before.
+    pub unsafe fn mark_deleted(&self, record: NonNull<u8>, row: NonNull<u8>) {
+        // SAFETY: pinned.
+        let header = unsafe { VersionHeader::of(row) };
+        // Whoever has written the row has committed, and is about to number it.
+        while header.number() == UNNUMBERED {
+            weft_htm::word::yield_now();
+        }
+        if self.shared.retention.oldest() == NONE_OPEN {
+            header.set_number(NEVER);
+            return;
+        }
+        let block = self.allocate(Deletion::LAYOUT);
+        let _chain = self.shared.retention.chains.lock(record);
+        // SAFETY: a new block of that layout; the chain is locked.
+        unsafe { header.mark_deleted(self.drawn.get(), block) };
+    }
+
+    /// Keeps something for the snapshots that are open.
+    fn retain(&self, entry: Retained) {
+        self.retained.borrow_mut().push(entry);
+        if self.retained.borrow().len() >= RETAINED_AT_ONCE {
+            self.hand_over_retained();
+        }
+    }
+
+    /// Puts what is to be kept on the common lists.
+    fn hand_over_retained(&self) {
+        if self.retained.borrow().is_empty() {
+            return;
+        }
+        let unneeded = self.shared.retention.retain(&mut self.retained.borrow_mut());
+        // SAFETY: they were on this worker's own list, hence its own; and see `retire_unneeded`.
+        unsafe { self.retire_unneeded(unneeded) };
+    }
+
+    /// Looks again at some of what was kept for snapshots that are closed now; false if there was
+    /// nothing. To be called while pinned.
+    pub fn release_retained(&self) -> bool {
+        let is_more = self.shared.retention.has_released();
+        let unneeded = self.shared.retention.take_released();
+        // SAFETY: they were on the common lists, whose entries own what they stand for; the worker
+        // was pinned before it took them.
+        unsafe { self.retire_unneeded(unneeded) };
+        is_more
+    }
+
+    /// # Safety
+    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    unsafe fn retire_unneeded(&self, entries: Vec<Retained>) {
+        for entry in entries {
+            match entry.kept {
+                // SAFETY: by the contract.
+                Kept::Version(_) => unsafe { self.unlink_version(&entry) },
+                Kept::DeletedRecord => self.retire_deleted(entry.record, entry.table),
+            }
+        }
     }
 
     // ---- garbage --------------------------------------------------------------------------
@@ -278,6 +523,9 @@ impl WorkerMemory {
     #[inline(never)]
     pub fn collect(&self) {
         self.adopt_orphans();
+        self.pin();
+        self.release_retained();
+        self.shared.grace.unpin(self.slot);
         self.garbage().seal(|| self.shared.grace.seal());
         let horizon = self.shared.grace.horizon();
         while let Some(batch) = self.garbage().take_ripe(horizon) {
@@ -305,17 +553,37 @@ impl WorkerMemory {
                 Retired::Block(block, class) => self.free_block(block, class),
                 Retired::Large(block, layout) => free_huge(block, *layout),
                 Retired::Row(row, table) => self.drop_row(row, table, false),
-                Retired::Deleted(record, table) => {
-                    match (table.core().settle_deleted)(table, record, self) {
-                        Settled::Unlinked => self.retire_record(record, table),
-                        Settled::Kept => {}
-                        Settled::Busy => self.retire_deleted(record, table),
-                    }
-                }
+                Retired::Deleted(record, table) => self.settle_deleted(record, table),
                 Retired::Record(record, table) => {
                     (table.core().drop_newest)(table, record, self);
                     self.free_record(record, table);
                 }
+            }
+        }
+    }
+
+    /// Unlinks a deleted record, unless it has a row again, or has to stay a while longer.
+    ///
+    /// # Safety
+    /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
+    unsafe fn settle_deleted(&self, record: NonNull<u8>, table: TableRef) {
+        // SAFETY: the record is on no other list, and so it is not freed; rows that are reached
+        // from it are not freed while this worker is pinned.
+        unsafe {
+            if let Some(row) = (table.core().newest)(record) {
+                let header = VersionHeader::of(row);
+                if let Some(deletion) = header.deletion()
+                    && self.shared.retention.oldest() < deletion.as_ref().number
+                {
+                    let end = deletion.as_ref().number;
+                    self.retain(Retained { kept: Kept::DeletedRecord, record, table, end });
+                    return;
+                }
+            }
+            match (table.core().settle_deleted)(table, record, self) {
+                Settled::Unlinked => self.retire_record(record, table),
+                Settled::Kept => {}
+                Settled::Busy => self.retire_deleted(record, table),
             }
         }
     }
@@ -333,6 +601,9 @@ impl WorkerMemory {
 
     /// Leaves: what can be freed is, the rest is left to the other workers.
     pub fn leave(&self) {
+        self.pin();
+        self.hand_over_retained();
+        self.shared.grace.unpin(self.slot);
         self.collect();
         self.garbage().seal(|| self.shared.grace.seal());
         let batches = self.garbage().take_sealed();
@@ -343,6 +614,11 @@ impl WorkerMemory {
         }
         self.counters().retired_pending.store(0, Ordering::Relaxed);
         self.arena().give_up(&self.shared.memory);
+    }
+
+    /// Takes what is kept for snapshots, when the database is being dropped.
+    pub fn take_retained(&self) -> Vec<Retained> {
+        self.retained.take()
     }
 
     /// Takes all garbage, when the database is being dropped.

@@ -1,15 +1,32 @@
-//! The global epoch: a number that a background thread increments every 40 ms.
+//! The clock of a database: snapshot numbers, and the epochs that they are grouped in.
 //!
-//! A committing transaction reads it once, between locking its write set and validating its read
-//! set, and puts it into the TID words that it writes (see `record::tid`). So if one transaction
-//! depends on another, its epoch is not the smaller of the two, which is all that group commit
-//! needs to write whole epochs to the log.
+//! ```text
+//!   63                                24 23                     0
+//!  +------------------------------------+------------------------+
+//!  |  epoch                             |  snapshots in it       |
+//!  +------------------------------------+------------------------+
+//! ```
+//!
+//! The whole word is DBX's global snapshot number *S* (§5.4). Whoever opens a snapshot takes the
+//! number and increments it; a background thread starts a new epoch every 40 ms (or, if there is a
+//! log, whenever the log asks for it). So the number at the end of an epoch is a snapshot that
+//! holds exactly what was committed until then.
+//!
+//! A committing transaction draws the number once, at its serialization point: when it has locked
+//! what it writes, and before it validates what it has read. The versions that it writes carry the
+//! number, and the TID words the epoch (see `record::tid`). So if one transaction depends on
+//! another, its number is not the smaller of the two. This is what makes a snapshot consistent,
+//! and what lets group commit write whole epochs to the log.
+//!
+//! A number says where a transaction belongs, but not that it has arrived: it may have drawn its
+//! number and not installed its versions yet. Whoever opens a snapshot therefore waits for the
+//! commits under way: see [`Commits`].
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use weft_htm::word::{Ordering, Word};
+use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 /// Time between two ticks of the global epoch.
 pub const EPOCH_INTERVAL: Duration = Duration::from_millis(40);
@@ -17,31 +34,148 @@ pub const EPOCH_INTERVAL: Duration = Duration::from_millis(40);
 /// The epoch a new database starts with. Epoch 0 marks records that were never committed.
 pub const FIRST_EPOCH: u64 = 1;
 
-/// The global epoch of one database, on a cache line of its own.
+/// How many bits of a snapshot number count snapshots within an epoch. More than fit start a new
+/// epoch by themselves.
+pub const EPOCH_SHIFT: u32 = 24;
+
+/// The epoch that a snapshot number lies in.
+#[inline(always)]
+pub const fn epoch_of(number: u64) -> u64 {
+    number >> EPOCH_SHIFT
+}
+
+/// The last snapshot number of an epoch.
+pub const fn last_number_of(epoch: u64) -> u64 {
+    ((epoch + 1) << EPOCH_SHIFT) - 1
+}
+
+/// The global snapshot number of one database, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
 pub struct Clock {
-    epoch: Word,
+    number: Word,
 }
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock { epoch: Word::new(FIRST_EPOCH) }
+        Clock::starting_at(FIRST_EPOCH)
     }
 }
 
 impl Clock {
-    /// The current epoch.
-    ///
-    /// Acquire: pairs with the release half of [`Clock::tick`].
-    #[inline(always)]
-    pub fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    /// A clock that starts with the given epoch.
+    pub fn starting_at(epoch: u64) -> Self {
+        Clock { number: Word::new(epoch << EPOCH_SHIFT) }
     }
 
-    /// Starts the next epoch.
-    pub fn tick(&self) {
-        self.epoch.fetch_add(1, Ordering::AcqRel);
+    /// The current snapshot number.
+    ///
+    /// SeqCst: see [`Commits`]. (It pairs with the increments as an acquire, too.)
+    #[inline(always)]
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::SeqCst)
+    }
+
+    /// The current epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        epoch_of(self.number())
+    }
+
+    /// Takes the current number for a snapshot: whatever draws one from now on draws a greater one.
+    pub fn take_number(&self) -> u64 {
+        self.number.fetch_add(1, Ordering::SeqCst)
+    }
+
+    /// Starts the next epoch, and returns the one that has ended.
+    pub fn tick(&self) -> u64 {
+        let mut number = self.number();
+        loop {
+            let epoch = epoch_of(number);
+            let next = (epoch + 1) << EPOCH_SHIFT;
+            match self.number.compare_exchange(number, next, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => return epoch,
+                Err(now) => number = now,
+            }
+        }
+    }
+}
+
+/// Which workers are committing.
+///
+/// ```text
+///   committing worker                     whoever takes a snapshot number, or ends an epoch
+///     begin: word := odd                    clock += 1 (or the next epoch)
+///     draw the number from the clock        wait until no word is odd that was odd just now
+///     install, and number, the versions
+///     end: word := even
+/// ```
+///
+/// All of the first two steps are sequentially consistent. If the worker has drawn a number from
+/// before the increment, its word was odd before that, and the other one sees it, and waits until
+/// the versions are there. So when the wait is over, everything that belongs to the snapshot has
+/// arrived. A worker that commits inside a hardware region does the first three steps in one; the
+/// increment makes the region abort, or comes after it.
+#[derive(Debug)]
+pub struct Commits {
+    words: Box<[CommitWord]>,
+}
+
+/// A worker's count of commits begun and ended, on a cache line of its own.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct CommitWord(Word);
+
+impl Commits {
+    /// For up to `workers_max` workers.
+    pub fn new(workers_max: usize) -> Self {
+        Commits { words: (0..workers_max).map(|_| CommitWord::default()).collect() }
+    }
+
+    /// Begins a commit of the worker in `slot`; to be called before it draws its number.
+    #[inline(always)]
+    pub fn begin(&self, slot: usize) {
+        let word = &self.words[slot].0;
+        // Relaxed: the word is written by this worker alone.
+        let count = word.load(Ordering::Relaxed);
+        debug_assert!(count.is_multiple_of(2), "one commit at a time");
+        word.swap(count + 1, Ordering::SeqCst);
+        // The swap and the load of the clock need to be in one order with the other side's steps.
+        // That they are sequentially consistent says so, but loom takes it for acquire and release.
+        if cfg!(loom) {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Ends it.
+    #[inline(always)]
+    pub fn end(&self, slot: usize) {
+        let word = &self.words[slot].0;
+        // Release: pairs with the acquire in `wait`, so that whoever waited sees the versions.
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    /// Waits until all commits have ended that are under way now, in the first `slots_used` slots,
+    /// but for one in slot `own`.
+    pub fn wait(&self, slots_used: usize, own: Option<usize>) {
+        if cfg!(loom) {
+            fence(Ordering::SeqCst);
+        }
+        for (slot, word) in self.words[..slots_used].iter().enumerate() {
+            if own == Some(slot) {
+                continue;
+            }
+            let count = word.0.load(Ordering::SeqCst);
+            let mut spins = 0u32;
+            while !count.is_multiple_of(2) && word.0.load(Ordering::Acquire) == count {
+                spins += 1;
+                if spins.is_multiple_of(64) {
+                    yield_now();
+                } else {
+                    spin_loop();
+                }
+            }
+        }
     }
 }
 

@@ -64,6 +64,11 @@ impl GracePeriods {
         }
     }
 
+    /// One more than the highest slot that was ever used.
+    pub fn slots_used(&self) -> usize {
+        self.slots_used.0.load(Ordering::SeqCst) as usize
+    }
+
     /// Begins a period in which nothing is freed that the caller can find from now on.
     #[inline(always)]
     pub fn pin(&self, slot: usize) {
@@ -96,8 +101,7 @@ impl GracePeriods {
     pub fn horizon(&self) -> u64 {
         // Pairs with the fence in `pin`.
         fence(Ordering::SeqCst);
-        let used = self.slots_used.0.load(Ordering::SeqCst) as usize;
-        self.slots[..used]
+        self.slots[..self.slots_used()]
             .iter()
             // Acquire: pairs with the release in `unpin`.
             .map(|slot| slot.0.load(Ordering::Acquire))

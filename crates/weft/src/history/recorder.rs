@@ -496,6 +496,7 @@ mod tests {
     use crate::protocol::Dbx;
     use crate::record::StoredRecord;
     use crate::record::arena::Class;
+    use crate::record::version::VersionHeader;
     use crate::table::{Identity, TableInner};
     use crate::worker::{Shared, WorkerMemory};
 
@@ -524,7 +525,8 @@ mod tests {
         let row = Layout::new::<Odd>();
         let bytes = |row: Layout| {
             let record = StoredRecord::<<Dbx as crate::protocol::Protocol>::Header>::layout(row);
-            (Class::of(row).unwrap().bytes(), Class::of(record).unwrap().bytes())
+            let version = VersionHeader::layout_with(row);
+            (Class::of(version).unwrap().bytes(), Class::of(record).unwrap().bytes())
         };
         assert_eq!(row.size(), 16);
         assert_eq!(classes(None), bytes(row));

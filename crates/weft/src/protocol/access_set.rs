@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use super::{Observation, Visible};
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
+use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::WorkerMemory;
@@ -183,15 +184,19 @@ impl<H: TidHeader> AccessSet<H> {
                     self.superseded.push(Superseded { record, row, table });
                 }
                 entry.row = row;
+                link(row, entry.replaced);
             }
-            None => self.push_write(WriteEntry {
-                record,
-                table,
-                expected: version.observed,
-                replaced: version.newest,
-                row,
-                created: None,
-            }),
+            None => {
+                link(row, version.newest);
+                self.push_write(WriteEntry {
+                    record,
+                    table,
+                    expected: version.observed,
+                    replaced: version.newest,
+                    row,
+                    created: None,
+                });
+            }
         }
     }
 
@@ -210,23 +215,40 @@ impl<H: TidHeader> AccessSet<H> {
 
     // ---- after the end -----------------------------------------------------------------------
 
-    /// After a commit: hands what it has replaced or deleted to the garbage collection (DBX
-    /// §5.5), and forgets everything. `discard` unlinks a placeholder of this transaction.
+    /// After a commit: numbers what it has written, hands what it has replaced or deleted to the
+    /// garbage collection (DBX §5.5), and forgets everything. `discard` unlinks a placeholder of
+    /// this transaction.
     #[inline(always)]
     pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, NonNull<u8>)) {
         for entry in &self.writes {
             match (entry.row, entry.created) {
-                (Some(_), _) => {
+                (Some(row), _) => {
+                    memory.number(row);
                     if let Some(replaced) = NonNull::new(entry.replaced) {
-                        let inline = is_inline(entry.table, entry.record, replaced);
-                        memory.retire_row(replaced, entry.table, inline);
+                        let (table, record) = (entry.table, entry.record);
+                        let inline = is_inline(table, record, replaced);
+                        let block = record.block();
+                        // SAFETY: this transaction has replaced it, and just committed.
+                        unsafe {
+                            match entry.expected.is_absent() {
+                                false => memory.supersede(table, block, row, replaced, inline),
+                                true => {
+                                    memory.supersede_deleted(table, block, row, replaced, inline);
+                                }
+                            }
+                        }
                     }
                 }
                 (None, Some(row)) => discard(entry, row),
                 // The row stays with the record until it is unlinked: by it the record's key is
                 // known, and older snapshots may need it.
-                (None, None) if !entry.expected.is_absent() && !entry.expected.is_queued() => {
-                    memory.retire_deleted(entry.record.block(), entry.table);
+                (None, None) if !entry.expected.is_absent() => {
+                    let deleted = NonNull::new(entry.replaced).expect("a row was visible");
+                    // SAFETY: this transaction has deleted it, and just committed.
+                    unsafe { memory.mark_deleted(entry.record.block(), deleted) };
+                    if !entry.expected.is_queued() {
+                        memory.retire_deleted(entry.record.block(), entry.table);
+                    }
                 }
                 (None, None) => {}
             }
@@ -334,6 +356,15 @@ impl<H: TidHeader> AccessSet<H> {
             self.nodes.push(NodeEntry { node, table });
         }
         true
+    }
+}
+
+/// Has a row that nobody else has seen lead to the one that it is to replace.
+#[inline(always)]
+fn link(row: Option<NonNull<u8>>, replaced: *mut u8) {
+    if let Some(row) = row {
+        // SAFETY: the row is this transaction's own.
+        unsafe { VersionHeader::of(row) }.set_previous(replaced);
     }
 }
 

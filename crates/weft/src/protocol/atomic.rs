@@ -61,6 +61,7 @@ use super::access_set::is_inline;
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
 use crate::index::{NodeChange, NodeVersion};
+use crate::record::version::VersionHeader;
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
 use crate::table::TableRef;
 use crate::worker::WorkerMemory;
@@ -79,9 +80,16 @@ impl Protocol for Atomic {
     type Shared = ();
     type Executor = AtomicExecutor;
 
-    fn settle_deleted(record: &StoredRecord<()>, unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        record: &StoredRecord<()>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
         let mut found = record.newest.load(LOAD);
         loop {
+            if has(found, ABSENT) && !may_go() {
+                return Settled::Busy;
+            }
             let settled = found.map_addr(|word| match word & ABSENT {
                 0 => word & !QUEUED,
                 _ => word & !QUEUED | REMOVED,
@@ -124,6 +132,10 @@ fn visible(newest: *mut u8) -> Visible {
         return Visible::Removed;
     }
     Visible::Absent
+}
+
+fn address_of(row: Option<NonNull<u8>>) -> *mut u8 {
+    row.map_or(ptr::null_mut(), NonNull::as_ptr)
 }
 
 /// The one atomic instruction. `Err` holds what was there instead of `current`.
@@ -250,15 +262,38 @@ impl Executor for AtomicExecutor {
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         let Some(write) = &self.write else { return Ok(()) };
+        let replaced = row_of_newest(write.expected);
+        if let Some(row) = write.row {
+            // SAFETY: nobody else has seen the row yet.
+            unsafe { VersionHeader::of(row) }.set_previous(address_of(replaced));
+        }
         epoch();
         let replaced_word = install(write)?;
-        if write.row.is_some() {
-            if let Some(replaced) = row_of_newest(replaced_word) {
-                let inline = is_inline(write.table, write.record, replaced);
-                memory.retire_row(replaced, write.table, inline);
+        let block = write.record.block();
+        match (write.row, replaced) {
+            (Some(row), replaced) => {
+                memory.number(row);
+                if let Some(replaced) = replaced {
+                    let inline = is_inline(write.table, write.record, replaced);
+                    // SAFETY: the exchange has replaced it, and only one can have done so.
+                    unsafe {
+                        match has(write.expected, ABSENT) {
+                            false => memory.supersede(write.table, block, row, replaced, inline),
+                            true => {
+                                memory.supersede_deleted(write.table, block, row, replaced, inline);
+                            }
+                        }
+                    }
+                }
             }
-        } else if !has(replaced_word, QUEUED) {
-            memory.retire_deleted(write.record.block(), write.table);
+            (None, Some(deleted)) => {
+                // SAFETY: likewise.
+                unsafe { memory.mark_deleted(block, deleted) };
+                if !has(replaced_word, QUEUED) {
+                    memory.retire_deleted(block, write.table);
+                }
+            }
+            (None, None) => unreachable!("only visible rows are removed"),
         }
         self.write = None;
         Ok(())

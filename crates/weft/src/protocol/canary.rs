@@ -156,7 +156,11 @@ impl Protocol for Canary {
     type Shared = CanaryShared;
     type Executor = CanaryExecutor;
 
-    fn settle_deleted(_record: &StoredRecord<CanaryHeader>, _unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        _record: &StoredRecord<CanaryHeader>,
+        _may_go: impl Fn() -> bool,
+        _unlink: impl FnOnce(),
+    ) -> Settled {
         // Records stay in their indexes: see "wrong, but safe". The flag of the garbage list stays
         // set, so the record is not queued again.
         Settled::Kept

@@ -45,8 +45,12 @@ impl Protocol for DbxSpin {
     type Shared = CommitLock;
     type Executor = OptimisticExecutor<Self>;
 
-    fn settle_deleted(record: &StoredRecord<TidOnly>, unlink: impl FnOnce()) -> Settled {
-        settle_deleted(record, unlink)
+    fn settle_deleted(
+        record: &StoredRecord<TidOnly>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
     }
 }
 

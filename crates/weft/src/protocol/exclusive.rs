@@ -2,32 +2,42 @@
 //! as if it had: what it writes is in place at once, and an *undo log* takes it back.
 //!
 //! The idea. Reads follow the pointer. Writes swap the pointer, and remember the old row in the
-//! undo log, by which a rollback takes them back in reverse order. A commit unlinks what was
-//! deleted, frees the old rows and forgets the log. There are no versions, no read set and no
-//! validation: nobody else is there.
+//! undo log, by which a rollback takes them back in reverse order. A commit numbers what it has
+//! written, unlinks what was deleted, frees the old rows and forgets the log. There is no read set
+//! and no validation: nobody else is there, but for readers of snapshots, who pass over what has no
+//! number yet.
 //!
 //! *How* a transaction gets the database to itself is the protocol's part, its [`Exclusion`]:
 //! [`none`](super::none) refuses a second transaction, [`htm_naive`](super::htm_naive) makes it
 //! wait, or look as if it had waited.
 //!
-//! Header of a record: nothing. A record with a null pointer has no row.
+//! Header of a record: nothing. A record with a null pointer has no row; nor has one whose pointer
+//! has the flag [`ABSENT`]: it leads to the row that was deleted.
 //!
-//! **Memory.** Between `enter` and `leave` nobody else reads what this transaction links or
-//! unlinks, and every reference that an earlier transaction had has ended with it. So rows and
-//! records are freed at once, without a grace period; though only after `leave`, in the worker's
-//! own arena, where it is nobody else's business and lengthens nobody's wait. (Index nodes are
-//! retired as under every protocol: that is the indexes' affair.) A transaction that waits in
-//! `enter` is pinned already, and holds back only such nodes, and those only as long as it waits.
+//! **Memory.** Between `enter` and `leave` no other transaction reads what this one links or
+//! unlinks, and every reference that an earlier transaction had has ended with it. So, if no
+//! snapshot is open, rows and records are freed at once, without a grace period; though only after
+//! `leave`, in the worker's own arena, where it is nobody else's business and lengthens nobody's
+//! wait. (Index nodes are retired as under every protocol: that is the indexes' affair.) A
+//! transaction that waits in `enter` is pinned already, and holds back only such nodes, and those
+//! only as long as it waits.
+//!
+//! If a snapshot is open, rows and records are retired as under every other protocol. A deleted
+//! record then stays in its index, and on a list that whoever has the database to itself looks
+//! through: see [`Deferred`].
 
+use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use weft_htm::word::Ordering;
+use weft_htm::word::{Ordering, fence};
 
 use super::access_set::is_inline;
 use super::{Abort, Busy, Executor, Observation, Settled, Visible};
 use crate::index::{NodeChange, NodeVersion};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::version::{UNNUMBERED, VersionHeader};
+use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
+use crate::snapshot::retention::NONE_OPEN;
 use crate::table::TableRef;
 use crate::worker::WorkerMemory;
 
@@ -41,6 +51,49 @@ pub trait Exclusion: Default + Send + Sync + 'static {
     /// there for the next transaction.
     #[doc(hidden)]
     fn leave(&self, memory: &WorkerMemory);
+
+    /// Deleted records whose unlinking was put off. Touched between `enter` and `leave` only.
+    #[doc(hidden)]
+    fn deferred(&self) -> &Deferred;
+}
+
+/// Deleted records that were left in their indexes because a snapshot needed them. They belong to
+/// whoever has the database to itself, who unlinks those that are not needed any more.
+#[derive(Debug, Default)]
+pub struct Deferred(UnsafeCell<Vec<(NonNull<u8>, TableRef)>>);
+
+// SAFETY: accessed only by the transaction that has the database to itself; the records and tables
+// are the database's, on whatever thread.
+unsafe impl Sync for Deferred {}
+// SAFETY: likewise.
+unsafe impl Send for Deferred {}
+
+/// A flag of the pointer: the row that it leads to was deleted.
+const ABSENT: usize = 1;
+
+const _: () = assert!(ABSENT & !FLAGS_OF_NEWEST == 0);
+
+/// What a record with this pointer shows.
+#[inline(always)]
+fn visible(newest: *mut u8) -> Visible {
+    match NonNull::new(newest) {
+        Some(row) if newest.addr() & ABSENT == 0 => Visible::Row(row),
+        _ => Visible::Absent,
+    }
+}
+
+/// The row behind a pointer without the flag, if there is one.
+#[inline(always)]
+fn present(newest: *mut u8) -> Option<NonNull<u8>> {
+    if newest.addr() & ABSENT == 0 { NonNull::new(newest) } else { None }
+}
+
+/// The header of a version of a record.
+#[inline(always)]
+fn header<'a>(row: NonNull<u8>) -> &'a VersionHeader {
+    // SAFETY: the worker is pinned for the whole transaction, and rows come from records or are the
+    // transaction's own.
+    unsafe { VersionHeader::of(row) }
 }
 
 /// One step to take back.
@@ -70,6 +123,8 @@ pub struct ExclusiveExecutor<E> {
     /// Rows and records to be freed at the end of the transaction.
     unused: Vec<Unused>,
     unlinked: Vec<(RecordPointer<()>, TableRef)>,
+    /// Committed rows that were replaced, and what has replaced them.
+    replaced: Vec<(Unused, NonNull<u8>)>,
 }
 
 // SAFETY: all lists are empty between transactions, when the executor may change threads; the
@@ -101,6 +156,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             log: Vec::new(),
             unused: Vec::new(),
             unlinked: Vec::new(),
+            replaced: Vec::new(),
         }
     }
 
@@ -116,8 +172,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         record: RecordPointer<()>,
         _memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        let newest = NonNull::new(stored(record).newest.load(LOAD));
-        Ok(newest.map_or(Visible::Absent, Visible::Row))
+        Ok(visible(stored(record).newest.load(LOAD)))
     }
 
     #[inline(always)]
@@ -128,8 +183,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         _memory: &WorkerMemory,
     ) -> Result<Observation<*mut u8>, Abort> {
         let version = stored(record).newest.load(LOAD);
-        let visible = NonNull::new(version).map_or(Visible::Absent, Visible::Row);
-        Ok(Observation { visible, version })
+        Ok(Observation { visible: visible(version), version })
     }
 
     fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: *mut u8) {}
@@ -147,13 +201,19 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         row: NonNull<u8>,
     ) {
         self.log.push(Undo { record, table, before: version, created: false, removed: false });
+        header(row).set_previous(committed_before(version));
         stored(record).newest.store(row.as_ptr(), STORE);
     }
 
     #[inline(always)]
     fn remove(&mut self, table: TableRef, record: RecordPointer<()>, version: *mut u8) {
         self.log.push(Undo { record, table, before: version, created: false, removed: true });
-        stored(record).newest.store(ptr::null_mut(), STORE);
+        let deleted = committed_before(version);
+        let marked = match deleted.is_null() {
+            true => deleted,
+            false => deleted.map_addr(|address| address | ABSENT),
+        };
+        stored(record).newest.store(marked, STORE);
     }
 
     #[inline(always)]
@@ -184,24 +244,42 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
 
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        if !self.log.is_empty() {
-            epoch();
+        if self.log.is_empty() {
+            self.exclusion.leave(memory);
+            return Ok(());
         }
+        epoch();
+        let is_alone = memory.shared().retention.oldest() == NONE_OPEN;
         for step in &self.log {
-            // Deleted, and not inserted again: a record's last deletion unlinks it, when the row
-            // that tells its key is still there.
-            if step.removed && stored(step.record).newest.load(LOAD).is_null() {
-                let row = NonNull::new(step.before).expect("only visible rows are removed");
-                self.unlinked.extend(unlink(memory, step, row));
+            let newest = stored(step.record).newest.load(LOAD);
+            if let Some(row) = present(newest) {
+                // Once for every step that wrote the record; the number is the same.
+                memory.number(row);
+            }
+            // The transaction's own row whose place the step took.
+            if let Some(row) = present(step.before)
+                && header(row).number() == UNNUMBERED
+            {
+                self.unused.push(Unused { row, record: step.record, table: step.table });
             }
         }
+        for position in 0..self.log.len() {
+            self.settle(position, is_alone, memory);
+        }
+        self.unlink_deferred(memory);
         self.exclusion.leave(memory);
-        for step in self.log.drain(..) {
-            if let Some(row) = NonNull::new(step.before) {
-                drop_row(memory, Unused { row, record: step.record, table: step.table });
+        self.log.clear();
+        for (replaced, row) in self.replaced.drain(..) {
+            if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
+                drop_row(memory, replaced);
+                continue;
             }
+            let inline = is_inline(replaced.table, replaced.record, replaced.row);
+            let block = replaced.record.block();
+            // SAFETY: this transaction has replaced it, and just committed.
+            unsafe { memory.supersede(replaced.table, block, row, replaced.row, inline) };
         }
-        self.free_unlinked(memory);
+        self.free_unused(is_alone, memory);
         Ok(())
     }
 
@@ -209,7 +287,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         while let Some(step) = self.log.pop() {
             let written = stored(step.record).newest.load(LOAD);
             stored(step.record).newest.store(step.before, STORE);
-            if let Some(row) = NonNull::new(written) {
+            if let Some(row) = present(written) {
                 if step.created {
                     self.unlinked.extend(unlink(memory, &step, row));
                 }
@@ -217,22 +295,133 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             }
         }
         self.exclusion.leave(memory);
-        for unused in self.unused.drain(..) {
-            drop_row(memory, unused);
-        }
-        self.free_unlinked(memory);
+        // A reader of a snapshot that is open, or is being opened, may have come upon what was
+        // written; one that is opened later finds it gone.
+        fence(Ordering::SeqCst);
+        let is_alone = memory.shared().retention.oldest() == NONE_OPEN;
+        self.free_unused(is_alone, memory);
     }
 }
 
-impl<E> ExclusiveExecutor<E> {
-    /// Frees the records that were unlinked, whose rows are dropped.
+impl<E: Exclusion> ExclusiveExecutor<E> {
+    /// What the commit has to do about one step: whom it has replaced or deleted.
     #[inline(always)]
-    fn free_unlinked(&mut self, memory: &WorkerMemory) {
-        for (record, table) in self.unlinked.drain(..) {
-            // SAFETY: unlinked, its rows are dropped, and no other transaction has found it: see
-            // the module's word on memory.
-            unsafe { memory.free_record(record.block(), table) };
+    fn settle(&mut self, position: usize, is_alone: bool, memory: &WorkerMemory) {
+        let step = &self.log[position];
+        let (record, table) = (step.record, step.table);
+        let newest = stored(record).newest.load(LOAD);
+        match row_of_newest(newest) {
+            // Inserted and deleted again: the record's last deletion unlinks it, when the row that
+            // tells its key is still there.
+            None => {
+                if step.removed {
+                    let row = NonNull::new(step.before).expect("only visible rows are removed");
+                    self.unlinked.extend(unlink(memory, step, row));
+                }
+            }
+            // Deleted, and not inserted again.
+            Some(deleted) if newest.addr() & ABSENT != 0 => {
+                if !step.removed || header(deleted).is_deleted() {
+                    return;
+                }
+                // SAFETY: this transaction has deleted it, and nobody else is there.
+                unsafe { memory.mark_deleted(record.block(), deleted) };
+                // SAFETY: pinned.
+                if is_alone && unsafe { memory.shared().may_unlink(header(deleted)) } {
+                    self.unlinked.extend(unlink(memory, step, deleted));
+                    self.unused.push(Unused { row: deleted, record, table });
+                } else {
+                    // SAFETY: between `enter` and `leave`.
+                    unsafe { (*self.exclusion.deferred().0.get()).push((record.block(), table)) };
+                }
+            }
+            Some(row) => {
+                if let Some(replaced) = self.replaced_by(position) {
+                    self.replaced.push((Unused { row: replaced, record, table }, row));
+                }
+            }
         }
+    }
+
+    /// The committed row that a step has replaced: the first step on a record has, if there was one.
+    #[inline(always)]
+    fn replaced_by(&self, position: usize) -> Option<NonNull<u8>> {
+        let step = &self.log[position];
+        let before = row_of_newest(step.before)?;
+        let is_first = if step.before.addr() & ABSENT == 0 {
+            header(before).number() != UNNUMBERED
+        } else {
+            // Into the place of a row that was deleted: by an earlier transaction, or by this one.
+            header(before).is_deleted()
+                && self.log[..position].iter().all(|earlier| earlier.record != step.record)
+        };
+        is_first.then_some(before)
+    }
+
+    /// Unlinks the deleted records that no snapshot needs any more.
+    #[inline(always)]
+    fn unlink_deferred(&mut self, memory: &WorkerMemory) {
+        // SAFETY: between `enter` and `leave`.
+        let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
+        if !deferred.is_empty() {
+            unlink_unneeded(deferred, memory);
+        }
+    }
+
+    /// Frees, or retires, the rows and records that are not used any more.
+    #[inline(always)]
+    fn free_unused(&mut self, is_alone: bool, memory: &WorkerMemory) {
+        for unused in self.unused.drain(..) {
+            if is_alone {
+                drop_row(memory, unused);
+            } else {
+                let inline = is_inline(unused.table, unused.record, unused.row);
+                memory.retire_row(unused.row, unused.table, inline);
+            }
+        }
+        for (record, table) in self.unlinked.drain(..) {
+            if is_alone {
+                // SAFETY: unlinked, its rows are dropped, and no other transaction has found it:
+                // see the module's word on memory.
+                unsafe { memory.free_record(record.block(), table) };
+            } else {
+                // Its row is retired by itself.
+                stored(record).newest.store(ptr::null_mut(), STORE);
+                memory.retire_record(record.block(), table);
+            }
+        }
+    }
+}
+
+/// Goes through the list of deleted records.
+#[cold]
+fn unlink_unneeded(deferred: &mut Vec<(NonNull<u8>, TableRef)>, memory: &WorkerMemory) {
+    deferred.retain(|&(block, table)| {
+        // SAFETY: a record on the list is not freed, and nobody else writes it now.
+        let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
+        let newest = record.newest.load(LOAD);
+        let Some(row) = row_of_newest(newest).filter(|_| newest.addr() & ABSENT != 0) else {
+            return false; // It has a row again.
+        };
+        // SAFETY: pinned.
+        let may_go = unsafe { memory.shared().may_unlink(header(row)) };
+        if may_go {
+            // SAFETY: the row is the record's, and is dropped with it.
+            unsafe { table.unlink(block, row, memory) };
+            memory.retire_record(block, table);
+        }
+        !may_go
+    });
+}
+
+/// The committed row that a write of this transaction stands for, which finds `newest` in the
+/// record: what was written earlier in the same transaction leads on to it.
+#[inline(always)]
+fn committed_before(newest: *mut u8) -> *mut u8 {
+    match row_of_newest(newest) {
+        None => ptr::null_mut(),
+        Some(row) if header(row).number() == UNNUMBERED => header(row).private_previous(),
+        Some(row) => row.as_ptr(),
     }
 }
 
@@ -250,8 +439,9 @@ fn unlink(
 /// Drops a row that nothing leads to.
 fn drop_row(memory: &WorkerMemory, unused: Unused) {
     let inline = is_inline(unused.table, unused.record, unused.row);
-    // SAFETY: each row stands in the log once as `before`, or was the record's newest when the
-    // step that wrote it was undone; no reference to it is left: see the module's word on memory.
+    // SAFETY: each row stands in the log once as `before` without a flag, or was the record's newest
+    // when the step that wrote it was undone; no reference to it is left: see the module's word on
+    // memory.
     unsafe { memory.drop_row(unused.row, unused.table, inline) };
 }
 

@@ -55,7 +55,7 @@
 
 use weft_htm::ElidedLock;
 
-use super::exclusive::{self, Exclusion, ExclusiveExecutor};
+use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
 use super::{Busy, Protocol, Settled};
 use crate::record::StoredRecord;
 use crate::worker::WorkerMemory;
@@ -75,26 +75,38 @@ impl Protocol for HtmNaive {
     type Shared = Coarse;
     type Executor = ExclusiveExecutor<Coarse>;
 
-    fn settle_deleted(_record: &StoredRecord<()>, unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        _record: &StoredRecord<()>,
+        _may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
         exclusive::settle_deleted(unlink)
     }
 }
 
 /// The one lock, which regions elide.
 #[derive(Debug, Default)]
-pub struct Coarse(ElidedLock);
+pub struct Coarse {
+    lock: ElidedLock,
+    deferred: Deferred,
+}
 
 impl Exclusion for Coarse {
     #[inline(always)]
     fn enter(&self, memory: &WorkerMemory) -> Result<(), Busy> {
         // ==== serialization point, if this takes the lock ====
-        self.0.enter(memory.regions());
+        self.lock.enter(memory.regions());
         Ok(())
     }
 
     #[inline(always)]
     fn leave(&self, memory: &WorkerMemory) {
         // ==== serialization point, if this ends a region ====
-        self.0.leave(memory.regions());
+        self.lock.leave(memory.regions());
+    }
+
+    #[inline(always)]
+    fn deferred(&self) -> &Deferred {
+        &self.deferred
     }
 }

@@ -74,6 +74,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// that is leaked then does so for good.
     const KEEPS_LOCKS: bool = false;
 
+    /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
+    /// progress and have written something.
+    const SNAPSHOTS_ABORT_WRITERS: bool = false;
+
     /// What it keeps with every record.
     type Header: Default + Send + Sync + 'static;
 
@@ -85,10 +89,14 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
 
     /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
-    /// inserted into it since, runs `unlink` and marks the record as removed. Nobody else writes
-    /// the record meanwhile.
+    /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
+    /// Nobody else writes the record meanwhile.
     #[doc(hidden)]
-    fn settle_deleted(record: &StoredRecord<Self::Header>, unlink: impl FnOnce()) -> Settled;
+    fn settle_deleted(
+        record: &StoredRecord<Self::Header>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled;
 }
 
 /// What became of a deleted record.
@@ -98,7 +106,7 @@ pub enum Settled {
     Unlinked,
     /// It has a row again.
     Kept,
-    /// A transaction holds it: ask again later.
+    /// A transaction holds it, or it may not go yet: ask again later.
     Busy,
 }
 
@@ -244,9 +252,12 @@ pub trait Executor {
     /// concludes from it (an error, a panic) is real.
     fn validate(&mut self) -> Result<(), Abort>;
 
-    /// Commits, or else leaves everything as it was. `epoch` reads the global epoch; whoever has
-    /// written something calls it once, at the serialization point: when nobody else can come
-    /// between it and the installation of the writes.
+    /// Commits, or else leaves everything as it was. `epoch` draws the transaction's snapshot
+    /// number, and returns its epoch; whoever has written something calls it once, at the
+    /// serialization point: when nobody else can come between it and the installation of the
+    /// writes. It is at least that of every transaction that this one depends on. Versions that
+    /// were installed are then [numbered](WorkerMemory::number), and those that they have replaced
+    /// are [superseded](WorkerMemory::supersede).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.

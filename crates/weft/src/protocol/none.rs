@@ -15,7 +15,7 @@
 
 use weft_htm::word::{Ordering, Word};
 
-use super::exclusive::{self, Exclusion, ExclusiveExecutor};
+use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
 use super::{Busy, Protocol, Settled};
 use crate::record::StoredRecord;
 use crate::worker::WorkerMemory;
@@ -34,21 +34,28 @@ impl Protocol for NoControl {
     type Shared = Running;
     type Executor = ExclusiveExecutor<Running>;
 
-    fn settle_deleted(_record: &StoredRecord<()>, unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        _record: &StoredRecord<()>,
+        _may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
         exclusive::settle_deleted(unlink)
     }
 }
 
 /// The flag that a running transaction holds.
 #[derive(Debug, Default)]
-pub struct Running(Word);
+pub struct Running {
+    flag: Word,
+    deferred: Deferred,
+}
 
 impl Exclusion for Running {
     #[inline(always)]
     fn enter(&self, _memory: &WorkerMemory) -> Result<(), Busy> {
         // ==== serialization point ====
         // Acquire: pairs with the release in `leave` of the transaction before.
-        match self.0.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
+        match self.flag.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(_) => Err(Busy),
         }
@@ -57,6 +64,11 @@ impl Exclusion for Running {
     #[inline(always)]
     fn leave(&self, _memory: &WorkerMemory) {
         // Release: pairs with the acquire in `enter`.
-        self.0.store(0, Ordering::Release);
+        self.flag.store(0, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn deferred(&self) -> &Deferred {
+        &self.deferred
     }
 }

@@ -25,7 +25,7 @@
 //! Header of a record: three words.
 //!
 //! ```text
-//!   63               32 31              4   3      2       1       0
+//!   63               24 23              4   3      2       1       0
 //!  +-------------------+-----------------+-------+-------+--------+------+
 //!  | epoch             | sequence        |queued |removed| absent | lock |  tid: the version,
 //!  +-------------------+-----------------+-------+-------+--------+------+  and its timestamp
@@ -74,9 +74,13 @@ impl Protocol for Occ {
     type Shared = ();
     type Executor = OptimisticExecutor<Self>;
 
-    fn settle_deleted(record: &StoredRecord<OccHeader>, unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        record: &StoredRecord<OccHeader>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
         // A reader that has locked the record shared has found it absent, as it still is.
-        settle_deleted(record, unlink)
+        settle_deleted(record, may_go, unlink)
     }
 }
 

@@ -338,16 +338,23 @@ fn discard_placeholder<H: TidHeader>(
 
 /// [`Protocol::settle_deleted`] of every protocol whose writers lock the TID word for the length
 /// of a commit.
-pub fn settle_deleted<H: TidHeader>(record: &StoredRecord<H>, unlink: impl FnOnce()) -> Settled {
+pub fn settle_deleted<H: TidHeader>(
+    record: &StoredRecord<H>,
+    may_go: impl Fn() -> bool,
+    unlink: impl FnOnce(),
+) -> Settled {
     let word = record.header.tid();
     let tid = word.lock();
-    if tid.is_absent() {
+    if !tid.is_absent() {
+        word.unlock(tid.dequeued());
+        Settled::Kept
+    } else if may_go() {
         unlink();
         word.unlock(tid.removed());
         Settled::Unlinked
     } else {
-        word.unlock(tid.dequeued());
-        Settled::Kept
+        word.unlock(tid);
+        Settled::Busy
     }
 }
 

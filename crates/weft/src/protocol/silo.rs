@@ -19,7 +19,7 @@
 //! Header of a record: one TID word.
 //!
 //! ```text
-//!   63               32 31              4   3      2       1       0
+//!   63               24 23              4   3      2       1       0
 //!  +-------------------+-----------------+-------+-------+--------+------+
 //!  | epoch             | sequence        |queued |removed| absent | lock |
 //!  +-------------------+-----------------+-------+-------+--------+------+
@@ -61,8 +61,12 @@ impl Protocol for Silo {
     type Shared = ();
     type Executor = OptimisticExecutor<Self>;
 
-    fn settle_deleted(record: &StoredRecord<TidOnly>, unlink: impl FnOnce()) -> Settled {
-        settle_deleted(record, unlink)
+    fn settle_deleted(
+        record: &StoredRecord<TidOnly>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
     }
 }
 

@@ -85,6 +85,14 @@
 //!   it commits after all (the row was inserted and deleted again), or ends with an error that it
 //!   concluded from that, it raises the timestamp before the placeholder goes.
 //!
+//! **Snapshots** are numbered when they are opened, and a transaction's place among them is the
+//! number that it draws when it commits. Nothing but snapshots depends on that order, which is not
+//! quite the order of timestamps: of two transactions in progress the younger may have overwritten
+//! what the older has read, and commit first. A snapshot opened in between would show the younger
+//! one's writes and not the older one's. So a transaction that has written something gives way if
+//! a snapshot was opened between its timestamp and its commit. Then all whose writes a snapshot
+//! shows have smaller timestamps than all others: it is a prefix of the serial order.
+//!
 //! **Starvation.** One that gives way is run again after a randomized wait, with a new timestamp,
 //! hence as the youngest; long transactions lose against short ones. One that has lost very often
 //! [closes the turnstile](crate::Database#starvation). A wait for another transaction is long but
@@ -134,20 +142,27 @@ impl Protocol for TimestampOrdering {
     type Shared = TimestampOrderingShared;
     type Executor = TimestampOrderingExecutor;
 
-    fn settle_deleted(record: &StoredRecord<RecordTimestamps>, unlink: impl FnOnce()) -> Settled {
+    fn settle_deleted(
+        record: &StoredRecord<RecordTimestamps>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
         let word = &record.header.tid;
         let tid = word.lock();
         // A reservation rests on the word as it was: the flags must stay.
         if record.header.pending.load(Ordering::Relaxed) != NOBODY {
             word.unlock(tid);
             Settled::Busy
-        } else if tid.is_absent() {
+        } else if !tid.is_absent() {
+            word.unlock(tid.dequeued());
+            Settled::Kept
+        } else if may_go() {
             unlink();
             word.unlock(tid.removed());
             Settled::Unlinked
         } else {
-            word.unlock(tid.dequeued());
-            Settled::Kept
+            word.unlock(tid);
+            Settled::Busy
         }
     }
 }
@@ -452,6 +467,8 @@ pub struct TimestampOrderingExecutor {
     shared: Arc<TimestampOrderingShared>,
     /// The transaction's timestamp.
     time: u64,
+    /// How many snapshots had been opened before it was drawn.
+    snapshots_opened: u64,
     set: AccessSet<RecordTimestamps>,
     /// All records that it is pending on but its own placeholders.
     reservations: Vec<Reservation>,
@@ -469,14 +486,16 @@ impl Executor for TimestampOrderingExecutor {
         TimestampOrderingExecutor {
             shared: Arc::clone(shared),
             time: 0,
+            snapshots_opened: 0,
             set: AccessSet::default(),
             reservations: Vec::new(),
         }
     }
 
     #[inline(always)]
-    fn begin(&mut self, _attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
         debug_assert!(self.set.writes.is_empty() && self.reservations.is_empty());
+        self.snapshots_opened = memory.shared().retention.openings();
         // ==== serialization point ====
         self.time = self.shared.clock.0.fetch_add(1, Ordering::SeqCst) + 1;
         Ok(())
@@ -620,12 +639,20 @@ impl Executor for TimestampOrderingExecutor {
 
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        // From here on nothing can fail. Versions are timestamps, and hold no epoch; but a log or a
-        // history has to learn when the records' writers came, one after the other, and here
-        // everything to be written is reserved.
-        if !self.set.writes.is_empty() {
+        // Versions are timestamps, and hold no epoch; but snapshots, a log or a history have to
+        // learn when the records' writers came, one after the other, and here everything to be
+        // written is reserved.
+        if let Some(first) = self.set.writes.first() {
             epoch();
+            if memory.shared().retention.has_opened_since(self.snapshots_opened) {
+                return Err(Abort {
+                    reason: ConflictReason::TimestampOrder,
+                    table: first.table,
+                    row: row_of(first.record),
+                });
+            }
         }
+        // From here on nothing can fail.
         let version = Tid::at(self.time);
         let mut reservations_used = 0;
         for entry in &self.set.writes {

@@ -113,8 +113,12 @@ impl Protocol for TwoPhaseLocking {
     type Shared = Timestamps;
     type Executor = LockingExecutor<true>;
 
-    fn settle_deleted(record: &StoredRecord<LockHeader>, unlink: impl FnOnce()) -> Settled {
-        settle_deleted(record, unlink)
+    fn settle_deleted(
+        record: &StoredRecord<LockHeader>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
     }
 }
 
@@ -132,8 +136,12 @@ impl Protocol for TwoPhaseLockingNoWait {
     type Shared = Timestamps;
     type Executor = LockingExecutor<false>;
 
-    fn settle_deleted(record: &StoredRecord<LockHeader>, unlink: impl FnOnce()) -> Settled {
-        settle_deleted(record, unlink)
+    fn settle_deleted(
+        record: &StoredRecord<LockHeader>,
+        may_go: impl Fn() -> bool,
+        unlink: impl FnOnce(),
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
     }
 }
 
@@ -331,20 +339,26 @@ impl TidHeader for LockHeader {
 
 /// See [`Protocol::settle_deleted`]. A shared lock on a deleted record is what somebody relies on
 /// who found it absent, so the record stays until that lock is gone.
-fn settle_deleted(record: &StoredRecord<LockHeader>, unlink: impl FnOnce()) -> Settled {
+fn settle_deleted(
+    record: &StoredRecord<LockHeader>,
+    may_go: impl Fn() -> bool,
+    unlink: impl FnOnce(),
+) -> Settled {
     let LockHeader { tid: word, lock } = &record.header;
     // Everybody is older and may wait for this: it waits for nobody while it holds the lock.
     if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
         return Settled::Busy;
     }
     let tid = word.load_relaxed();
-    let settled = if tid.is_absent() {
+    let settled = if !tid.is_absent() {
+        word.unlock(tid.dequeued());
+        Settled::Kept
+    } else if may_go() {
         unlink();
         word.unlock(tid.removed());
         Settled::Unlinked
     } else {
-        word.unlock(tid.dequeued());
-        Settled::Kept
+        Settled::Busy
     };
     lock.unlock_exclusive();
     settled
@@ -579,7 +593,13 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         if !self.set.nodes.is_empty() {
             fence_before_validation();
         }
-        // With all locks held: of two transactions that conflict, the later one reads it later.
+        if self.set.writes.is_empty() {
+            validate_nodes(&self.set)?;
+            self.held.release();
+            self.set.clear();
+            return Ok(());
+        }
+        // With all locks held: of two transactions that conflict, the later one draws it later.
         let epoch = epoch();
         validate_nodes(&self.set)?;
         for write in &self.set.writes {

@@ -1,12 +1,13 @@
 //! Records: what an index points to, and what protocols protect.
 //!
 //! ```text
-//!   record (one block of the arena)                     version (a block of its own)
-//!  +------------------+---------+-----------------+    +------------------+
-//!  | header           | newest ----------------------->| row              |
-//!  | (the protocol's) |         | first row, inline|    +------------------+
-//!  +------------------+---------+-----------------+
-//!  0                  |         16-byte aligned
+//!   record (one block of the arena)                   version (a block of its own)
+//!  +------------------+--------+-------------------+     +--------+----------+-----+
+//!  | header           | newest | first version,    |     | number | previous | row |
+//!  | (the protocol's) |    |   | inline            |     +--------+----------+-----+
+//!  +------------------+----|---+-------------------+     ^        |          ^
+//!  0                       |                             16-byte aligned     |
+//!                          +--------------- to the row ----------------------+
 //! ```
 //!
 //! A row is reached through `newest` and never changed once it is published: a write installs a
@@ -14,6 +15,7 @@
 //! region small, DBX §5.1), and a reader that holds a row can go on reading it until its
 //! transaction ends, whatever is committed meanwhile. The first version of a record lies inline
 //! behind its header, so a row that is inserted and then only read costs no second cache miss.
+//! Before every row lies what snapshots need to know of its version: see [`version`].
 //! Rows that own heap memory are an exception: they have blocks of their own from the start. For
 //! what a replaced row owns is dropped by the worker that replaced it, at its leisure, and by then
 //! another worker may have deleted the record and freed its block.
@@ -23,15 +25,18 @@
 
 pub mod arena;
 pub mod tid;
+pub mod version;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
 use weft_htm::word::{Ordering, WordPointer};
 
+use self::version::VersionHeader;
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 
-/// A record with protocol header `H`; the inline row follows at [`StoredRecord::ROW_OFFSET`].
+/// A record with protocol header `H`; the inline version follows, and its row lies at
+/// [`StoredRecord::ROW_OFFSET`].
 #[repr(C, align(16))]
 pub struct StoredRecord<H> {
     /// What the protocol keeps with the record.
@@ -53,21 +58,27 @@ pub fn row_of_newest(newest: *mut u8) -> Option<NonNull<u8>> {
 
 const _: () = assert!(align_of::<StoredRecord<()>>() > FLAGS_OF_NEWEST);
 
+/// See [`StoredRecord::ROW_OFFSET`].
+const fn row_offset<H>() -> usize {
+    size_of::<StoredRecord<H>>() + VersionHeader::BYTES
+}
+
 impl<H: Default> StoredRecord<H> {
     /// Where the inline row starts.
-    pub const ROW_OFFSET: usize = size_of::<StoredRecord<H>>();
+    pub const ROW_OFFSET: usize = row_offset::<H>();
 
-    /// The layout of a record with an inline row of layout `row`. The row takes at least a byte,
-    /// so that its address is nobody else's.
+    /// The layout of a record with an inline row of layout `row`.
     pub fn layout(row: Layout) -> Layout {
-        let row = Layout::from_size_align(row.size().max(1), row.align()).expect("one byte more");
-        let (layout, offset) =
-            Layout::new::<StoredRecord<H>>().extend(row).expect("rows are far below isize::MAX");
-        debug_assert_eq!(offset, Self::ROW_OFFSET, "rows are aligned to 16 bytes at most");
+        let version = VersionHeader::layout_with(row);
+        let (layout, offset) = Layout::new::<StoredRecord<H>>()
+            .extend(version)
+            .expect("rows are far below isize::MAX");
+        debug_assert_eq!(offset, size_of::<StoredRecord<H>>(), "versions are aligned to 16 bytes");
         layout
     }
 
-    /// Turns an uninitialised block into a placeholder.
+    /// Turns an uninitialised block into a placeholder. An inline version, if the table holds
+    /// them, is still to be [initialised](RecordPointer::initialise_inline).
     ///
     /// # Safety
     /// The block is the caller's alone, and large and aligned enough for the record's layout.
@@ -157,10 +168,22 @@ impl<H> RecordPointer<H> {
         prefetch_lines(newest, bytes);
     }
 
+    /// Writes the header of the inline version, and returns the place of its row.
+    ///
+    /// # Safety
+    /// Nobody else has the record's address, and its block reaches over an inline version.
+    #[inline(always)]
+    pub unsafe fn initialise_inline(self) -> NonNull<u8> {
+        // SAFETY: by the contract.
+        unsafe { VersionHeader::initialise(VersionHeader::block(self.inline_row())) }
+    }
+
     /// Where the record's inline row is, if the table holds rows inline.
     #[inline(always)]
     pub fn inline_row(self) -> NonNull<u8> {
-        // SAFETY: every record's block extends to here at least.
-        unsafe { self.0.cast::<u8>().add(size_of::<StoredRecord<H>>()) }
+        // Wrapping: where rows do not lie inline, the block may end before.
+        let row = self.0.as_ptr().cast::<u8>().wrapping_add(row_offset::<H>());
+        // SAFETY: blocks do not lie at the end of the address space.
+        unsafe { NonNull::new_unchecked(row) }
     }
 }

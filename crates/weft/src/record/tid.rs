@@ -1,10 +1,10 @@
 //! The TID word: a record's version, and the few flags that every optimistic protocol needs.
 //!
 //! ```text
-//!   63                        32 31                       4   3      2       1       0
-//!  +----------------------------+--------------------------+-----+-------+--------+------+
-//!  |  epoch of the last write   |  writes in that epoch    |queued|removed| absent | lock |
-//!  +----------------------------+--------------------------+-----+-------+--------+------+
+//!   63                        24 23                      4   3      2       1       0
+//!  +----------------------------+-------------------------+------+-------+--------+------+
+//!  |  epoch of the last write   |  writes in that epoch   |queued|removed| absent | lock |
+//!  +----------------------------+-------------------------+------+-------+--------+------+
 //! ```
 //!
 //! - *lock*: a commit is installing a new version (or the record is being unlinked).
@@ -16,10 +16,13 @@
 //!   at most, which is what makes it safe to free.
 //!
 //! Two equal words mean the same version: each write increments the sequence, or moves to a later
-//! epoch. An epoch lasts 40 ms, so 28 bits of sequence cannot wrap, and 32 bits of epoch last
-//! five years. The paper's sequence number (DBX §5.1) is the pair of them.
+//! epoch. 40 bits of epoch last for decades. 20 bits of sequence are a million writes of one record
+//! in an epoch of 40 ms; should there be more, the sequence carries over into the epoch, which
+//! does no harm: versions still grow. The paper's sequence number (DBX §5.1) is the pair of them.
 
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
+
+use crate::epoch::clock::EPOCH_SHIFT;
 
 /// A record's version word.
 #[derive(Debug)]
@@ -37,7 +40,6 @@ const REMOVED: u64 = 1 << 2;
 const QUEUED: u64 = 1 << 3;
 const FLAGS: u64 = LOCK | ABSENT | REMOVED | QUEUED;
 const SEQUENCE_ONE: u64 = 1 << 4;
-const EPOCH_SHIFT: u32 = 32;
 
 const _: () = assert!(FLAGS < SEQUENCE_ONE && SEQUENCE_ONE < 1 << EPOCH_SHIFT);
 

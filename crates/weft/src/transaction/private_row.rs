@@ -18,10 +18,10 @@ pub(super) struct PrivateRow<'w, P: Protocol, R> {
 
 impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     pub(super) fn new(worker: &'w Worker<P>, table: TableRef, row: R) -> Self {
-        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
-        // SAFETY: a new block of the table's row class.
-        unsafe { block.write(row) };
-        PrivateRow { row: block, worker, table }
+        let place = worker.memory.allocate_row(table).cast::<R>();
+        // SAFETY: new, and the table's rows are of this type.
+        unsafe { place.write(row) };
+        PrivateRow { row: place, worker, table }
     }
 
     #[inline(always)]
@@ -29,11 +29,11 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     where
         R: Clone,
     {
-        let block = worker.memory.allocate_block(table.core().row_class).cast::<R>();
-        // SAFETY: a new block of the table's row class. (If `clone` panics it stays unused until
-        // the database is dropped.)
-        unsafe { block.write(row.clone()) };
-        PrivateRow { row: block, worker, table }
+        let place = worker.memory.allocate_row(table).cast::<R>();
+        // SAFETY: new, and the table's rows are of this type. (If `clone` panics the block stays
+        // unused until the database is dropped.)
+        unsafe { place.write(row.clone()) };
+        PrivateRow { row: place, worker, table }
     }
 
     #[inline(always)]

@@ -12,7 +12,6 @@ use std::ptr::NonNull;
 use weft_htm::word::Ordering;
 
 use super::Transaction;
-use super::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 #[cfg(feature = "history")]
 use super::recording::Event;
 use crate::error::{ConflictReason, Error, Failure};
@@ -22,6 +21,7 @@ use crate::index::bplus_tree::{Direction, Page};
 use crate::index::{LongKey, NodeVersion};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 use crate::protocol::{Dbx, Protocol, Visible};
+use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
 #[cfg(feature = "history")]

@@ -12,6 +12,7 @@ use crate::encoding::{Key, KeyForm};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::index::{Insertion, Lookup};
 use crate::protocol::{Executor, Protocol, Visible};
+use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
 use crate::table::{
@@ -75,13 +76,13 @@ impl<P: Protocol> Transaction<'_, P> {
         // The row is written before the record can be found, and becomes visible at commit.
         let is_inline = core.holds_rows_inline();
         let row = if is_inline {
-            let inline = record.inline_row();
-            // SAFETY: the block reaches over the inline row.
+            // SAFETY: new, and the block reaches over the inline version.
             unsafe {
+                let inline = record.initialise_inline();
                 inline.cast::<R>().write(row);
                 stamp(self.worker, table, inline);
+                inline
             }
-            inline
         } else {
             PrivateRow::new(self.worker, table, row).into_raw()
         };
@@ -104,7 +105,7 @@ impl<P: Protocol> Transaction<'_, P> {
                     let take_back = || unsafe {
                         let taken = row.cast::<R>().read();
                         if !is_inline {
-                            memory.free_block(row, core.row_class);
+                            memory.free_block(VersionHeader::block(row), core.row_class);
                         }
                         memory.free_block(block, core.record_class);
                         taken

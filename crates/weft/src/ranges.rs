@@ -9,16 +9,16 @@ use crate::schema::{Record, Storage};
 use crate::table::Secondary;
 
 /// A range of encoded keys.
-pub(super) type Bounds<K> = (Bound<K>, Bound<K>);
+pub(crate) type Bounds<K> = (Bound<K>, Bound<K>);
 
-pub(super) fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K> {
+pub(crate) fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K> {
     (range.start_bound().map(K::from_key), range.end_bound().map(K::from_key))
 }
 
 /// The range of a secondary index's entries whose columns lie in `range`. The entries of a
 /// non-unique index go on behind the columns, with the primary key; so an included end means all
 /// entries that begin with it, and an excluded start means none of them.
-pub(super) fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
+pub(crate) fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
     _index: &Secondary<F, P>,
     range: &impl RangeBounds<K>,
 ) -> Bounds<F> {
@@ -52,7 +52,7 @@ pub(super) fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
     (start, end)
 }
 
-pub(super) fn prefix_of<F: KeyForm, P: Protocol, K: Key>(
+pub(crate) fn prefix_of<F: KeyForm, P: Protocol, K: Key>(
     _index: &Secondary<F, P>,
     prefix: &impl KeyPrefix<K>,
 ) -> Bounds<F> {
@@ -60,7 +60,7 @@ pub(super) fn prefix_of<F: KeyForm, P: Protocol, K: Key>(
 }
 
 /// The ends of a range, for people.
-pub(super) fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
+pub(crate) fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
     let describe = |bound: Bound<&T>| match bound {
         Bound::Included(key) => format!("{key:?}"),
         Bound::Excluded(key) => format!("{key:?} (excluded)"),
@@ -70,7 +70,7 @@ pub(super) fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, St
 }
 
 /// Whether a range is written the wrong way round. (One that is merely empty is not.)
-pub(super) fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
+pub(crate) fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match bounds {
         (Unbounded, _) | (_, Unbounded) => false,
@@ -79,14 +79,14 @@ pub(super) fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
 }
 
 /// Whether a range has no keys because it excludes the only one.
-pub(super) fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
+pub(crate) fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included};
     matches!(bounds, (Excluded(start), Excluded(end) | Included(end))
         | (Included(start), Excluded(end)) if start == end)
 }
 
 /// Fails for tables that have no order.
-pub(super) fn check_ordered<T: Record>() -> Result<(), Failure> {
+pub(crate) fn check_ordered<T: Record>() -> Result<(), Failure> {
     match T::STORAGE {
         Storage::Ordered => Ok(()),
         Storage::Hash => Err(Failure::UnorderedTable { table: T::TABLE }),

@@ -1,0 +1,395 @@
+//! Scans of snapshots: iterators over the rows of a range, leaf by leaf.
+//!
+//! A leaf of the index is read, and every row on it that the snapshot sees is found, while the
+//! worker is pinned. Between two leaves it is not: the rows found are kept for the snapshot, and
+//! the next leaf is looked up by its key. So a scan that takes an hour holds back no memory but the
+//! snapshot's own.
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::Snapshot;
+use crate::error::Failure;
+#[cfg(feature = "history")]
+use crate::history::{HistoryKey, HistoryRange, ScanProgress};
+use crate::index::bplus_tree::{Direction, LeafHint, Page};
+use crate::prefetch::{LINE_BYTES, prefetch_lines};
+use crate::protocol::{Dbx, Protocol};
+use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
+use crate::schema::Record;
+use crate::table::{Entry, FormIndex, PickForm, Table, TableInner};
+use crate::worker::{StoredForm, Worker};
+
+/// The rows of a range, as a [`Snapshot`] sees them, in the order of the keys; from
+/// [`Snapshot::range`] and its like.
+///
+/// It reads as it goes: nothing before the first `next`, and no further than to the end of the
+/// index leaf that it has come to.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct SnapshotScan<'s, T: Record, P: Protocol = Dbx> {
+    snapshot: &'s Snapshot<P>,
+    table: Arc<TableInner<T, P>>,
+    /// Rows that were found, from `position` on still to be returned.
+    rows: Vec<NonNull<T>>,
+    position: usize,
+    /// What is left to be read.
+    pages: Box<dyn Pages<T, P> + Send>,
+    #[cfg(feature = "history")]
+    progress: Option<Box<ScanProgress>>,
+}
+
+// SAFETY: the rows are kept for the snapshot, on whatever thread, and rows are Send and Sync.
+unsafe impl<T: Record, P: Protocol> Send for SnapshotScan<'_, T, P> {}
+
+impl<T: Record, P: Protocol> std::fmt::Debug for SnapshotScan<'_, T, P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("SnapshotScan").field("table", &T::TABLE).finish_non_exhaustive()
+    }
+}
+
+/// The leaves of an index, one after the other.
+trait Pages<T: Record, P: Protocol> {
+    /// Finds the rows of the next leaf that the snapshot sees; false if there is no more leaf. The
+    /// worker is pinned.
+    fn read(
+        &mut self,
+        snapshot: &Snapshot<P>,
+        table: &TableInner<T, P>,
+        worker: &Worker<P>,
+        rows: &mut Vec<NonNull<T>>,
+    ) -> Result<bool, Failure>;
+
+    /// Turns round, before the first leaf.
+    fn turn(&mut self);
+}
+
+impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
+    pub(super) fn primary<K: PickForm + StoredForm>(
+        snapshot: &'s Snapshot<P>,
+        table: &Table<T, P>,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        Self::new(snapshot, table, Box::new(Leaves::new(None, bounds, describe)))
+    }
+
+    pub(super) fn secondary<K: PickForm + StoredForm>(
+        snapshot: &'s Snapshot<P>,
+        table: &Table<T, P>,
+        index: usize,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        Self::new(snapshot, table, Box::new(Leaves::new(Some(index), bounds, describe)))
+    }
+
+    pub(super) fn unordered<K: PickForm + StoredForm>(
+        snapshot: &'s Snapshot<P>,
+        table: &Table<T, P>,
+    ) -> Self {
+        Self::new(
+            snapshot,
+            table,
+            Box::new(Buckets::<K> { is_read: false, form: Default::default() }),
+        )
+    }
+
+    fn new(
+        snapshot: &'s Snapshot<P>,
+        table: &Table<T, P>,
+        pages: Box<dyn Pages<T, P> + Send>,
+    ) -> Self {
+        SnapshotScan {
+            snapshot,
+            table: Arc::clone(&table.inner),
+            rows: Vec::new(),
+            position: 0,
+            pages,
+            #[cfg(feature = "history")]
+            progress: None,
+        }
+    }
+
+    /// The same rows, from the greatest key to the least. (Where there is no order, it makes no
+    /// difference.)
+    ///
+    /// # Panics
+    /// If the scan has begun.
+    pub fn descending(mut self) -> Self {
+        self.pages.turn();
+        #[cfg(feature = "history")]
+        self.progress.iter_mut().for_each(|progress| progress.turn());
+        self
+    }
+
+    /// Reads the next leaf; false if there is none.
+    fn read_leaf(&mut self) -> Result<bool, Failure> {
+        self.record_start();
+        self.rows.clear();
+        self.position = 0;
+        let SnapshotScan { snapshot, table, rows, pages, .. } = self;
+        let identity = &snapshot.database.inner().identity;
+        if !Arc::ptr_eq(&table.identity, identity) {
+            return Err(Failure::ForeignTable { table: T::TABLE });
+        }
+        snapshot.pinned(|worker| pages.read(snapshot, table, worker, rows))?
+    }
+}
+
+impl<'s, T: Record, P: Protocol> Iterator for SnapshotScan<'s, T, P> {
+    type Item = Result<&'s T, Failure>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(&row) = self.rows.get(self.position) {
+                self.position += 1;
+                self.record_row(row);
+                // SAFETY: a row of the table that the snapshot needs: it is kept, unchanged, as
+                // long as the snapshot is open, which is borrowed.
+                return Some(Ok(unsafe { row.as_ref() }));
+            }
+            match self.read_leaf() {
+                Ok(true) => {}
+                Ok(false) => {
+                    self.record_end();
+                    return None;
+                }
+                Err(failure) => {
+                    self.pages = Box::new(Finished);
+                    return Some(Err(failure));
+                }
+            }
+        }
+    }
+}
+
+/// What is left of a scan that has failed.
+struct Finished;
+
+impl<T: Record, P: Protocol> Pages<T, P> for Finished {
+    fn read(
+        &mut self,
+        _snapshot: &Snapshot<P>,
+        _table: &TableInner<T, P>,
+        _worker: &Worker<P>,
+        _rows: &mut Vec<NonNull<T>>,
+    ) -> Result<bool, Failure> {
+        Ok(false)
+    }
+
+    fn turn(&mut self) {}
+}
+
+/// The leaves of a B+-tree.
+struct Leaves<K: StoredForm> {
+    /// The position of the secondary index that is read; else it is the primary one.
+    secondary: Option<usize>,
+    bounds: Bounds<K>,
+    direction: Direction,
+    /// Where the next leaf begins, if one has been read already.
+    next: Next<K>,
+    page: Page<K>,
+    /// What to say if the range is the wrong way round.
+    reversed: Option<(String, String)>,
+}
+
+/// What a scan reads next.
+enum Next<K> {
+    First,
+    From(Bound<K>),
+    Nothing,
+}
+
+impl<K: StoredForm> Leaves<K> {
+    fn new(
+        secondary: Option<usize>,
+        bounds: Bounds<K>,
+        describe: impl FnOnce() -> (String, String),
+    ) -> Self {
+        let reversed = is_reversed(&bounds).then(describe);
+        let (direction, next, page) = (Direction::Forward, Next::First, Page::new());
+        Leaves { secondary, bounds, direction, next, page, reversed }
+    }
+
+    /// Where the next leaf begins; `None` if there is none.
+    fn advance<T: Record>(&mut self) -> Result<Option<Bound<K>>, Failure> {
+        match std::mem::replace(&mut self.next, Next::Nothing) {
+            Next::First => {
+                if self.secondary.is_none() {
+                    check_ordered::<T>()?;
+                }
+                if let Some((start, end)) = self.reversed.take() {
+                    return Err(Failure::InvalidRange { table: T::TABLE, start, end });
+                }
+                if is_empty(&self.bounds) {
+                    return Ok(None);
+                }
+                Ok(Some(match self.direction {
+                    Direction::Forward => self.bounds.0.clone(),
+                    Direction::Reverse => self.bounds.1.clone(),
+                }))
+            }
+            Next::From(from) => Ok(Some(from)),
+            Next::Nothing => Ok(None),
+        }
+    }
+}
+
+/// How many records ahead of its position a scan asks for.
+const RECORDS_AHEAD: usize = 6;
+
+/// Visits addresses, and asks for the records behind them some steps ahead.
+#[inline(always)]
+fn for_each_prefetched(addresses: &[u64], mut visit: impl FnMut(u64)) {
+    let prefetch = |address: u64| {
+        prefetch_lines(std::ptr::without_provenance(address as usize), 2 * LINE_BYTES);
+    };
+    addresses.iter().take(RECORDS_AHEAD).for_each(|&address| prefetch(address));
+    for (position, &address) in addresses.iter().enumerate() {
+        if let Some(&ahead) = addresses.get(position + RECORDS_AHEAD) {
+            prefetch(ahead);
+        }
+        visit(address);
+    }
+}
+
+impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K> {
+    fn read(
+        &mut self,
+        snapshot: &Snapshot<P>,
+        table: &TableInner<T, P>,
+        worker: &Worker<P>,
+        rows: &mut Vec<NonNull<T>>,
+    ) -> Result<bool, Failure> {
+        let Some(from) = self.advance::<T>()? else { return Ok(false) };
+        let to = match self.direction {
+            Direction::Forward => self.bounds.1.as_ref(),
+            Direction::Reverse => self.bounds.0.as_ref(),
+        };
+        let (direction, page) = (self.direction, &mut self.page);
+        let (mut hint, memory) = (LeafHint::new(), &worker.memory);
+        // SAFETY: the worker is pinned; an index holds addresses of its table's records.
+        let see = |address| unsafe { snapshot.see(address) };
+        match self.secondary {
+            Some(position) => {
+                let index = K::pick_secondary(&table.secondary[position]);
+                index.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
+                let mut records = Vec::with_capacity(page.addresses().len());
+                for_each_prefetched(page.addresses(), |address| {
+                    // SAFETY: a row of the index.
+                    let entry = see(address).map(|row| unsafe { row.cast::<Entry<K>>().as_ref() });
+                    records.extend(entry.map(|entry| entry.record));
+                });
+                // An entry that the snapshot sees leads to a record whose row it sees.
+                for_each_prefetched(&records, |record| {
+                    rows.extend(see(record).map(NonNull::cast::<T>));
+                });
+            }
+            None => {
+                let FormIndex::Ordered(tree) = K::pick(&table.primary) else {
+                    unreachable!("checked before the first leaf")
+                };
+                tree.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
+                for_each_prefetched(page.addresses(), |address| {
+                    rows.extend(see(address).map(NonNull::cast::<T>));
+                });
+            }
+        }
+        self.next = page.take_next().map_or(Next::Nothing, Next::From);
+        Ok(true)
+    }
+
+    fn turn(&mut self) {
+        assert!(matches!(self.next, Next::First), "the scan has begun");
+        self.direction = Direction::Reverse;
+    }
+}
+
+/// All of a hash table, at once.
+struct Buckets<K> {
+    is_read: bool,
+    form: PhantomData<fn() -> K>,
+}
+
+impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Buckets<K> {
+    fn read(
+        &mut self,
+        snapshot: &Snapshot<P>,
+        table: &TableInner<T, P>,
+        _worker: &Worker<P>,
+        rows: &mut Vec<NonNull<T>>,
+    ) -> Result<bool, Failure> {
+        if std::mem::replace(&mut self.is_read, true) {
+            return Ok(false);
+        }
+        let FormIndex::Hash(hash) = K::pick(&table.primary) else {
+            unreachable!("ordered tables are read leaf by leaf")
+        };
+        hash.for_each(|_, address| {
+            // SAFETY: the worker is pinned; an index holds addresses of its table's records.
+            rows.extend(unsafe { snapshot.see(address) }.map(NonNull::cast::<T>));
+        });
+        Ok(true)
+    }
+
+    fn turn(&mut self) {
+        assert!(!self.is_read, "the scan has begun");
+    }
+}
+
+// ---- for the history --------------------------------------------------------------------------
+
+#[cfg(feature = "history")]
+impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
+    /// Has the scan recorded, if the database is: it is one of the primary keys in `range`.
+    pub(super) fn recorded(mut self, range: impl FnOnce() -> HistoryRange) -> Self {
+        if self.snapshot.recorder().is_some() {
+            self.progress = Some(Box::new(ScanProgress::new(self.table.number(), range())));
+        }
+        self
+    }
+}
+
+/// A scan of a secondary index, or of a whole hash table, is recorded as reads of the rows found.
+#[cfg_attr(
+    not(feature = "history"),
+    allow(unused_variables, reason = "the arguments are for the recorder")
+)]
+impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
+    #[inline(always)]
+    fn record_start(&mut self) {
+        #[cfg(feature = "history")]
+        if let (Some(mut recorder), Some(scan)) = (self.snapshot.recorder(), &mut self.progress) {
+            recorder.begin_scan(scan);
+        }
+    }
+
+    #[inline(always)]
+    fn record_row(&mut self, row: NonNull<T>) {
+        #[cfg(feature = "history")]
+        if let Some(mut recorder) = self.snapshot.recorder() {
+            let reference = self.table.reference();
+            // SAFETY: a row that the snapshot sees, of a recorded database.
+            let (key, seen) = unsafe {
+                (HistoryKey::of(&row.as_ref().key()), reference.core().stamp(row.cast()))
+            };
+            match &mut self.progress {
+                Some(scan) => recorder.scan_row(scan, key, seen),
+                None => recorder.read(self.table.number(), key, Some(seen)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn record_end(&mut self) {
+        #[cfg(feature = "history")]
+        if let (Some(mut recorder), Some(mut scan)) =
+            (self.snapshot.recorder(), self.progress.take())
+        {
+            recorder.end_scan(&mut scan);
+        }
+    }
+}

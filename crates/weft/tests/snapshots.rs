@@ -1,0 +1,491 @@
+//! Snapshots: what they show, under every executor, and what they cost.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::{Atomic, Protocol};
+use weft::{Database, Error, Failure, Record, Snapshot, Table};
+
+use support::{Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Item {
+    #[record(key)]
+    id: u32,
+    #[record(index)]
+    group: u8,
+    #[record(unique)]
+    label: String,
+    value: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(storage = "hash")]
+struct Cell {
+    #[record(key)]
+    id: u32,
+    value: u64,
+}
+
+struct Fixture<P: Protocol> {
+    database: Database<P>,
+    items: Table<Item, P>,
+    cells: Table<Cell, P>,
+}
+
+impl<P: Protocol> Fixture<P> {
+    fn new() -> Self {
+        let database = Database::<P>::builder().table::<Item>().table::<Cell>().open().unwrap();
+        let (items, cells) = (database.table().unwrap(), database.table().unwrap());
+        Fixture { database, items, cells }
+    }
+
+    fn put(&self, id: u32, value: u64) {
+        let transact = self.database.transact(|tx| {
+            tx.upsert(&self.items, item(id, value))?;
+            tx.upsert(&self.cells, Cell { id, value })?;
+            Ok::<_, Error>(())
+        });
+        transact.unwrap();
+    }
+
+    fn delete(&self, id: u32) {
+        let transact = self.database.transact(|tx| {
+            tx.delete(&self.items, &id)?;
+            tx.delete(&self.cells, &id)
+        });
+        transact.unwrap();
+    }
+
+    /// Checks everything that a snapshot shows.
+    fn check(&self, snapshot: &Snapshot<P>, model: &BTreeMap<u32, u64>) {
+        let rows = || model.iter().map(|(&id, &value)| item(id, value));
+        let seen: Vec<Item> =
+            snapshot.range(&self.items, ..).map(|row| row.unwrap().clone()).collect();
+        assert_eq!(seen, rows().collect::<Vec<_>>(), "forwards");
+        let seen: Vec<Item> =
+            snapshot.rows(&self.items).descending().map(|row| row.unwrap().clone()).collect();
+        assert_eq!(seen, rows().rev().collect::<Vec<_>>(), "backwards");
+        let mut by_group: Vec<Item> = rows().collect();
+        by_group.sort_by_key(|item| (item.group, item.id));
+        let seen: Vec<Item> = snapshot
+            .range_by(&self.items, Item::GROUP, ..)
+            .map(|row| row.unwrap().clone())
+            .collect();
+        assert_eq!(seen, by_group, "by group");
+        by_group.retain(|item| item.group == 2);
+        let seen: Vec<Item> = snapshot
+            .prefix_by(&self.items, Item::GROUP, &2)
+            .map(|row| row.unwrap().clone())
+            .collect();
+        assert_eq!(seen, by_group, "of group 2");
+        let mut seen: Vec<Cell> =
+            snapshot.rows(&self.cells).map(|row| row.unwrap().clone()).collect();
+        seen.sort_by_key(|cell| cell.id);
+        let cells = model.iter().map(|(&id, &value)| Cell { id, value });
+        assert_eq!(seen, cells.collect::<Vec<_>>(), "cells");
+        for id in 0..IDS {
+            let expected = model.get(&id).map(|&value| item(id, value));
+            assert_eq!(snapshot.get(&self.items, &id).unwrap(), expected.as_ref());
+            let value = snapshot.get(&self.cells, &id).unwrap().map(|cell| cell.value);
+            assert_eq!(value, model.get(&id).copied());
+            if let Some(expected) = expected {
+                let seen = snapshot.get_by(&self.items, Item::LABEL, &expected.label).unwrap();
+                assert_eq!(seen, Some(&expected));
+            }
+        }
+    }
+}
+
+const IDS: u32 = 40;
+
+fn item(id: u32, value: u64) -> Item {
+    Item { id, group: (value % 5) as u8, label: format!("{id} is {value}"), value }
+}
+
+/// Snapshots opened and closed at random among random writes show what a copy of the model does.
+#[test]
+fn snapshots_agree_with_a_model() {
+    let seed = Seed::new();
+    for_each_executor!(|P| {
+        let mut random = seed.random(0);
+        let fixture = Fixture::<P>::new();
+        let mut model = BTreeMap::new();
+        let mut open: Vec<(Snapshot<P>, BTreeMap<u32, u64>)> = Vec::new();
+        for value in 0..1500 * stress() as u64 {
+            let id = random.u32(0..IDS);
+            match random.u8(0..10) {
+                0..5 => {
+                    fixture.put(id, value);
+                    model.insert(id, value);
+                }
+                5..8 => {
+                    fixture.delete(id);
+                    model.remove(&id);
+                }
+                8 if open.len() < 6 => {
+                    open.push((fixture.database.open_snapshot().unwrap(), model.clone()));
+                }
+                _ if !open.is_empty() => {
+                    let (snapshot, model) = &open[random.usize(0..open.len())];
+                    fixture.check(snapshot, model);
+                    if random.bool() {
+                        drop(open.swap_remove(random.usize(0..open.len())));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (snapshot, model) in &open {
+            fixture.check(snapshot, model);
+        }
+        open.clear();
+        // Whatever was kept goes with the last of them, but for what the worker has not handed over.
+        let held = fixture.database.metrics().snapshots;
+        assert_eq!((held.open, held.versions_held, held.bytes_held), (0, 0, 0));
+        let last = fixture.database.open_snapshot().unwrap();
+        fixture.check(&last, &model);
+    });
+}
+
+/// A transaction that fails, or is rolled back, leaves nothing in a snapshot, however it is timed.
+#[test]
+fn what_is_rolled_back_was_never_there() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        fixture.put(1, 10);
+        let before = fixture.database.open_snapshot().unwrap();
+        let transaction = fixture.database.begin().unwrap();
+        transaction.update(&fixture.items, &1, |item| item.value = 11).unwrap();
+        transaction.insert(&fixture.items, item(2, 20)).unwrap();
+        transaction.delete(&fixture.cells, &1).unwrap();
+        let model = BTreeMap::from([(1, 10)]);
+        fixture.check(&before, &model);
+        // In the transaction's own thread as well as in another.
+        let within = fixture.database.open_snapshot();
+        if !P::SNAPSHOTS_ABORT_WRITERS {
+            fixture.check(&within.unwrap(), &model);
+        }
+        transaction.rollback();
+        fixture.check(&before, &model);
+        fixture.check(&fixture.database.open_snapshot().unwrap(), &model);
+    });
+}
+
+/// A snapshot goes to another thread, and several read it at once.
+#[test]
+fn threads_share_a_snapshot() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        let mut model = BTreeMap::new();
+        for id in 0..IDS {
+            fixture.put(id, u64::from(id));
+            model.insert(id, u64::from(id));
+        }
+        let snapshot = on_a_thread(|| fixture.database.open_snapshot().unwrap());
+        for id in 0..IDS {
+            fixture.delete(id);
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| fixture.check(&snapshot, &model));
+            }
+        });
+        let mut scan = snapshot.range(&fixture.items, ..);
+        let first = scan.next().unwrap().unwrap();
+        let rest = std::thread::scope(|scope| scope.spawn(move || scan.count()).join().unwrap());
+        assert_eq!((first.id, rest), (0, IDS as usize - 1), "a scan moves between threads");
+        on_a_thread(move || drop(snapshot));
+    });
+}
+
+/// Transfers keep a sum, in rows and in an index; every snapshot shows it.
+#[test]
+fn snapshots_of_a_busy_bank_add_up() {
+    const ACCOUNTS: u32 = 30;
+    let seed = Seed::new();
+    for_each_protocol!(|P| {
+        let fixture = Fixture::<P>::new();
+        for id in 0..ACCOUNTS {
+            fixture.put(id, 1000);
+        }
+        let stopped = Word::new(0);
+        let checked = Word::new(0);
+        let writers = threads::<P>().min(3);
+        std::thread::scope(|scope| {
+            for thread in 0..writers {
+                let (fixture, stopped, seed) = (&fixture, &stopped, &seed);
+                scope.spawn(move || {
+                    let mut random = seed.random(thread);
+                    while stopped.load(Ordering::Relaxed) == 0 {
+                        transfer(fixture, &mut random, ACCOUNTS);
+                    }
+                });
+            }
+            for thread in 0..2 {
+                let (fixture, stopped, checked, seed) = (&fixture, &stopped, &checked, &seed);
+                scope.spawn(move || {
+                    let mut random = seed.random(10 + thread);
+                    let _stop = StopOnDrop(stopped);
+                    let mut kept = Vec::new();
+                    for _ in 0..150 * stress() {
+                        let snapshot = fixture.database.open_snapshot().unwrap();
+                        add_up(fixture, &snapshot, &mut random, ACCOUNTS);
+                        checked.fetch_add(1, Ordering::Relaxed);
+                        kept.push(snapshot);
+                        if kept.len() == 4 {
+                            let snapshot = kept.swap_remove(random.usize(0..4));
+                            add_up(fixture, &snapshot, &mut random, ACCOUNTS);
+                        }
+                    }
+                });
+            }
+        });
+        assert!(checked.load(Ordering::Relaxed) >= 300);
+    });
+}
+
+struct StopOnDrop<'a>(&'a Word);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Relaxed);
+    }
+}
+
+/// Moves some money from one account to another: by updates, or by closing one and opening it
+/// anew.
+fn transfer<P: Protocol>(fixture: &Fixture<P>, random: &mut fastrand::Rng, accounts: u32) {
+    let (from, to, amount) = (random.u32(0..accounts), random.u32(0..accounts), random.u64(0..50));
+    let reopens = random.u8(0..4) == 0;
+    let moved = fixture.database.transact(|tx| {
+        if from == to {
+            return Ok(());
+        }
+        let have = tx.get(&fixture.items, &from)?.expect("accounts are never away").value;
+        let other = tx.get(&fixture.items, &to)?.expect("accounts are never away").value;
+        chaos(random);
+        let amount = amount.min(have);
+        for (id, value) in [(from, have - amount), (to, other + amount)] {
+            if reopens {
+                tx.delete(&fixture.items, &id)?;
+                tx.delete(&fixture.cells, &id)?;
+            }
+            tx.upsert(&fixture.items, item(id, value))?;
+            tx.upsert(&fixture.cells, Cell { id, value })?;
+            chaos(random);
+        }
+        Ok::<_, Error>(())
+    });
+    match moved {
+        // Another thread's transaction runs under `none`.
+        Err(Error::Failure(Failure::SingleThreaded { .. })) => {}
+        moved => moved.unwrap(),
+    }
+}
+
+/// Reads everything in one of several ways, and checks that nothing is missing.
+fn add_up<P: Protocol>(
+    fixture: &Fixture<P>,
+    snapshot: &Snapshot<P>,
+    random: &mut fastrand::Rng,
+    accounts: u32,
+) {
+    let rows: Vec<(u32, u64)> = match random.u8(0..4) {
+        0 => snapshot.range(&fixture.items, ..).map(|row| pair(row.unwrap())).collect(),
+        1 => {
+            let scan = snapshot.range_by(&fixture.items, Item::GROUP, ..).descending();
+            scan.map(|row| pair(row.unwrap())).collect()
+        }
+        2 => {
+            let cells = snapshot.rows(&fixture.cells);
+            cells.map(|row| row.map(|cell| (cell.id, cell.value)).unwrap()).collect()
+        }
+        _ => {
+            let mut get = |id| {
+                chaos(random);
+                pair(snapshot.get(&fixture.items, &id).unwrap().expect("never away"))
+            };
+            (0..accounts).map(&mut get).collect()
+        }
+    };
+    assert_eq!(rows.len(), accounts as usize, "{rows:?}");
+    assert_eq!(rows.iter().map(|row| row.1).sum::<u64>(), 1000 * u64::from(accounts), "{rows:?}");
+}
+
+fn pair(item: &Item) -> (u32, u64) {
+    assert_eq!(item, &self::item(item.id, item.value), "whole");
+    (item.id, item.value)
+}
+
+/// Two rows are written one after the other, each by a transaction of its own. No snapshot shows
+/// the second without the first.
+#[test]
+fn snapshots_respect_the_order_of_commits() {
+    for_each_protocol!(|P| {
+        let fixture = Fixture::<P>::new();
+        fixture.put(0, 0);
+        fixture.put(1, 0);
+        let stopped = Word::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _stop = StopOnDrop(&stopped);
+                for value in 1..600 * stress() as u64 {
+                    fixture.put(0, value);
+                    fixture.put(1, value);
+                }
+            });
+            scope.spawn(|| {
+                while stopped.load(Ordering::Relaxed) == 0 {
+                    let snapshot = fixture.database.open_snapshot().unwrap();
+                    let second = snapshot.get(&fixture.items, &1).unwrap().unwrap().value;
+                    let first = snapshot.get(&fixture.items, &0).unwrap().unwrap().value;
+                    assert!(first == second || first == second + 1, "{first} and {second}");
+                }
+            });
+        });
+    });
+}
+
+/// What was committed before a snapshot is opened is in it: an acknowledged write is never missed.
+#[test]
+fn a_snapshot_is_the_most_recent_state() {
+    for_each_protocol!(|P| {
+        let fixture = Fixture::<P>::new();
+        fixture.put(7, 0);
+        let acknowledged = Mutex::new(0);
+        let stopped = Word::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _stop = StopOnDrop(&stopped);
+                for value in 1..1000 * stress() as u64 {
+                    fixture.put(7, value);
+                    *acknowledged.lock().unwrap() = value;
+                }
+            });
+            scope.spawn(|| {
+                while stopped.load(Ordering::Relaxed) == 0 {
+                    let before = *acknowledged.lock().unwrap();
+                    let read = fixture.database.snapshot(|snapshot| {
+                        Ok::<_, Error>(snapshot.get(&fixture.cells, &7)?.unwrap().value)
+                    });
+                    assert!(read.unwrap() >= before);
+                }
+            });
+        });
+    });
+}
+
+/// However often rows are overwritten, one held snapshot costs one version of each; versions that
+/// fall between two snapshots are not kept; and closing them gives everything back.
+#[test]
+fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        for id in 0..IDS {
+            fixture.put(id, 0);
+        }
+        let held = || fixture.database.metrics().snapshots;
+        let oldest = fixture.database.open_snapshot().unwrap();
+        for round in 1..200 {
+            for id in 0..IDS {
+                let update = fixture
+                    .database
+                    .transact(|tx| tx.update(&fixture.cells, &id, |cell| cell.value = round));
+                update.unwrap();
+            }
+        }
+        let with_one = held();
+        assert_eq!(with_one.open, 1);
+        assert!(with_one.oldest_age.is_some());
+        assert!(with_one.versions_held <= u64::from(IDS), "{with_one:?}");
+        let newer = fixture.database.open_snapshot().unwrap();
+        for round in 200..400 {
+            for id in 0..IDS {
+                let update = fixture
+                    .database
+                    .transact(|tx| tx.update(&fixture.cells, &id, |cell| cell.value = round));
+                update.unwrap();
+            }
+        }
+        assert!(held().versions_held <= 2 * u64::from(IDS), "{:?}", held());
+        for id in 0..IDS {
+            assert_eq!(oldest.get(&fixture.cells, &id).unwrap().unwrap().value, 0);
+            assert_eq!(newer.get(&fixture.cells, &id).unwrap().unwrap().value, 199);
+        }
+        drop(newer);
+        assert!(held().versions_held <= u64::from(IDS), "under a snapshot that is older still");
+        drop(oldest);
+        assert_eq!((held().open, held().versions_held, held().bytes_held), (0, 0, 0));
+        assert_eq!(held().oldest_age, None);
+    });
+}
+
+/// The single-key protocol has snapshots of many keys.
+#[test]
+fn atomic_operations_have_snapshots() {
+    let database = Database::<Atomic>::builder().table::<Cell>().open().unwrap();
+    let cells = database.table::<Cell>().unwrap();
+    for id in 0..10 {
+        database.transact(|tx| tx.insert(&cells, Cell { id, value: 0 })).unwrap();
+    }
+    let before = database.open_snapshot().unwrap();
+    let stopped = Word::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let _stop = StopOnDrop(&stopped);
+                for turn in 0..2000 * stress() as u32 {
+                    let id = turn % 10;
+                    database.transact(|tx| tx.update(&cells, &id, |cell| cell.value += 1)).unwrap();
+                    if id == 3 {
+                        database.transact(|tx| tx.delete(&cells, &(100 + id))).unwrap();
+                        let row = Cell { id: 100 + id, value: 0 };
+                        let _ = database.transact(|tx| tx.insert(&cells, row.clone()));
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            let mut last = 0;
+            while stopped.load(Ordering::Relaxed) == 0 {
+                let snapshot = database.open_snapshot().unwrap();
+                let counted = (0..10).map(|id| snapshot.get(&cells, &id).unwrap().unwrap().value);
+                let sum = counted.sum::<u64>();
+                assert!(sum >= last, "counters never go back: {last}, and then {sum}");
+                last = sum;
+                assert!(snapshot.rows(&cells).count() >= 10);
+            }
+        });
+    });
+    for id in 0..10 {
+        assert_eq!(before.get(&cells, &id).unwrap().unwrap().value, 0);
+    }
+    assert_eq!(before.rows(&cells).count(), 10);
+}
+
+/// What a snapshot refuses.
+#[test]
+fn misuse_is_an_error() {
+    let fixture = Fixture::<weft::protocol::Dbx>::new();
+    let other = Fixture::<weft::protocol::Dbx>::new();
+    let snapshot = fixture.database.open_snapshot().unwrap();
+    assert!(matches!(snapshot.get(&other.items, &1), Err(Failure::ForeignTable { .. })));
+    assert!(matches!(
+        snapshot.range(&other.items, ..).next(),
+        Some(Err(Failure::ForeignTable { .. }))
+    ));
+    let mut hash = snapshot.range(&fixture.cells, ..);
+    assert!(matches!(hash.next(), Some(Err(Failure::UnorderedTable { .. }))));
+    assert!(hash.next().is_none());
+    #[allow(clippy::reversed_empty_ranges, reason = "that is what is tested")]
+    let mut reversed = snapshot.range(&fixture.items, 5..3);
+    assert!(matches!(reversed.next(), Some(Err(Failure::InvalidRange { .. }))));
+    fixture.database.close().unwrap();
+    assert!(matches!(fixture.database.open_snapshot(), Err(Failure::Closed)));
+    // What is open stays readable.
+    assert_eq!(snapshot.get(&fixture.items, &1).unwrap(), None);
+}
