@@ -1,0 +1,11 @@
+use weft::Record;
+
+#[derive(Clone, Record)]
+struct Lamp {
+    #[record(key)]
+    id: u32,
+    brightness: usize,
+    label: &'static str,
+}
+
+fn main() {}
