@@ -5,7 +5,6 @@ struct Lamp {
     #[record(key)]
     id: u32,
     brightness: usize,
-    label: &'static str,
 }
 
 fn main() {}
