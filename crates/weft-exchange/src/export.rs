@@ -65,12 +65,11 @@ impl<'a, W: Write + Send> Exporter<'a, W> {
     pub fn new(table: &TableDescription, format: Format, writer: W) -> Result<Self, ExportError> {
         let writer = CountingWriter::new(writer);
         let sink = match format {
-            Format::Csv => Sink::Csv(CsvWriter::new(table, writer)),
-            Format::ArrowIpc | Format::Parquet => Sink::Batches(
-                BatchWriter::new(table, format, writer)
-                    .map_err(|fault| export_error(table, format, fault))?,
-            ),
+            Format::Csv => Ok(Sink::Csv(CsvWriter::new(table, writer))),
+            Format::ArrowIpc => BatchWriter::arrow_ipc(table, writer).map(Sink::Batches),
+            Format::Parquet => BatchWriter::parquet(table, writer).map(Sink::Batches),
         };
+        let sink = sink.map_err(|fault| export_error(table, format, fault))?;
         let (table, listener) = (table.clone(), Listener::none());
         Ok(Exporter { table, format, sink, rows: 0, listener })
     }

@@ -12,7 +12,7 @@
 //! | `bool` | Boolean | `true`, `false` | the same |
 //! | `i8` … `i64`, `u8` … `u64` | Int8 … Int64, UInt8 … UInt64 | decimal digits | a number |
 //! | `i128`, `u128` | Decimal256(39, 0) | decimal digits | a number |
-//! | `f32`, `f64` | Float32, Float64 | the shortest that is read as the same; `NaN`, `inf`, `-inf` | a number; as strings: `"NaN"`, `"inf"`, `"-inf"` |
+//! | `f32`, `f64` | Float32, Float64 | the shortest that is read as the same; `NaN`, `inf`, `-inf` | a number, or a string: `"NaN"`, `"inf"`, `"-inf"` |
 //! | `char`, strings | Utf8 | the text | a string |
 //! | enums | Utf8, the variant's name | the variant's name | a string |
 //! | lists of `u8` | Binary | hexadecimal digits | a string of these |
@@ -35,7 +35,7 @@
 //! # What is read besides
 //!
 //! Columns, and the fields of structs, may stand in any order. CSV's lines may end in `\n`; JSON
-//! may have spaces.
+//! may have spaces, and numbers as strings.
 //!
 //! Arrow IPC files and Parquet files may have any integer type for an integer, if the values fit;
 //! Float32 for `f64`; texts, bytes and lists with 64-bit offsets, views, and dictionaries; lists

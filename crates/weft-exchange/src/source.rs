@@ -31,7 +31,10 @@ pub enum Fault {
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
-        Fault::Io(error)
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Fault::Malformed(Place::File, error.to_string()),
+            _ => Fault::Io(error),
+        }
     }
 }
 

@@ -73,9 +73,9 @@ fn any_type() -> BoxedStrategy<TypeDescription> {
     ];
     leaf.prop_recursive(4, 24, 4, move |inner| {
         // The elements of lists and arrays take at least a byte each.
-        let element = inner.clone().prop_map(|type_of| match type_of.width_bytes() {
-            Some(0) => Type::U8,
-            _ => type_of,
+        let element = inner.clone().prop_map(|type_of| match takes_no_bytes(&type_of) {
+            true => Type::U8,
+            false => type_of,
         });
         prop_oneof![
             element.clone().prop_map(|element| Type::List(Box::new(element))),
@@ -91,6 +91,17 @@ fn any_type() -> BoxedStrategy<TypeDescription> {
         ]
     })
     .boxed()
+}
+
+fn takes_no_bytes(type_of: &TypeDescription) -> bool {
+    match type_of {
+        TypeDescription::Array(_, length) => *length == 0,
+        TypeDescription::Tuple(elements) => elements.iter().all(takes_no_bytes),
+        TypeDescription::Struct { fields, .. } => {
+            fields.iter().all(|(_, type_of)| takes_no_bytes(type_of))
+        }
+        _ => false,
+    }
 }
 
 fn any_text() -> BoxedStrategy<String> {
@@ -229,7 +240,7 @@ fn large_table(count: usize, text_bytes: usize) -> (TableDescription, Vec<Vec<u8
     ]);
     let row = |number: usize| {
         let text = (!number.is_multiple_of(7))
-            .then(|| Box::new(Value::String(format!("{number:->text_bytes$}"))));
+            .then(|| Box::new(Value::String(number.to_string() + &"-".repeat(text_bytes))));
         encode(&table, &[Value::Unsigned(number as u128), Value::Option(text)])
     };
     let rows = (0..count).map(row).collect();

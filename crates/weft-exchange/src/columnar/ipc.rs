@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::{FileDecoder, read_footer_length};
-use arrow_ipc::{Block, convert, root_as_footer};
+use arrow_ipc::{Block, convert, root_as_footer, root_as_message};
 use arrow_schema::ArrowError;
 use weft::description::TableDescription;
 
@@ -98,7 +98,25 @@ fn read_block<R: Read + Seek>(file: &RandomAccess<R>, block: &Block) -> Result<B
         Some((offset, length.checked_add(u64::try_from(block.bodyLength()).ok()?)?))
     };
     let (offset, length) = range().ok_or_else(|| malformed("its footer is damaged"))?;
-    Ok(Buffer::from_vec(file.read_at(offset, length)?))
+    let bytes = file.read_at(offset, length)?;
+    if is_compressed(&bytes) {
+        return Err(malformed(
+            "its batches are compressed, which is not supported; write it without, or as Parquet",
+        ));
+    }
+    Ok(Buffer::from_vec(bytes))
+}
+
+/// Whether a block is a batch with compressed buffers.
+fn is_compressed(block: &[u8]) -> bool {
+    // Before the message is its length, and before that, in all but old files, four bytes of ones.
+    let prefix_bytes = if block.starts_with(&[0xFF; 4]) { 8 } else { 4 };
+    let message = block.get(prefix_bytes..).and_then(|message| root_as_message(message).ok());
+    let batch = message.and_then(|message| match message.header_as_dictionary_batch() {
+        Some(dictionary) => dictionary.data(),
+        None => message.header_as_record_batch(),
+    });
+    batch.is_some_and(|batch| batch.compression().is_some())
 }
 
 fn malformed(problem: &str) -> Fault {
@@ -108,7 +126,7 @@ fn malformed(problem: &str) -> Fault {
 impl From<ArrowError> for Fault {
     fn from(error: ArrowError) -> Self {
         match error {
-            ArrowError::IoError(_, error) => Fault::Io(error),
+            ArrowError::IoError(_, error) => Fault::from(error),
             error => malformed(&error.to_string()),
         }
     }

@@ -24,7 +24,6 @@ pub use self::parquet::ParquetSource;
 use self::fields::FieldReader;
 use crate::columns::match_columns;
 use crate::error::Place;
-use crate::format::Format;
 use crate::progress::CountingWriter;
 use crate::source::Fault;
 
@@ -59,28 +58,30 @@ pub enum WriteFault {
 }
 
 impl<W: Write + Send> BatchWriter<W> {
-    /// Begins a file in `format`, Arrow IPC or else Parquet.
-    pub fn new(
+    /// Begins a file of Arrow IPC.
+    pub fn arrow_ipc(
         table: &TableDescription,
-        format: Format,
         writer: CountingWriter<W>,
     ) -> Result<Self, WriteFault> {
         let schema = Arc::new(types::schema(table).map_err(WriteFault::Limit)?);
+        let file = FileWriter::try_new(BufWriter::new(writer), &schema)?;
+        Ok(Self::new(schema, File::ArrowIpc(Box::new(file))))
+    }
+
+    /// Begins a file of Parquet.
+    pub fn parquet(
+        table: &TableDescription,
+        writer: CountingWriter<W>,
+    ) -> Result<Self, WriteFault> {
+        let schema = Arc::new(types::schema(table).map_err(WriteFault::Limit)?);
+        let properties = Some(self::parquet::writer_properties());
+        let file = ArrowWriter::try_new(writer, Arc::clone(&schema), properties)?;
+        Ok(Self::new(schema, File::Parquet(Box::new(file))))
+    }
+
+    fn new(schema: SchemaRef, file: File<W>) -> Self {
         let rows_max = rows_max(&schema);
-        let file = match format {
-            Format::ArrowIpc => {
-                File::ArrowIpc(Box::new(FileWriter::try_new(BufWriter::new(writer), &schema)?))
-            }
-            Format::Parquet | Format::Csv => {
-                let properties = Some(self::parquet::writer_properties());
-                File::Parquet(Box::new(ArrowWriter::try_new(
-                    writer,
-                    Arc::clone(&schema),
-                    properties,
-                )?))
-            }
-        };
-        Ok(BatchWriter { schema, rows: Vec::new(), rows_max, bytes: 0, file })
+        BatchWriter { schema, rows: Vec::new(), rows_max, bytes: 0, file }
     }
 
     /// Takes a row, whose encoding has `bytes`; returns whether a batch was written.

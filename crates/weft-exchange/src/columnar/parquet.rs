@@ -40,11 +40,29 @@ impl<R: Read + Seek + Send + 'static> ParquetSource<R> {
         guarded(|| {
             let builder = ParquetRecordBatchReaderBuilder::try_new(file.clone())?;
             let reader = RowReader::new(table, builder.schema())?;
+            check_compression(builder.metadata())?;
             let batch_rows = batch_rows(builder.metadata());
             let batches = builder.with_batch_size(batch_rows).build()?;
             Ok(ParquetSource { file, batches, reader })
         })
     }
+}
+
+fn check_compression(metadata: &ParquetMetaData) -> Result<(), Fault> {
+    let columns = metadata.row_groups().iter().flat_map(|row_group| row_group.columns());
+    for compression in columns.map(|column| column.compression()) {
+        if !matches!(compression, Compression::UNCOMPRESSED | Compression::SNAPPY) {
+            // With its level in parentheses, which is of no interest.
+            let name = compression.to_string();
+            let name = name.split('(').next().unwrap_or_default();
+            let problem = format!(
+                "it is compressed by {name}, which is not supported; write it with Snappy, \
+                 or without compression"
+            );
+            return Err(Fault::Malformed(Place::File, problem));
+        }
+    }
+    Ok(())
 }
 
 /// So many rows that those of an average size fit into a batch.
@@ -76,7 +94,7 @@ impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Self {
         match error {
             ParquetError::External(error) => match error.downcast::<io::Error>() {
-                Ok(error) => Fault::Io(*error),
+                Ok(error) => Fault::from(*error),
                 Err(error) => Fault::Malformed(Place::File, error.to_string()),
             },
             error => Fault::Malformed(Place::File, error.to_string()),

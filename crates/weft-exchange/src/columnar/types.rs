@@ -95,5 +95,12 @@ pub fn tuple_field(position: usize) -> String {
 /// Whether this type has one value only: `()`, an array of length 0, a struct of these. Parquet
 /// has no place for nothing.
 pub fn is_unit(type_of: &TypeDescription) -> bool {
-    type_of.width_bytes() == Some(0)
+    match type_of {
+        TypeDescription::Array(element, length) => *length == 0 || is_unit(element),
+        TypeDescription::Tuple(elements) => elements.iter().all(is_unit),
+        TypeDescription::Struct { fields, .. } => {
+            fields.iter().all(|(_, type_of)| is_unit(type_of))
+        }
+        _ => false,
+    }
 }

@@ -1,11 +1,13 @@
 //! What has no form of its own in CSV, as JSON: lists, arrays, tuples, structs, nested options.
 //!
-//! Reading is led by the type ([`read`]): numbers of 128 bits and `f32` pass through no other type
-//! on their way, and an error says what was expected.
+//! Reading is led by the type ([`read`]): a number passes through no other type on its way, and an
+//! error says what was expected.
 
 use std::fmt::{self, Write};
 
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use weft::description::{TypeDescription, Value};
 
 use super::text;
@@ -92,7 +94,7 @@ fn write_string(text: &str, output: &mut String) {
     output.push('"');
 }
 
-/// Reads what [`write`] wrote, or anything in JSON that has the same meaning.
+/// Reads what [`write()`] wrote, or anything in JSON that has the same meaning.
 ///
 /// # Errors
 /// If `json` is no JSON, or not of a value of this type. A number's range is not checked.
@@ -106,6 +108,24 @@ pub fn read(type_of: &TypeDescription, json: &str) -> Result<Value, Misfit> {
     Ok(value)
 }
 
+fn is_number(type_of: &TypeDescription) -> bool {
+    matches!(
+        type_of,
+        TypeDescription::I8
+            | TypeDescription::I16
+            | TypeDescription::I32
+            | TypeDescription::I64
+            | TypeDescription::I128
+            | TypeDescription::U8
+            | TypeDescription::U16
+            | TypeDescription::U32
+            | TypeDescription::U64
+            | TypeDescription::U128
+            | TypeDescription::F32
+            | TypeDescription::F64
+    )
+}
+
 /// A value of this type is expected.
 #[derive(Clone, Copy)]
 struct Expected<'a>(&'a TypeDescription);
@@ -115,10 +135,15 @@ impl<'de> DeserializeSeed<'de> for Expected<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
         match self.0 {
-            TypeDescription::I128 => deserializer.deserialize_i128(self),
-            TypeDescription::U128 => deserializer.deserialize_u128(self),
-            TypeDescription::F32 => deserializer.deserialize_f32(self),
-            TypeDescription::F64 => deserializer.deserialize_f64(self),
+            // As text: serde_json would make an f64 of it, or refuse it.
+            type_of if is_number(type_of) => {
+                let raw = <&RawValue>::deserialize(deserializer)?.get();
+                if !raw.starts_with('"') {
+                    return self.read_text(raw);
+                }
+                let text: String = serde_json::from_str(raw).map_err(D::Error::custom)?;
+                self.read_text(&text)
+            }
             TypeDescription::Option(_) => deserializer.deserialize_option(self),
             _ => deserializer.deserialize_any(self),
         }
@@ -129,31 +154,6 @@ impl Expected<'_> {
     fn read_text<E: Error>(self, text: &str) -> Result<Value, E> {
         text::read(self.0, text)
             .map_err(|misfit| E::custom(format_args!("{} is no {}", misfit.found, misfit.expected)))
-    }
-
-    fn integer<E: Error>(
-        self,
-        signed: Option<i128>,
-        unsigned: Option<u128>,
-        number: &dyn fmt::Display,
-    ) -> Result<Value, E> {
-        let value = match self.0 {
-            TypeDescription::I8
-            | TypeDescription::I16
-            | TypeDescription::I32
-            | TypeDescription::I64
-            | TypeDescription::I128 => signed.map(Value::Signed),
-            TypeDescription::U8
-            | TypeDescription::U16
-            | TypeDescription::U32
-            | TypeDescription::U64
-            | TypeDescription::U128 => unsigned.map(Value::Unsigned),
-            TypeDescription::F32 | TypeDescription::F64 => {
-                return self.read_text(&number.to_string());
-            }
-            _ => None,
-        };
-        value.ok_or_else(|| E::custom(format_args!("{number} is no {}", self.0)))
     }
 }
 
@@ -176,38 +176,9 @@ impl<'de> Visitor<'de> for Expected<'_> {
         }
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Value, E> {
-        self.visit_i128(number.into())
-    }
-
-    fn visit_i128<E: Error>(self, number: i128) -> Result<Value, E> {
-        self.integer(Some(number), u128::try_from(number).ok(), &number)
-    }
-
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Value, E> {
-        self.visit_u128(number.into())
-    }
-
-    fn visit_u128<E: Error>(self, number: u128) -> Result<Value, E> {
-        self.integer(i128::try_from(number).ok(), Some(number), &number)
-    }
-
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Value, E> {
-        match self.0 {
-            // It was parsed as an f32, and made wider to come here.
-            TypeDescription::F32 => Ok(Value::F32(number as f32)),
-            TypeDescription::F64 => Ok(Value::F64(number)),
-            _ => Err(E::invalid_type(serde::de::Unexpected::Float(number), &self)),
-        }
-    }
-
     fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
         let is_text = match self.0 {
-            TypeDescription::F32
-            | TypeDescription::F64
-            | TypeDescription::Char
-            | TypeDescription::String
-            | TypeDescription::Enum { .. } => true,
+            TypeDescription::Char | TypeDescription::String | TypeDescription::Enum { .. } => true,
             TypeDescription::List(element) | TypeDescription::Array(element, _) => {
                 **element == TypeDescription::U8
             }
@@ -287,5 +258,58 @@ impl<'de> Visitor<'de> for Expected<'_> {
             value.ok_or_else(|| A::Error::custom(format_args!("the field `{name}` is missing")))
         });
         named.collect::<Result<_, _>>().map(Value::Tuple)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part() -> TypeDescription {
+        let field = |name: &str, type_of| (name.to_owned(), type_of);
+        TypeDescription::Struct {
+            name: "Part".to_owned(),
+            fields: vec![
+                field("count", TypeDescription::U128),
+                field("rate", TypeDescription::F32),
+                field("maybe", TypeDescription::Option(Box::new(TypeDescription::Bool))),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_struct_is_led_by_its_type() {
+        let largest = u128::MAX;
+        // Halfway between two f32 but for the last digits: as an f64, it would be exactly halfway.
+        let json =
+            format!(r#" {{"maybe": null, "rate": 1.00000005960464477540, "count": {largest}}} "#);
+        let expected = Value::Tuple(vec![
+            Value::Unsigned(largest),
+            Value::F32(1.000_000_1),
+            Value::Option(None),
+        ]);
+        assert_eq!(read(&part(), &json), Ok(expected));
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        let cases = [
+            (r#"{"count":1,"rate":1}"#, "the field `maybe` is missing"),
+            (r#"{"count":1,"count":1}"#, "the field `count` is there twice"),
+            (r#"{"size":1}"#, "there is no field `size`"),
+            (r#"{"count":-1}"#, "\"-1\" is no u128"),
+            (r#"{"count":1.5}"#, "\"1.5\" is no u128"),
+            (r#"{"count":true}"#, "\"true\" is no u128"),
+            (r#"{"rate":"fast"}"#, "\"fast\" is no f32"),
+            (r#"{"rate":1e39}"#, "\"1e39\" is no f32"),
+            (r#"{"maybe":1}"#, "invalid type: integer `1`, expected a value of the type bool"),
+            (r#"{"count":1"#, "EOF while parsing an object"),
+            ("[]", "expected a value of the type Part"),
+            ("", "EOF while parsing a value"),
+        ];
+        for (json, expected) in cases {
+            let misfit = read(&part(), json).expect_err("it is wrong");
+            assert!(misfit.found.contains(expected), "{json}: {}", misfit.found);
+        }
     }
 }

@@ -173,3 +173,52 @@ fn read_hexadecimal(text: &str) -> Option<Vec<u8>> {
     let pairs = text.as_bytes().chunks_exact(2);
     pairs.map(|pair| Some((digit(pair[0])? << 4 | digit(pair[1])?) as u8)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(type_of: &TypeDescription, value: &Value) -> String {
+        let mut text = String::new();
+        write(type_of, value, &mut text);
+        text
+    }
+
+    #[test]
+    fn not_a_number_keeps_its_bits() {
+        for (bits, text) in [
+            (0x7FC0_0000, "NaN"),
+            (0xFFC0_0000, "NaN(0xffc00000)"),
+            (0x7F80_0001, "NaN(0x7f800001)"),
+        ] {
+            let type_of = TypeDescription::F32;
+            assert_eq!(written(&type_of, &Value::F32(f32::from_bits(bits))), text);
+            let Ok(Value::F32(number)) = read(&type_of, text) else { panic!("{text} is an f32") };
+            assert_eq!(number.to_bits(), bits);
+        }
+        let type_of = TypeDescription::F64;
+        let text = "NaN(0xfff0000000000001)";
+        assert_eq!(written(&type_of, &Value::F64(f64::from_bits(0xFFF0_0000_0000_0001))), text);
+        let Ok(Value::F64(number)) = read(&type_of, text) else { panic!("{text} is an f64") };
+        assert_eq!(number.to_bits(), 0xFFF0_0000_0000_0001);
+    }
+
+    #[test]
+    fn texts_of_no_value() {
+        let bytes = TypeDescription::List(Box::new(TypeDescription::U8));
+        let cases = [
+            (TypeDescription::Bool, &["", "1", "yes", " true"][..]),
+            (TypeDescription::I8, &["", "1.0", " 1", "0x1"]),
+            (TypeDescription::U128, &["-1", "340282366920938463463374607431768211456"]),
+            (TypeDescription::F32, &["", "1e39", "NaN(0x1)", "NaN(0x7ff8000000000001)", "1,5"]),
+            (TypeDescription::F64, &["1e400", "NaN(0x7ff0000000000000)", "NaN(1)"]),
+            (TypeDescription::Char, &["", "ab"]),
+            (bytes, &["0", "0g", "é", "+1"]),
+        ];
+        for (type_of, texts) in cases {
+            for text in texts {
+                assert!(read(&type_of, text).is_err(), "{text:?} is no {type_of}");
+            }
+        }
+    }
+}
