@@ -266,13 +266,13 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
     });
     let key: Vec<&Column<'_>> = row.key.iter().map(|&position| &row.columns[position]).collect();
     let key_reads = key.iter().map(|column| read_column(column));
-    let (key_value, key_writes) = if let [column] = key[..] {
+    let (key_result, key_writes) = if let [column] = key[..] {
         (quote!(#(#key_reads)*), write_column(column, &quote!(key)))
     } else {
         let elements = (0..key.len()).map(Literal::usize_unsuffixed);
         let writes = key.iter().zip(elements);
         let writes = writes.map(|(column, element)| write_column(column, &quote!(&key.#element)));
-        (quote!((#(#key_reads),*)), quote!(#(#writes)*))
+        (quote!(#result::Ok((#(#key_reads?),*))), quote!(#(#writes)*))
     };
     quote! {
         #[inline]
@@ -283,7 +283,7 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         #[inline]
         fn decode_row(input: &mut &[u8]) -> #result<Self, #error> {
             let length = input.len();
-            #result::Ok(Self { #(#fields: #row_reads),* })
+            #result::Ok(Self { #(#fields: #row_reads?),* })
         }
 
         #[inline]
@@ -294,7 +294,7 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         #[inline]
         fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
             let length = input.len();
-            #result::Ok(#key_value)
+            #key_result
         }
     }
 }
@@ -307,12 +307,12 @@ fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
     }
 }
 
-/// An expression for the column's value, read from `input`, which began with `length` bytes.
+/// An expression for the result of reading the column from `input`, which began with `length` bytes.
 fn read_column(column: &Column<'_>) -> TokenStream {
     let (type_of, name) = (column.type_of, &column.name);
     quote_spanned! {at(column)=>
         <#type_of as ::weft::column::ColumnValue>::read(input)
-            .map_err(|error| error.in_column(#name, length))?
+            .map_err(|error| error.in_column(#name, length))
     }
 }
 

@@ -47,7 +47,12 @@
 //!    input's length does not bound, and no allocation for more elements than its bytes can hold.
 //!
 //! The third is why elements of lists and arrays take at least one byte each: a list of a
-//! thousand million `()` would be five bytes. The compiler refuses such columns.
+//! thousand million `()` would be five bytes. The compiler refuses such columns:
+//!
+//! ```compile_fail,E0080
+//! #[derive(Clone, weft::Record)]
+//! struct Row { #[record(key)] id: u32, marks: Vec<()> }
+//! ```
 
 use std::fmt;
 
@@ -114,6 +119,7 @@ mod values;
     message = "`{Self}` cannot be stored, and a column of a table is",
     label = "not a column type",
     note = "columns are `bool`, numbers of a fixed width, `char`, strings that own their text, and lists, arrays, options and tuples of these",
+    note = "`usize` is none, since its width depends on the machine, nor is `&str`, which owns nothing: take `u64` and `String`",
     note = "for a struct of yours, or an enum whose variants have no fields: `#[derive(weft::ColumnValue)]`",
     note = "a table that need not outlive the process can have columns of any type: `#[record(volatile)]` on its struct"
 )]

@@ -52,7 +52,8 @@
 //! In reading order:
 //!
 //! 1. [`Record`](macro@Record) makes a struct a row type: its primary key, its secondary indexes,
-//!    its constraints. What can be a key is said in [`encoding`].
+//!    its constraints. What can be a column is said in [`column`](mod@column), and what can be a
+//!    key in [`encoding`].
 //! 2. [`Database`]: [`Database::builder`] names the tables, [`Database::transact`] runs
 //!    transactions, [`Database::metrics`] tells how it is going.
 //! 3. [`Transaction`]: get, insert, update, upsert, delete; [`Scan`]s of ranges and prefixes, by
@@ -79,6 +80,7 @@
 //!    `optimistic` the phases that the optimistic protocols share, and then one file for each
 //!    protocol, from `none`, the floor, on.
 //! 6. [`encoding`], [`schema`], `table`: from typed rows and keys to bytes and addresses.
+//!    [`column`](mod@column) and [`description`]: rows and tables as they are stored outside memory.
 //! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
 //!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
 //!    retry loop, closing.
@@ -127,3 +129,8 @@ pub use transaction::{Scan, Transaction};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeDoctests;
+
+/// The examples of the page on stored rows, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/row-format.md")]
+struct RowFormatDoctests;

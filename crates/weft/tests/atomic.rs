@@ -341,7 +341,7 @@ fn rows_come_and_go_and_memory_stays() {
 #[test]
 fn rows_are_dropped_once() {
     #[derive(Debug, Record)]
-    #[record(table = "counted")]
+    #[record(table = "counted", volatile)]
     struct Counted {
         #[record(key)]
         id: u32,

@@ -4,6 +4,7 @@
 use std::panic::catch_unwind;
 
 use arrayvec::ArrayString;
+use weft::column::ColumnType;
 use weft::encoding::{Key, KeyEncoder};
 use weft::schema::{Column, Index, IndexDescription, Record, Storage, Violation};
 
@@ -97,21 +98,22 @@ fn a_row_describes_its_table_and_columns() {
     assert_eq!(Customer::TABLE, "customers");
     assert_eq!(Customer::STORAGE, Storage::Hash);
     assert_eq!(Customer::COLUMNS.len(), 8);
-    assert_eq!(Customer::COLUMNS[0], Column { name: "id", type_name: "u32", in_key: true });
-    assert_eq!(
-        Customer::COLUMNS[3],
-        Column { name: "first", type_name: "ArrayString<16>", in_key: false }
-    );
+    let Column { name, type_name, type_of, in_key, default } = Customer::COLUMNS[0];
+    assert_eq!((name, type_name, type_of), ("id", "u32", Some(ColumnType::U32)));
+    assert!(in_key && default.is_none());
+    let Column { name, type_name, type_of, in_key, .. } = Customer::COLUMNS[3];
+    assert_eq!((name, type_name, type_of), ("first", "ArrayString<16>", Some(ColumnType::String)));
+    assert!(!in_key);
+    assert_eq!(Customer::KEY_COLUMNS, [2, 1, 0]);
+    const { assert!(!Customer::VOLATILE) };
 }
 
 #[test]
 fn what_is_left_out_has_a_default() {
     assert_eq!(OrderLine::TABLE, "order_line");
     assert_eq!(OrderLine::STORAGE, Storage::Ordered);
-    assert_eq!(
-        OrderLine::COLUMNS[3],
-        Column { name: "type", type_name: "Option<String>", in_key: false }
-    );
+    let Column { name, type_name, in_key, .. } = OrderLine::COLUMNS[3];
+    assert_eq!((name, type_name, in_key), ("type", "Option<String>", false));
     assert_eq!(order_line().check(), Ok(()));
     assert_eq!(Counter::INDEXES, []);
 }

@@ -536,6 +536,7 @@ fn every_index_tells_the_same_story() {
 
 /// A row that notes its birth and its end, and that shows when it is read after its end.
 #[derive(Debug, Record)]
+#[record(volatile)]
 struct Mortal {
     #[record(key)]
     id: u64,

@@ -314,3 +314,59 @@ const _: () = {
     assert!(size_of::<OrderLine>() <= 64, "an order line should fit a cache line");
     assert!(size_of::<Order>() <= 32);
 };
+
+#[cfg(test)]
+mod tests {
+    use weft::description::{TableDescription, Value};
+
+    use super::*;
+
+    #[test]
+    fn rows_come_back_from_their_stored_form() {
+        let stock = Stock {
+            s_w_id: 1,
+            s_i_id: 2,
+            s_quantity: -3,
+            s_order_cnt: 4,
+            s_remote_cnt: 5,
+            s_ytd: 6,
+            s_dist: [FixedText::new(*b"twenty-four characters.."); DISTRICTS as usize],
+            s_data: ArrayString::from("ORIGINAL").expect("it fits"),
+        };
+        let line = OrderLine {
+            ol_w_id: 1,
+            ol_d_id: 2,
+            ol_o_id: 3,
+            ol_number: 4,
+            ol_quantity: 5,
+            ol_supply_w_id: 6,
+            ol_i_id: 7,
+            ol_delivery_d: Some(Timestamp::from_micros(u64::MAX)),
+            ol_amount: -8,
+            ol_dist_info: stock.s_dist[0],
+        };
+        let undelivered = OrderLine { ol_delivery_d: None, ..line.clone() };
+        let (mut stocks, mut lines) = (Vec::new(), Vec::new());
+        stock.encode_row(&mut stocks);
+        line.encode_row(&mut lines);
+        undelivered.encode_row(&mut lines);
+        assert_eq!(Stock::decode_row(&mut &stocks[..]), Ok(stock));
+        let mut rest = &lines[..];
+        assert_eq!(OrderLine::decode_row(&mut rest), Ok(line));
+        assert_eq!(OrderLine::decode_row(&mut rest), Ok(undelivered));
+        assert!(rest.is_empty());
+        let table = TableDescription::of::<Stock>().expect("it is not volatile");
+        let values = table.read_row(&stocks).expect("it is described as it is");
+        let text = Value::String("twenty-four characters..".to_owned());
+        assert_eq!(values[6], Value::List(vec![text; DISTRICTS as usize]));
+    }
+
+    #[test]
+    fn what_is_no_fixed_text_is_refused() {
+        for bytes in ["\u{1}G", "\u{3}GCX", "\u{2}\u{e4}"] {
+            let error = Credit::read(&mut bytes.as_bytes()).expect_err("not two letters");
+            assert_eq!(error.what(), "a text is not 2 characters of ASCII");
+        }
+        assert_eq!(Credit::read(&mut "\u{2}GC".as_bytes()), Ok(GOOD_CREDIT));
+    }
+}

@@ -257,6 +257,8 @@ value_sizes! { 8 100 1000 }
 
 #[cfg(test)]
 mod tests {
+    use weft::description::TableDescription;
+
     use super::*;
 
     struct Check(usize, Storage);
@@ -275,6 +277,17 @@ mod tests {
                 row.modify();
             }
             assert_ne!(row.digest(), before);
+
+            let (mut stored, mut key) = (Vec::new(), Vec::new());
+            row.encode_row(&mut stored);
+            R::encode_key(&row.key(), &mut key);
+            assert_eq!((stored.len(), key.len()), (8 + value_bytes, 8), "no byte but the columns'");
+            let read = R::decode_row(&mut &stored[..]).expect("it was written");
+            assert_eq!((read.key(), read.counter(), read.digest()), (77, 5, row.digest()));
+            assert!(read.is_whole());
+            assert_eq!(R::decode_key(&mut &key[..]), Ok(77));
+            let table = TableDescription::of::<R>().expect("it is not volatile");
+            assert_eq!(table.read_row(&stored).expect("it is described as it is").len(), 3);
         }
     }
 

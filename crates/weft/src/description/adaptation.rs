@@ -17,6 +17,7 @@ pub struct Adaptation {
     stored: Vec<(String, TypeDescription)>,
     /// The columns of now, in theirs.
     sources: Vec<Source>,
+    is_identity: bool,
 }
 
 /// Where a column comes from.
@@ -70,7 +71,7 @@ pub fn compare(
         let Some(position) = current.iter().position(|other| other.name == table.name) else {
             differences.push(Difference {
                 table: table.name.clone(),
-                what: "is stored, and is not among the tables that are opened now, \
+                what: "it is stored, and is not among the tables that are opened now, \
                        unless as a volatile one"
                     .to_owned(),
             });
@@ -100,7 +101,7 @@ impl Adaptation {
     ) -> Result<Adaptation, SchemaMismatch> {
         let mut differences = Vec::new();
         if stored.name != current.name {
-            differences.push(format!("is named `{}` now", current.name));
+            differences.push(format!("it is named `{}` now", current.name));
         }
         let in_current = |name: &str| current.columns.iter().find(|column| column.name == name);
         for column in &stored.columns {
@@ -139,17 +140,21 @@ impl Adaptation {
             let differences = differences.into_iter().map(difference).collect();
             return Err(SchemaMismatch { differences });
         }
-        let stored = stored.columns.iter();
-        let stored = stored.map(|column| (column.name.clone(), column.type_of.clone())).collect();
-        Ok(Adaptation { stored, sources })
+        let stored: Vec<_> = stored
+            .columns
+            .iter()
+            .map(|column| (column.name.clone(), column.type_of.clone()))
+            .collect();
+        let is_identity = stored.len() == sources.len()
+            && sources.iter().enumerate().all(
+                |(position, source)| matches!(source, Source::Stored(from) if *from == position),
+            );
+        Ok(Adaptation { stored, sources, is_identity })
     }
 
     /// Whether rows are stored exactly as they are now.
     pub fn is_identity(&self) -> bool {
-        self.stored.len() == self.sources.len()
-            && self.sources.iter().enumerate().all(
-                |(position, source)| matches!(source, Source::Stored(from) if *from == position),
-            )
+        self.is_identity
     }
 
     /// Appends to `output` the row that `stored`, a stored row, is now.
@@ -160,7 +165,7 @@ impl Adaptation {
     /// # Errors
     /// If `stored` is not made of the stored columns.
     pub fn row(&self, stored: &[u8], output: &mut Vec<u8>) -> Result<(), DecodeError> {
-        if self.is_identity() {
+        if self.is_identity {
             output.extend_from_slice(stored);
             return Ok(());
         }
@@ -202,7 +207,10 @@ impl fmt::Display for SchemaMismatch {
             }
             formatter.write_str(&difference.what)?;
         }
-        Ok(())
+        formatter.write_str(
+            ". Tables, indexes, and columns with a default may be added; \
+             for any other change, export the table and import it into the new one",
+        )
     }
 }
 

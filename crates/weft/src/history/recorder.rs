@@ -503,7 +503,7 @@ mod tests {
     struct Odd {
         #[record(key)]
         id: u32,
-        #[expect(dead_code, reason = "it is there for its size")]
+        /// It is there for its size.
         name: [u8; 9],
     }
 

@@ -137,7 +137,7 @@ fn a_transaction_that_outlives_other_uses_of_its_thread_is_leaked_at_its_end() {
 
 /// Rows whose end is counted, to see that none is forgotten with its worker.
 #[derive(Debug, Record)]
-#[record(table = "counted")]
+#[record(table = "counted", volatile)]
 struct Counted {
     #[record(key)]
     id: u64,
