@@ -12,8 +12,9 @@ use crate::progress::{CountingWriter, Listener, Progress};
 
 /// Writes a table's rows to a file.
 ///
-/// In memory is at most a batch of rows (8 MiB or 8192 rows, whichever is less), and with Parquet
-/// a row group (64 MiB). A file that was not [finished](Exporter::finish) has no end.
+/// In memory is at most a batch of rows (8 MiB or 8192 rows, whichever is less, as values and as
+/// arrays), and with Parquet a row group (64 MiB). A file that was not
+/// [finished](Exporter::finish) has no end.
 ///
 /// ```
 /// use weft::Record;

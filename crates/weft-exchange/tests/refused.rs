@@ -1,6 +1,6 @@
 //! What is refused, and in which words.
 
-use std::io::{self, Cursor, Write};
+use std::io::{self, Cursor, Read, Seek, SeekFrom, Write};
 
 use weft::Record;
 use weft::description::TableDescription;
@@ -237,6 +237,45 @@ fn a_full_disk() {
                 Err(error) => panic!("{format}: {error}"),
                 Ok(_) => panic!("{format} fits into {room} bytes"),
             }
+        }
+    }
+}
+
+/// A disk that cannot read what is at `bad`.
+struct Failing {
+    file: Cursor<Vec<u8>>,
+    bad: u64,
+}
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let begin = self.file.position();
+        let read = self.file.read(buffer)?;
+        match (begin..begin + read as u64).contains(&self.bad) {
+            true => Err(io::Error::other("bad sector")),
+            false => Ok(read),
+        }
+    }
+}
+
+impl Seek for Failing {
+    fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
+        self.file.seek(position)
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read() {
+    let counts: Vec<_> = (0..20_000).map(|count| Some(count << 32)).collect();
+    for format in Format::ALL {
+        let file = wide(format, &counts);
+        let size_bytes = file.get_ref().len() as u64;
+        for bad in [size_bytes / 2, size_bytes - 1] {
+            let failing = Failing { file: file.clone(), bad };
+            let read = Importer::new(&table::<Wide>(), format, "numbers", failing)
+                .and_then(|rows| rows.collect::<Result<Vec<_>, _>>());
+            let message = read.expect_err("some of it cannot be read").to_string();
+            assert_eq!(message, "numbers: bad sector", "{format}");
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use std::io::Cursor;
 
+use bytes::Bytes;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use weft::description::{ColumnDescription, TableDescription, TypeDescription, Value};
@@ -271,6 +273,9 @@ fn several_row_groups() {
     };
     let rows: Vec<Vec<u8>> = (0..100).map(row).collect();
     let file = export(&table, Format::Parquet, &rows);
+    let metadata = SerializedFileReader::new(Bytes::from(file.clone()));
+    let metadata = metadata.expect("the file is well-formed").metadata().clone();
+    assert!(metadata.num_row_groups() > 1);
     let importer = Importer::new(&table, Format::Parquet, "file", Cursor::new(file));
     let mut importer = importer.expect("the file is well-formed");
     let mut row = Vec::new();

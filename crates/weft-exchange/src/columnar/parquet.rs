@@ -1,6 +1,6 @@
 //! How Parquet files are written, and reads them.
 
-use std::io::{self, Read, Seek};
+use std::io::{Read, Seek};
 
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::Compression;
@@ -37,14 +37,16 @@ impl<R: Read + Seek + Send + 'static> ParquetSource<R> {
     /// Reads the footer.
     pub fn new(table: TableDescription, file: R) -> Result<Self, Fault> {
         let file = RandomAccess::new(file)?;
-        guarded(|| {
-            let builder = ParquetRecordBatchReaderBuilder::try_new(file.clone())?;
-            let reader = RowReader::new(table, builder.schema())?;
-            check_compression(builder.metadata())?;
-            let batch_rows = batch_rows(builder.metadata());
-            let batches = builder.with_batch_size(batch_rows).build()?;
-            Ok(ParquetSource { file, batches, reader })
-        })
+        guarded(|| Self::open(table, file.clone())).map_err(|fault| file.fault(fault))
+    }
+
+    fn open(table: TableDescription, file: RandomAccess<R>) -> Result<Self, Fault> {
+        let builder = ParquetRecordBatchReaderBuilder::try_new(file.clone())?;
+        let reader = RowReader::new(table, builder.schema())?;
+        check_compression(builder.metadata())?;
+        let batch_rows = batch_rows(builder.metadata());
+        let batches = builder.with_batch_size(batch_rows).build()?;
+        Ok(ParquetSource { file, batches, reader })
     }
 }
 
@@ -77,7 +79,8 @@ fn batch_rows(metadata: &ParquetMetaData) -> usize {
 impl<R: Read + Seek + Send> RowSource for ParquetSource<R> {
     fn next_row(&mut self, output: &mut Vec<u8>) -> Result<bool, Fault> {
         while self.reader.needs_batch() {
-            match guarded(|| Ok(self.batches.next().transpose()?))? {
+            let batch = guarded(|| Ok(self.batches.next().transpose()?));
+            match batch.map_err(|fault| self.file.fault(fault))? {
                 Some(batch) => self.reader.set_batch(batch),
                 None => return Ok(false),
             }
@@ -92,12 +95,6 @@ impl<R: Read + Seek + Send> RowSource for ParquetSource<R> {
 
 impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Self {
-        match error {
-            ParquetError::External(error) => match error.downcast::<io::Error>() {
-                Ok(error) => Fault::from(*error),
-                Err(error) => Fault::Malformed(Place::File, error.to_string()),
-            },
-            error => Fault::Malformed(Place::File, error.to_string()),
-        }
+        Fault::Malformed(Place::File, error.to_string())
     }
 }

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{ChunkReader, Length};
 
+use crate::source::Fault;
+
 /// A file of known size. Clones share the file.
 pub struct RandomAccess<R> {
     shared: Arc<Mutex<Shared<R>>>,
@@ -20,6 +22,8 @@ pub struct RandomAccess<R> {
 struct Shared<R> {
     file: R,
     bytes_read: u64,
+    /// Why the file could not be read, the first time.
+    failure: Option<io::Error>,
 }
 
 impl<R> Clone for RandomAccess<R> {
@@ -32,7 +36,7 @@ impl<R: Read + Seek> RandomAccess<R> {
     /// Finds out the size of `file`.
     pub fn new(mut file: R) -> io::Result<Self> {
         let size_bytes = file.seek(SeekFrom::End(0))?;
-        let shared = Arc::new(Mutex::new(Shared { file, bytes_read: 0 }));
+        let shared = Arc::new(Mutex::new(Shared { file, bytes_read: 0, failure: None }));
         Ok(RandomAccess { shared, size_bytes })
     }
 
@@ -61,10 +65,20 @@ impl<R: Read + Seek> RandomAccess<R> {
         let length = usize::try_from(length).map_err(io::Error::other)?;
         let mut buffer = vec![0; length];
         let mut shared = self.lock();
-        shared.file.seek(SeekFrom::Start(offset))?;
-        shared.file.read_exact(&mut buffer)?;
+        let file = &mut shared.file;
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut buffer));
+        if let Err(error) = read {
+            let copy = io::Error::new(error.kind(), error.to_string());
+            shared.failure.get_or_insert(error);
+            return Err(copy);
+        }
         shared.bytes_read += length as u64;
         Ok(buffer)
+    }
+
+    /// What a library made a fault of, if it came from the file: libraries turn errors into texts.
+    pub fn fault(&self, fault: Fault) -> Fault {
+        self.lock().failure.take().map_or(fault, Fault::Io)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<R>> {
