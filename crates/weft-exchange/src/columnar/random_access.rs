@@ -1,0 +1,123 @@
+//! A file that is read here and there, within its bounds.
+//!
+//! Arrow IPC and Parquet files end with a table of contents: offsets and lengths, which in a
+//! damaged file can be anything. Whatever is read goes through [`RandomAccess`], which compares
+//! both with the file's size before it allocates.
+
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use parquet::errors::ParquetError;
+use parquet::file::reader::{ChunkReader, Length};
+
+use crate::source::Fault;
+
+/// A file of known size. Clones share the file.
+pub struct RandomAccess<R> {
+    shared: Arc<Mutex<Shared<R>>>,
+    size_bytes: u64,
+}
+
+struct Shared<R> {
+    file: R,
+    bytes_read: u64,
+    /// Why the file could not be read, the first time.
+    failure: Option<io::Error>,
+}
+
+impl<R> Clone for RandomAccess<R> {
+    fn clone(&self) -> Self {
+        RandomAccess { shared: Arc::clone(&self.shared), size_bytes: self.size_bytes }
+    }
+}
+
+impl<R: Read + Seek> RandomAccess<R> {
+    /// Finds out the size of `file`.
+    pub fn new(mut file: R) -> io::Result<Self> {
+        let size_bytes = file.seek(SeekFrom::End(0))?;
+        let shared = Arc::new(Mutex::new(Shared { file, bytes_read: 0, failure: None }));
+        Ok(RandomAccess { shared, size_bytes })
+    }
+
+    /// The size of the file.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// How many bytes were read, those read twice counted twice.
+    pub fn bytes_read(&self) -> u64 {
+        self.lock().bytes_read
+    }
+
+    /// The `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or (`UnexpectedEof`) has no such bytes.
+    pub fn read_at(&self, offset: u64, length: u64) -> io::Result<Vec<u8>> {
+        if offset.checked_add(length).is_none_or(|end| end > self.size_bytes) {
+            let message = format!(
+                "its contents are said to have {length} bytes at {offset}, and the file ends at {}",
+                self.size_bytes
+            );
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, message));
+        }
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let mut buffer = vec![0; length];
+        let mut shared = self.lock();
+        let file = &mut shared.file;
+        let read = file.seek(SeekFrom::Start(offset)).and_then(|_| file.read_exact(&mut buffer));
+        if let Err(error) = read {
+            let copy = io::Error::new(error.kind(), error.to_string());
+            shared.failure.get_or_insert(error);
+            return Err(copy);
+        }
+        shared.bytes_read += length as u64;
+        Ok(buffer)
+    }
+
+    /// What a library made a fault of, if it came from the file: libraries turn errors into texts.
+    pub fn fault(&self, fault: Fault) -> Fault {
+        self.lock().failure.take().map_or(fault, Fault::Io)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared<R>> {
+        // A panic between seeking and reading leaves nothing that the next call relies on.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Read + Seek + Send> Length for RandomAccess<R> {
+    fn len(&self) -> u64 {
+        self.size_bytes
+    }
+}
+
+impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
+    type T = From<R>;
+
+    fn get_read(&self, start: u64) -> Result<From<R>, ParquetError> {
+        Ok(From { file: self.clone(), position: start })
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
+        Ok(self.read_at(start, length as u64)?.into())
+    }
+}
+
+/// The file from some position on.
+pub struct From<R> {
+    file: RandomAccess<R>,
+    position: u64,
+}
+
+impl<R: Read + Seek> Read for From<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.file.size_bytes.saturating_sub(self.position);
+        let length = left.min(buffer.len() as u64);
+        let bytes = self.file.read_at(self.position.min(self.file.size_bytes), length)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.position += length;
+        Ok(bytes.len())
+    }
+}

@@ -1,0 +1,152 @@
+//! What can go wrong when rows leave or enter, with the place where it did.
+
+use std::fmt;
+use std::io;
+
+use weft::column::DecodeError;
+
+/// Why a table was not exported. What was written so far is of no use.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExportError {
+    /// The writer failed.
+    #[error("table `{table}` cannot be written: {source}")]
+    Io {
+        /// The table.
+        table: String,
+        /// What the writer said.
+        source: io::Error,
+    },
+    /// A row is not encoded as the table's description says.
+    #[error("row {row} of table `{table}` does not match the table's description: {source}")]
+    Row {
+        /// The table.
+        table: String,
+        /// Counted from 1, in the order of the calls of `push`.
+        row: u64,
+        /// What is wrong with it.
+        source: DecodeError,
+    },
+    /// The format cannot hold this, by a limit of its own.
+    #[error("table `{table}` cannot be written as {format}: {problem}")]
+    Limit {
+        /// The table.
+        table: String,
+        /// The format's name.
+        format: &'static str,
+        /// What it cannot hold.
+        problem: String,
+    },
+}
+
+/// Why a file was not imported, or not to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file's name.
+        file: String,
+        /// What the reader said.
+        source: io::Error,
+    },
+    /// The file's name does not end like that of any format.
+    #[error("{file}: {}", UNKNOWN_EXTENSION)]
+    UnknownFormat {
+        /// The file's name.
+        file: String,
+    },
+    /// The file is damaged, or of another format, or uses a feature that is not supported.
+    #[error("{file}{}: {problem}", place.after_comma())]
+    Malformed {
+        /// The file's name.
+        file: String,
+        /// Where, if that is known.
+        place: Place,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The file's columns are not those of the table.
+    #[error("{file} does not fit table `{table}`: {}", problems.join("; "))]
+    Columns {
+        /// The file's name.
+        file: String,
+        /// The table.
+        table: String,
+        /// Every difference, in words.
+        problems: Vec<String>,
+    },
+    /// A value that its column cannot take.
+    #[error("{file}{}, column `{column}`: expected {expected}, found {found}", place.after_comma())]
+    Value {
+        /// The file's name.
+        file: String,
+        /// Where.
+        place: Place,
+        /// The table's column.
+        column: String,
+        /// What the column takes.
+        expected: String,
+        /// What the file has.
+        found: String,
+    },
+}
+
+const UNKNOWN_EXTENSION: &str =
+    "the format is unknown; a file's name should end in .csv, .arrow, .feather or .parquet";
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The file as a whole.
+    File,
+    /// A line of text, counted from 1. A record of several lines is at its first.
+    Line(u64),
+    /// A row, counted from 1.
+    Row(u64),
+}
+
+impl Place {
+    fn after_comma(&self) -> String {
+        match self {
+            Place::File => String::new(),
+            place => format!(", {place}"),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File => formatter.write_str("the file"),
+            Place::Line(line) => write!(formatter, "line {line}"),
+            Place::Row(row) => write!(formatter, "row {row}"),
+        }
+    }
+}
+
+/// A value that does not fit, before it is known where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// What the column takes.
+    pub expected: String,
+    /// What there is.
+    pub found: String,
+}
+
+impl Misfit {
+    /// A value that is not `expected`.
+    pub fn new(expected: impl fmt::Display, found: impl fmt::Display) -> Self {
+        Misfit { expected: expected.to_string(), found: found.to_string() }
+    }
+}
+
+/// A text as it may stand in a message: quoted, and cut if it is long.
+pub fn excerpt(text: &str) -> String {
+    const LENGTH_MAX: usize = 60;
+    match text.char_indices().nth(LENGTH_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}… ({} bytes)", &text[..end], text.len()),
+    }
+}
