@@ -93,6 +93,7 @@
 extern crate self as weft;
 
 pub(crate) mod database;
+pub mod durability;
 pub mod encoding;
 pub(crate) mod epoch;
 mod error;
