@@ -11,7 +11,8 @@ use syn::ext::IdentExt;
 use syn::meta::ParseNestedMeta;
 use syn::parse::Parse;
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Error, Ident, LitStr, Path, Result, Token, parenthesized, token};
+use syn::spanned::Spanned;
+use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Result, Token, parenthesized, token};
 
 /// What the attributes of a struct say.
 #[derive(Default)]
@@ -21,6 +22,7 @@ pub(crate) struct StructOptions {
     pub key: Option<KeyOption>,
     pub indexes: Vec<IndexOption>,
     pub checks: Vec<Path>,
+    pub volatile: Option<()>,
 }
 
 /// As `weft::schema::Storage`.
@@ -49,6 +51,13 @@ pub(crate) struct FieldOptions {
     pub key: Option<Span>,
     pub index: Option<Span>,
     pub unique: Option<Span>,
+    pub default: Option<DefaultOption>,
+}
+
+/// `default = 0`
+pub(crate) struct DefaultOption {
+    pub span: Span,
+    pub value: Expr,
 }
 
 impl StructOptions {
@@ -77,12 +86,18 @@ impl StructOptions {
         } else if option.path.is_ident("check") {
             self.checks.push(parse_check(option)?);
             Ok(())
+        } else if option.path.is_ident("volatile") {
+            if option.input.peek(Token![=]) || option.input.peek(token::Paren) {
+                return Err(option.error("`volatile` takes no arguments"));
+            }
+            set_once(&mut self.volatile, (), option)
         } else if option.path.is_ident("unique") {
             Err(option.error(
                 "`unique` on a struct belongs to an index: `index(name = …, columns(…), unique)`",
             ))
         } else {
-            Err(unknown(option, "a struct", "`key`, `table`, `storage`, `index` or `check`"))
+            let allowed = "`key`, `table`, `storage`, `index`, `check` or `volatile`";
+            Err(unknown(option, "a struct", allowed))
         }
     }
 }
@@ -101,8 +116,11 @@ impl FieldOptions {
             (&mut self.index, "index")
         } else if option.path.is_ident("unique") {
             (&mut self.unique, "unique")
+        } else if option.path.is_ident("default") {
+            let default = parse_default(option)?;
+            return set_once(&mut self.default, default, option);
         } else {
-            return Err(unknown(option, "a field", "`key`, `index` or `unique`"));
+            return Err(unknown(option, "a field", "`key`, `index`, `unique` or `default`"));
         };
         if !option.input.is_empty() && !option.input.peek(Token![,]) {
             return Err(option.error(format!(
@@ -152,6 +170,15 @@ fn parse_storage(option: &ParseNestedMeta<'_>) -> Result<Storage> {
             format!("unknown storage `{other}`: expected \"ordered\" or \"hash\""),
         )),
     }
+}
+
+/// An expression, after `option`'s name.
+fn parse_default(option: &ParseNestedMeta<'_>) -> Result<DefaultOption> {
+    if !option.input.peek(Token![=]) {
+        return Err(option.error("say which value: `default = 0`, or `default = String::new()`"));
+    }
+    let value = option.value()?.parse::<Expr>()?;
+    Ok(DefaultOption { span: value.span(), value })
 }
 
 /// `(a, b)`, after `option`'s name.

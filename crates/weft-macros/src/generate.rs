@@ -18,10 +18,13 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
     };
     let key_type = key_type(row, &row.key, row.key_span);
     let key_columns_are_keys = key_columns_are_keys(row);
+    let volatile = row.volatile;
+    let key_columns = &row.key;
     let columns = (0..row.columns.len()).map(|position| column_description(row, position));
     let indexes = row.indexes.iter().map(|index| index_description(row, index));
     let key_methods = key_methods(row);
     let index_methods = index_methods(row);
+    let stored_form = stored_form(row);
     let check_method = check_method(row);
     let constants = index_constants(row);
     quote! {
@@ -32,10 +35,13 @@ pub(crate) fn record(row: &Row<'_>) -> TokenStream {
             type Key = #key_type;
             const TABLE: &'static str = #table;
             const STORAGE: ::weft::schema::Storage = ::weft::schema::Storage::#storage;
+            const VOLATILE: bool = #volatile;
             const COLUMNS: &'static [::weft::schema::Column] = &[#(#columns),*];
+            const KEY_COLUMNS: &'static [usize] = &[#(#key_columns),*];
             const INDEXES: &'static [::weft::schema::IndexDescription] = &[#(#indexes),*];
             #key_methods
             #index_methods
+            #stored_form
             #check_method
         }
 
@@ -87,8 +93,37 @@ fn column_description(row: &Row<'_>, position: usize) -> TokenStream {
     let name = &column.name;
     let type_name = column.type_name();
     let in_key = row.key.contains(&position);
+    let column_type = if row.volatile {
+        quote!(::core::option::Option::None)
+    } else {
+        let type_of = column.type_of;
+        quote_spanned! {at(column)=>
+            ::core::option::Option::Some(<#type_of as ::weft::column::ColumnValue>::TYPE)
+        }
+    };
+    let default = column_default(column);
     quote! {
-        ::weft::schema::Column { name: #name, type_name: #type_name, in_key: #in_key }
+        ::weft::schema::Column {
+            name: #name,
+            type_name: #type_name,
+            type_of: #column_type,
+            in_key: #in_key,
+            default: #default,
+        }
+    }
+}
+
+/// What writes the column's default, if it has one.
+fn column_default(column: &Column<'_>) -> TokenStream {
+    let Some(value) = &column.default else {
+        return quote!(::core::option::Option::None);
+    };
+    let type_of = column.type_of;
+    quote! {
+        ::core::option::Option::Some(|output| {
+            let value: #type_of = #value;
+            ::weft::column::ColumnValue::write(&value, output);
+        })
     }
 }
 
@@ -200,6 +235,85 @@ fn index_difference(row: &Row<'_>, index: &Index) -> TokenStream {
         });
     }
     quote!(#(self.#fields != other.#fields)||*)
+}
+
+/// How rows and keys are written and read.
+fn stored_form(row: &Row<'_>) -> TokenStream {
+    let result = quote!(::core::result::Result);
+    let error = quote!(::weft::column::DecodeError);
+    let bytes = quote!(::std::vec::Vec<u8>);
+    if row.volatile {
+        let table = &row.table;
+        return quote! {
+            fn encode_row(&self, _output: &mut #bytes) {}
+
+            fn decode_row(input: &mut &[u8]) -> #result<Self, #error> {
+                #result::Err(#error::volatile(#table, input))
+            }
+
+            fn encode_key(_key: &Self::Key, _output: &mut #bytes) {}
+
+            fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
+                #result::Err(#error::volatile(#table, input))
+            }
+        };
+    }
+    let fields = row.columns.iter().map(|column| column.field);
+    let row_reads = row.columns.iter().map(read_column);
+    let row_writes = row.columns.iter().map(|column| {
+        let field = column.field;
+        write_column(column, &quote!(&self.#field))
+    });
+    let key: Vec<&Column<'_>> = row.key.iter().map(|&position| &row.columns[position]).collect();
+    let key_reads = key.iter().map(|column| read_column(column));
+    let (key_value, key_writes) = if let [column] = key[..] {
+        (quote!(#(#key_reads)*), write_column(column, &quote!(key)))
+    } else {
+        let elements = (0..key.len()).map(Literal::usize_unsuffixed);
+        let writes = key.iter().zip(elements);
+        let writes = writes.map(|(column, element)| write_column(column, &quote!(&key.#element)));
+        (quote!((#(#key_reads),*)), quote!(#(#writes)*))
+    };
+    quote! {
+        #[inline]
+        fn encode_row(&self, output: &mut #bytes) {
+            #(#row_writes)*
+        }
+
+        #[inline]
+        fn decode_row(input: &mut &[u8]) -> #result<Self, #error> {
+            let length = input.len();
+            #result::Ok(Self { #(#fields: #row_reads),* })
+        }
+
+        #[inline]
+        fn encode_key(key: &Self::Key, output: &mut #bytes) {
+            #key_writes
+        }
+
+        #[inline]
+        fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
+            let length = input.len();
+            #result::Ok(#key_value)
+        }
+    }
+}
+
+/// A statement that appends `value`, a reference, as the column's.
+fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
+    let type_of = column.type_of;
+    quote_spanned! {at(column)=>
+        <#type_of as ::weft::column::ColumnValue>::write(#value, output);
+    }
+}
+
+/// An expression for the column's value, read from `input`, which began with `length` bytes.
+fn read_column(column: &Column<'_>) -> TokenStream {
+    let (type_of, name) = (column.type_of, &column.name);
+    quote_spanned! {at(column)=>
+        <#type_of as ::weft::column::ColumnValue>::read(input)
+            .map_err(|error| error.in_column(#name, length))?
+    }
 }
 
 fn check_method(row: &Row<'_>) -> TokenStream {

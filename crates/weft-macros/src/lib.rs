@@ -2,9 +2,10 @@
 //!
 //! In reading order: the grammar of the attributes (`attributes`), the row type that they describe
 //! once names are resolved and rules checked (`row`), and the code that is written for it
-//! (`generate`).
+//! (`generate`). `column_value` is the derive macro for the types of columns.
 
 mod attributes;
+mod column_value;
 mod generate;
 mod row;
 
@@ -77,6 +78,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `storage = "hash"` | keeps the rows in a hash table, for point access only |
 /// | `index(name = by_a, columns(a, b))` | a secondary index, ordered by these columns and then by the primary key; may be repeated |
 /// | `index(name = by_a, columns(a, b), unique)` | the same, but no two rows may share the same values of these columns |
+/// | `volatile` | the table is never logged: it is empty whenever the database is opened; its columns can be of any type |
 /// | `check = path` | a `fn(&Self) -> Result<(), Violation>` that every row must pass before it is written; may be repeated, and they run in the order written |
 ///
 /// # On a field
@@ -86,6 +88,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `key` | this column belongs to the primary key; if several do, they are in the order of the fields |
 /// | `index` | a secondary index of this column, which has the column's name |
 /// | `unique` | the same, but no two rows may share this column's value |
+/// | `default = value` | an expression: what this column is in rows that were stored before it was added to the struct |
 ///
 /// # What is generated
 ///
@@ -98,9 +101,11 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// # What is refused
 ///
-/// Generic structs, enums, and structs without named fields. The columns of keys and indexes must
-/// implement `weft::encoding::Key`, which floating-point numbers do not. For a unique index `None`
-/// is a value like any other: only one row can have it.
+/// Generic structs, enums, and structs without named fields. Columns must implement
+/// `weft::ColumnValue`, so that they can be stored, unless the table is `volatile`; types of your
+/// own can derive it. The columns of keys and indexes must implement `weft::encoding::Key`, which
+/// floating-point numbers do not. For a unique index `None` is a value like any other: only one row
+/// can have it.
 #[proc_macro_derive(Record, attributes(record))]
 pub fn derive_record(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
@@ -108,4 +113,48 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
         .map(|row| generate::record(&row))
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
+}
+
+/// Makes a struct or an enum a type that columns can have: implements `weft::ColumnValue` for it.
+///
+/// ```
+/// use weft::{ColumnValue, Record};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
+/// pub enum Condition { New, Used, Broken }
+///
+/// #[derive(Clone, Debug, PartialEq, ColumnValue)]
+/// pub struct Place { latitude: f64, longitude: f64 }
+///
+/// #[derive(Clone, Debug, PartialEq, ColumnValue)]
+/// pub struct Distance<T>(T);
+///
+/// #[derive(Clone, Record)]
+/// pub struct Bicycle {
+///     #[record(key)]
+///     id: u32,
+///     condition: Condition,
+///     places: Vec<Place>,
+///     ridden: Distance<u64>,
+/// }
+///
+/// assert_eq!(Condition::TYPE.to_string(), "Condition { New, Used, Broken }");
+/// assert_eq!(Place::TYPE.to_string(), "Place { latitude: f64, longitude: f64 }");
+/// assert_eq!(Distance::<u64>::TYPE.to_string(), "Distance(u64)");
+/// ```
+///
+/// A struct is stored as its fields in order, each of which is a `ColumnValue` itself. An enum,
+/// whose variants have no fields, is stored as the number of the variant: 0 for the first one,
+/// whatever its discriminant is. The names of fields and variants are part of the type: rows
+/// that are stored under others are not taken for rows of this type.
+///
+/// It is not a key by this: for that implement `weft::encoding::Key`, too.
+///
+/// # What is refused
+///
+/// Unions, enums with fields in a variant or without any variant, and types with lifetimes.
+#[proc_macro_derive(ColumnValue)]
+pub fn derive_column_value(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    column_value::column_value(&input).unwrap_or_else(syn::Error::into_compile_error).into()
 }

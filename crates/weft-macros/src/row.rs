@@ -6,7 +6,9 @@ use proc_macro2::Span;
 use quote::ToTokens;
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Data, DeriveInput, Error, Fields, FieldsNamed, Ident, Path, Result, Type, Visibility};
+use syn::{
+    Data, DeriveInput, Error, Expr, Fields, FieldsNamed, Ident, Path, Result, Type, Visibility,
+};
 
 use crate::attributes::{FieldOptions, IndexOption, KeyOption, Storage, StructOptions};
 
@@ -26,6 +28,7 @@ pub(crate) struct Row<'a> {
     pub key_span: Span,
     pub indexes: Vec<Index>,
     pub checks: Vec<Path>,
+    pub volatile: bool,
 }
 
 /// A named field.
@@ -33,6 +36,8 @@ pub(crate) struct Column<'a> {
     pub field: &'a Ident,
     pub name: String,
     pub type_of: &'a Type,
+    /// Its value in rows that were stored before it was there.
+    pub default: Option<Expr>,
 }
 
 /// A secondary index.
@@ -48,8 +53,8 @@ impl<'a> Row<'a> {
     pub(crate) fn from_input(input: &'a DeriveInput) -> Result<Row<'a>> {
         let fields = named_fields(input)?;
         let options = StructOptions::parse(&input.attrs)?;
-        let columns: Vec<Column<'a>> = fields.named.iter().map(Column::from_field).collect();
-        let field_options = fields
+        let mut columns: Vec<Column<'a>> = fields.named.iter().map(Column::from_field).collect();
+        let mut field_options = fields
             .named
             .iter()
             .map(|field| FieldOptions::parse(&field.attrs))
@@ -57,6 +62,8 @@ impl<'a> Row<'a> {
         let key_span = options.key.as_ref().map_or(input.ident.span(), |key| key.span);
         let key = resolve_key(&input.ident, options.key, &columns, &field_options)?;
         let indexes = resolve_indexes(options.indexes, &columns, &field_options)?;
+        let volatile = options.volatile.is_some();
+        resolve_defaults(&mut columns, &mut field_options, &key, volatile)?;
         let name = input.ident.unraw().to_string();
         let table = options.table.map_or_else(|| snake_case(&name), |table| table.value());
         Ok(Row {
@@ -69,6 +76,7 @@ impl<'a> Row<'a> {
             key_span,
             indexes,
             checks: options.checks,
+            volatile,
         })
     }
 }
@@ -76,7 +84,7 @@ impl<'a> Row<'a> {
 impl<'a> Column<'a> {
     fn from_field(field: &'a syn::Field) -> Column<'a> {
         let ident = field.ident.as_ref().expect("the fields are named");
-        Column { field: ident, name: ident.unraw().to_string(), type_of: &field.ty }
+        Column { field: ident, name: ident.unraw().to_string(), type_of: &field.ty, default: None }
     }
 
     /// The column's type, as one would write it.
@@ -175,6 +183,34 @@ fn resolve_indexes(
         }
     }
     Ok(indexes)
+}
+
+/// Moves the defaults to their columns, of which some cannot have any.
+fn resolve_defaults(
+    columns: &mut [Column<'_>],
+    on_fields: &mut [FieldOptions],
+    key: &[usize],
+    volatile: bool,
+) -> Result<()> {
+    for (position, (column, options)) in columns.iter_mut().zip(on_fields).enumerate() {
+        let Some(default) = options.default.take() else { continue };
+        if key.contains(&position) {
+            return Err(Error::new(
+                default.span,
+                "a column of the primary key has no default: it cannot be added to a table \
+                 that has rows",
+            ));
+        }
+        if volatile {
+            return Err(Error::new(
+                default.span,
+                "a default is for rows that were stored before the column was there, \
+                 and a volatile table's rows are never stored",
+            ));
+        }
+        column.default = Some(default.value);
+    }
+    Ok(())
 }
 
 /// The positions of the columns that `names` names, for `what`.

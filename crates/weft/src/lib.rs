@@ -92,7 +92,9 @@
 #[allow(unused_extern_crates)]
 extern crate self as weft;
 
+pub mod column;
 pub(crate) mod database;
+pub mod description;
 pub mod durability;
 pub mod encoding;
 pub(crate) mod epoch;
@@ -112,8 +114,9 @@ mod turnstile;
 pub(crate) mod worker;
 
 pub use weft_htm as htm;
-pub use weft_macros::Record;
+pub use weft_macros::{ColumnValue, Record};
 
+pub use column::ColumnValue;
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure};
 pub use metrics::{MemoryMetrics, Metrics};

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::column::{ColumnType, DecodeError};
 use crate::encoding::{Key, KeyEncoder};
 
 /// A row type. Derive it: `#[derive(Clone, Record)]`.
@@ -22,8 +23,16 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// The kind of index that holds the primary key.
     const STORAGE: Storage;
 
+    /// Whether the table lives in memory alone: its rows are never logged, are in no checkpoint,
+    /// and are gone when the database is closed, while other tables' rows are not. Its columns can
+    /// be of any type.
+    const VOLATILE: bool;
+
     /// The columns, in the order of the struct's fields.
     const COLUMNS: &'static [Column];
+
+    /// The primary key's columns, in the order of the key: positions in [`Record::COLUMNS`].
+    const KEY_COLUMNS: &'static [usize];
 
     /// The secondary indexes, in the order of their declaration.
     const INDEXES: &'static [IndexDescription];
@@ -48,6 +57,28 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If there is no such index.
     fn index_key_differs(&self, other: &Self, index: usize) -> bool;
 
+    /// Appends the row's stored form: its columns, in order, each as its
+    /// [`ColumnValue`](crate::column::ColumnValue) writes it. Of a row of a volatile table, which
+    /// has none, nothing.
+    fn encode_row(&self, output: &mut Vec<u8>);
+
+    /// Reads a row's stored form from the beginning of `input`, and moves `input` behind it.
+    ///
+    /// # Errors
+    /// If no row stands there, or if the table is volatile.
+    fn decode_row(input: &mut &[u8]) -> Result<Self, DecodeError>;
+
+    /// Appends a primary key's stored form: its columns, in the order of the key, as in a row. For
+    /// a volatile table, nothing.
+    fn encode_key(key: &Self::Key, output: &mut Vec<u8>);
+
+    /// Reads a primary key's stored form from the beginning of `input`, and moves `input` behind
+    /// it.
+    ///
+    /// # Errors
+    /// If no key stands there, or if the table is volatile.
+    fn decode_key(input: &mut &[u8]) -> Result<Self::Key, DecodeError>;
+
     /// Checks the row's own constraints, before it is inserted or replaces another.
     ///
     /// # Errors
@@ -67,14 +98,19 @@ pub enum Storage {
 }
 
 /// A column, described at run time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Column {
     /// The field's name.
     pub name: &'static str,
     /// The field's Rust type, as written.
     pub type_name: &'static str,
+    /// The type that its values are stored as; `None` in a volatile table.
+    pub type_of: Option<ColumnType>,
     /// Whether it belongs to the primary key.
     pub in_key: bool,
+    /// Appends the encoded value that it has in rows which were stored before it was there; `None`
+    /// if there is no such value.
+    pub default: Option<fn(&mut Vec<u8>)>,
 }
 
 /// A secondary index, described at run time.

@@ -30,7 +30,8 @@ use std::num::NonZeroU64;
 use std::time::SystemTime;
 
 use arrayvec::ArrayString;
-use weft::Record;
+use weft::column::{ColumnType, DecodeError, read_text, write_text};
+use weft::{ColumnValue, Record};
 
 /// Districts per warehouse (clause 1.2.1).
 pub const DISTRICTS: u8 = 10;
@@ -68,6 +69,26 @@ impl<const N: usize> FixedText<N> {
     }
 }
 
+/// Stored as any text, not as an array of bytes: so other programs show it as what it is.
+impl<const N: usize> ColumnValue for FixedText<N> {
+    const TYPE: ColumnType = ColumnType::String;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        write_text(str::from_utf8(&self.0).expect("it is ASCII"), output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        let text = read_text(input)?;
+        match text.as_bytes().try_into() {
+            Ok(characters) if text.is_ascii() => Ok(FixedText(characters)),
+            _ => Err(DecodeError::new(start, format!("a text is not {N} characters of ASCII"))),
+        }
+    }
+}
+
 impl<const N: usize> fmt::Debug for FixedText<N> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "\"{}\"", self.0.escape_ascii())
@@ -76,7 +97,7 @@ impl<const N: usize> fmt::Debug for FixedText<N> {
 
 /// A date and time: microseconds since the start of 1970 (UTC), and never zero, so that an
 /// optional one takes no more room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ColumnValue)]
 pub struct Timestamp(NonZeroU64);
 
 impl Timestamp {

@@ -18,6 +18,8 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use weft::ColumnValue;
+use weft::column::DecodeError;
 use weft::encoding::KeyEncoder;
 use weft::schema::{Column, IndexDescription, Record, Storage};
 
@@ -137,11 +139,31 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
     type Key = u64;
     const TABLE: &'static str = "usertable";
     const STORAGE: Storage = S::STORAGE;
+    const VOLATILE: bool = false;
     const COLUMNS: &'static [Column] = &[
-        Column { name: "key", type_name: "u64", in_key: true },
-        Column { name: "counter", type_name: "u64", in_key: false },
-        Column { name: "filler", type_name: "[u8; FILLER_BYTES]", in_key: false },
+        Column {
+            name: "key",
+            type_name: "u64",
+            type_of: Some(u64::TYPE),
+            in_key: true,
+            default: None,
+        },
+        Column {
+            name: "counter",
+            type_name: "u64",
+            type_of: Some(u64::TYPE),
+            in_key: false,
+            default: None,
+        },
+        Column {
+            name: "filler",
+            type_name: "[u8; FILLER_BYTES]",
+            type_of: Some(<[u8; FILLER_BYTES]>::TYPE),
+            in_key: false,
+            default: None,
+        },
     ];
+    const KEY_COLUMNS: &'static [usize] = &[0];
     const INDEXES: &'static [IndexDescription] = &[];
 
     #[inline(always)]
@@ -160,6 +182,35 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
 
     fn index_key_differs(&self, _other: &Self, index: usize) -> bool {
         panic!("usertable has no secondary index, and so no number {index}")
+    }
+
+    #[inline]
+    fn encode_row(&self, output: &mut Vec<u8>) {
+        self.key.write(output);
+        self.counter.write(output);
+        self.filler.write(output);
+    }
+
+    #[inline]
+    fn decode_row(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let length = input.len();
+        Ok(FixedRow {
+            key: u64::read(input).map_err(|error| error.in_column("key", length))?,
+            counter: u64::read(input).map_err(|error| error.in_column("counter", length))?,
+            filler: ColumnValue::read(input).map_err(|error| error.in_column("filler", length))?,
+            storage: PhantomData,
+        })
+    }
+
+    #[inline]
+    fn encode_key(key: &u64, output: &mut Vec<u8>) {
+        key.write(output);
+    }
+
+    #[inline]
+    fn decode_key(input: &mut &[u8]) -> Result<u64, DecodeError> {
+        let length = input.len();
+        u64::read(input).map_err(|error| error.in_column("key", length))
     }
 }
 

@@ -1,0 +1,144 @@
+//! `#[derive(ColumnValue)]`: the stored form of a struct is its fields, that of an enum the number
+//! of its variant.
+
+use proc_macro2::{Literal, Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::spanned::Spanned;
+use syn::{Data, DataEnum, DeriveInput, Error, Field, Fields, GenericParam, Index, Member, Result};
+
+/// The implementation of `ColumnValue`.
+pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
+    if let Some(lifetime) = input.generics.lifetimes().next() {
+        return Err(Error::new(
+            lifetime.span(),
+            "what is read from a file borrows from nobody: a column's type has no lifetimes",
+        ));
+    }
+    let body = match &input.data {
+        Data::Struct(data) => struct_body(input, &data.fields),
+        Data::Enum(data) => enum_body(input, data)?,
+        Data::Union(_) => {
+            return Err(Error::new(
+                input.ident.span(),
+                "a union does not say what it holds, so it cannot be stored: make it a struct",
+            ));
+        }
+    };
+    let name = &input.ident;
+    let mut generics = input.generics.clone();
+    for parameter in &mut generics.params {
+        if let GenericParam::Type(parameter) = parameter {
+            parameter.bounds.push(syn::parse_quote!(::weft::column::ColumnValue));
+        }
+    }
+    let (parameters, arguments, conditions) = generics.split_for_impl();
+    Ok(quote! {
+        #[automatically_derived]
+        impl #parameters ::weft::column::ColumnValue for #name #arguments #conditions {
+            #body
+        }
+    })
+}
+
+fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
+    let name = input.ident.unraw().to_string();
+    let members: Vec<Member> = fields.members().collect();
+    let names = members.iter().map(|member| match member {
+        Member::Named(ident) => ident.unraw().to_string(),
+        Member::Unnamed(Index { index, .. }) => index.to_string(),
+    });
+    let types = fields.iter().map(|field| {
+        let type_of = &field.ty;
+        quote_spanned!(at(field)=> <#type_of as ::weft::column::ColumnValue>::TYPE)
+    });
+    let writes = fields.iter().zip(&members).map(|(field, member)| {
+        let type_of = &field.ty;
+        quote_spanned! {at(field)=>
+            <#type_of as ::weft::column::ColumnValue>::write(&self.#member, output);
+        }
+    });
+    let reads = fields.iter().map(|field| {
+        let type_of = &field.ty;
+        quote_spanned!(at(field)=> <#type_of as ::weft::column::ColumnValue>::read(input)?)
+    });
+    // A struct without fields uses no parameter.
+    let use_parameter = |parameter| fields.is_empty().then(|| quote!(let _ = #parameter;));
+    let (use_output, use_input) = (use_parameter(quote!(output)), use_parameter(quote!(input)));
+    quote! {
+        const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Struct {
+            name: #name,
+            fields: &[#((#names, #types)),*],
+        };
+
+        #[inline]
+        fn write(&self, output: &mut ::std::vec::Vec<u8>) {
+            #use_output
+            #(#writes)*
+        }
+
+        #[inline]
+        fn read(
+            input: &mut &[u8],
+        ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
+            #use_input
+            ::core::result::Result::Ok(Self { #(#members: #reads),* })
+        }
+    }
+}
+
+fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
+    if data.variants.is_empty() {
+        return Err(Error::new(
+            input.ident.span(),
+            "an enum without variants has no values that could be stored",
+        ));
+    }
+    if let Some(variant) = data.variants.iter().find(|it| !matches!(it.fields, Fields::Unit)) {
+        return Err(Error::new(
+            variant.fields.span(),
+            format!(
+                "the variants of a stored enum have no fields, and `{}` has some: store them in \
+                 columns of their own, optional ones perhaps, or implement `ColumnValue` by hand",
+                variant.ident
+            ),
+        ));
+    }
+    let name = input.ident.unraw().to_string();
+    let variants: Vec<_> = data.variants.iter().map(|variant| &variant.ident).collect();
+    let names = variants.iter().map(|variant| variant.unraw().to_string());
+    let numbers: Vec<Literal> = (0..variants.len()).map(Literal::usize_unsuffixed).collect();
+    let count = variants.len();
+    Ok(quote! {
+        const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Enum {
+            name: #name,
+            variants: &[#(#names),*],
+        };
+
+        #[inline]
+        fn write(&self, output: &mut ::std::vec::Vec<u8>) {
+            let number = match self {
+                #(Self::#variants => #numbers,)*
+            };
+            ::weft::column::write_leb128(number, output);
+        }
+
+        #[inline]
+        fn read(
+            input: &mut &[u8],
+        ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
+            let start = *input;
+            match ::weft::column::read_leb128(input)? {
+                #(#numbers => ::core::result::Result::Ok(Self::#variants),)*
+                number => ::core::result::Result::Err(
+                    ::weft::column::DecodeError::no_variant(start, #name, number, #count),
+                ),
+            }
+        }
+    })
+}
+
+/// Where messages about a field point; names resolve as everywhere else in generated code.
+fn at(field: &Field) -> Span {
+    field.ty.span().resolved_at(Span::call_site())
+}

@@ -1,0 +1,314 @@
+//! The stored forms of Rust's own types, and of those of arrays that hold text or lists.
+
+use std::num::NonZero;
+use std::sync::Arc;
+
+use arrayvec::{ArrayString, ArrayVec};
+
+use super::{
+    ColumnType, ColumnValue, DecodeError, read_is_some, read_list_length, read_text, write_leb128,
+    write_text,
+};
+
+// Numbers.
+
+/// The next `N` bytes, of a value of the type `name`.
+#[inline]
+fn read_bytes<const N: usize>(input: &mut &[u8], name: &str) -> Result<[u8; N], DecodeError> {
+    let Some((bytes, rest)) = input.split_first_chunk::<N>() else {
+        return Err(DecodeError::ends_within(input, name));
+    };
+    *input = rest;
+    Ok(*bytes)
+}
+
+macro_rules! numbers {
+    ($($number:ident $type_of:ident)*) => {$(
+        impl ColumnValue for $number {
+            const TYPE: ColumnType = ColumnType::$type_of;
+
+            #[inline]
+            fn write(&self, output: &mut Vec<u8>) {
+                output.extend_from_slice(&self.to_le_bytes());
+            }
+
+            #[inline]
+            fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                read_bytes(input, stringify!($number)).map($number::from_le_bytes)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    i8 I8  i16 I16  i32 I32  i64 I64  i128 I128
+    u16 U16  u32 U32  u64 U64  u128 U128
+    f32 F32  f64 F64
+}
+
+impl ColumnValue for u8 {
+    const TYPE: ColumnType = ColumnType::U8;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        output.push(*self);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let [byte] = read_bytes(input, "u8")?;
+        Ok(byte)
+    }
+
+    #[inline]
+    fn write_all(values: &[Self], output: &mut Vec<u8>) {
+        output.extend_from_slice(values);
+    }
+
+    #[inline]
+    fn read_many(count: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
+        match input.split_off(..count) {
+            Some(bytes) => Ok(bytes.to_vec()),
+            None => Err(DecodeError::ends_within(input, "a list of bytes")),
+        }
+    }
+
+    #[inline]
+    fn read_array<const N: usize>(input: &mut &[u8]) -> Result<[Self; N], DecodeError> {
+        read_bytes(input, "an array of bytes")
+    }
+}
+
+macro_rules! non_zero_numbers {
+    ($($number:ident)*) => {$(
+        impl ColumnValue for NonZero<$number> {
+            const TYPE: ColumnType = $number::TYPE;
+
+            #[inline]
+            fn write(&self, output: &mut Vec<u8>) {
+                self.get().write(output);
+            }
+
+            #[inline]
+            fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                let start = *input;
+                NonZero::new($number::read(input)?)
+                    .ok_or_else(|| DecodeError::new(start, "a number that cannot be zero is zero"))
+            }
+        }
+    )*};
+}
+
+non_zero_numbers!(i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
+
+impl ColumnValue for bool {
+    const TYPE: ColumnType = ColumnType::Bool;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        output.push(u8::from(*self));
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        match read_bytes(input, "bool")? {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            [byte] => Err(DecodeError::new(start, format!("a bool is {byte}, and not 0 or 1"))),
+        }
+    }
+}
+
+impl ColumnValue for char {
+    const TYPE: ColumnType = ColumnType::Char;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        u32::from(*self).write(output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        let code = u32::from_le_bytes(read_bytes(input, "char")?);
+        char::from_u32(code).ok_or_else(|| {
+            DecodeError::new(start, format!("a char is {code:#X}, which is no character"))
+        })
+    }
+}
+
+// Texts.
+
+macro_rules! texts {
+    ($($text:ty)*) => {$(
+        impl ColumnValue for $text {
+            const TYPE: ColumnType = ColumnType::String;
+
+            #[inline]
+            fn write(&self, output: &mut Vec<u8>) {
+                write_text(self, output);
+            }
+
+            #[inline]
+            fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                read_text(input).map(Self::from)
+            }
+        }
+    )*};
+}
+
+texts!(String Box<str> Arc<str>);
+
+impl<const N: usize> ColumnValue for ArrayString<N> {
+    const TYPE: ColumnType = ColumnType::String;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        write_text(self, output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        let text = read_text(input)?;
+        ArrayString::from(text).map_err(|_| {
+            let length = text.len();
+            DecodeError::new(start, format!("a text has {length} bytes, and room for {N}"))
+        })
+    }
+}
+
+// Lists.
+
+impl<T: ColumnValue> ColumnValue for Vec<T> {
+    const TYPE: ColumnType = ColumnType::List(&T::TYPE.as_element());
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        write_list(self, output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let length = read_list_length(T::TYPE.width_min_bytes(), input)?;
+        T::read_many(length, input)
+    }
+}
+
+macro_rules! boxed_lists {
+    ($($list:ident)*) => {$(
+        impl<T: ColumnValue> ColumnValue for $list<[T]> {
+            const TYPE: ColumnType = Vec::<T>::TYPE;
+
+            #[inline]
+            fn write(&self, output: &mut Vec<u8>) {
+                write_list(self, output);
+            }
+
+            #[inline]
+            fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                Vec::read(input).map(Self::from)
+            }
+        }
+    )*};
+}
+
+boxed_lists!(Box Arc);
+
+impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
+    const TYPE: ColumnType = Vec::<T>::TYPE;
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        write_list(self, output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        let length = read_list_length(T::TYPE.width_min_bytes(), input)?;
+        if length > N {
+            let message = format!("a list has {length} elements, and room for {N}");
+            return Err(DecodeError::new(start, message));
+        }
+        let mut values = ArrayVec::new();
+        for _ in 0..length {
+            values.push(T::read(input)?);
+        }
+        Ok(values)
+    }
+}
+
+#[inline]
+fn write_list<T: ColumnValue>(values: &[T], output: &mut Vec<u8>) {
+    write_leb128(values.len() as u64, output);
+    T::write_all(values, output);
+}
+
+impl<T: ColumnValue, const N: usize> ColumnValue for [T; N] {
+    const TYPE: ColumnType = ColumnType::Array(&T::TYPE.as_element(), N);
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        T::write_all(self, output);
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        T::read_array(input)
+    }
+}
+
+// Options and tuples.
+
+impl<T: ColumnValue> ColumnValue for Option<T> {
+    const TYPE: ColumnType = ColumnType::Option(&T::TYPE);
+
+    #[inline]
+    fn write(&self, output: &mut Vec<u8>) {
+        output.push(u8::from(self.is_some()));
+        if let Some(value) = self {
+            value.write(output);
+        }
+    }
+
+    #[inline]
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        if read_is_some(input)? { T::read(input).map(Some) } else { Ok(None) }
+    }
+}
+
+macro_rules! tuples {
+    ($($element:ident $position:tt),*) => {
+        impl<$($element: ColumnValue),*> ColumnValue for ($($element,)*) {
+            const TYPE: ColumnType = ColumnType::Tuple(&[$($element::TYPE),*]);
+
+            #[inline]
+            #[allow(unused_variables, reason = "nothing is written for ()")]
+            fn write(&self, output: &mut Vec<u8>) {
+                $(self.$position.write(output);)*
+            }
+
+            #[inline]
+            #[allow(unused_variables, reason = "nothing is read for ()")]
+            fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+                Ok(($($element::read(input)?,)*))
+            }
+        }
+    };
+}
+
+tuples!();
+tuples!(A 0);
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+tuples!(A 0, B 1, C 2, D 3, E 4);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
