@@ -76,6 +76,18 @@ pub enum StorageError {
         /// What differs, and what to do.
         message: String,
     },
+    /// The state at the end of an epoch was asked for that cannot be had.
+    #[error(
+        "cannot open epoch {epoch}: the checkpoint and the log hold the states from epoch {first} to {last}"
+    )]
+    EpochUnavailable {
+        /// The epoch that was asked for.
+        epoch: u64,
+        /// The first that can be had: the checkpoint's.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
     /// The log was shut down.
     #[error("the log is closed")]
     Closed,

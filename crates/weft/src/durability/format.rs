@@ -311,6 +311,11 @@ impl<'f> FrameReader<'f> {
         self.length
     }
 
+    /// Goes on at `position`, where a frame is known to begin.
+    pub fn seek(&mut self, position: u64) {
+        self.position = position.min(self.length);
+    }
+
     /// The next frame, or why there is none.
     ///
     /// # Errors
@@ -662,3 +667,6 @@ pub fn parse_segment_name(name: &str) -> Option<(u32, u64)> {
     let (logger, sequence) = (logger.parse().ok()?, sequence.parse().ok()?);
     (segment_name(logger, sequence) == name).then_some((logger, sequence))
 }
+
+#[cfg(test)]
+mod tests;
