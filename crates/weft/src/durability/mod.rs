@@ -11,17 +11,38 @@
 //!
 //! In reading order: [`backend`] is what is asked of a file system, and [`file_system`] and
 //! [`simulated_disk`] are the two that there are; [`format`](mod@format) is how frames and entries
-//! look; [`log`] writes them. [`error`] is what can go wrong.
+//! look; [`log`] writes them. [`manifest`] is what a directory says that it holds; [`checkpoint`]
+//! writes all rows, `segments` reads the log, and [`recovery`] brings both back. [`backup`] and
+//! [`inspect`] are for those who operate a database. [`error`] is what can go wrong.
 
 pub mod backend;
+pub mod backup;
+pub mod checkpoint;
+mod directory;
 pub mod error;
 pub mod file_system;
 pub mod format;
+pub mod inspect;
 pub mod log;
+pub mod manifest;
+mod parallel;
+pub mod recovery;
+mod segments;
 pub mod simulated_disk;
 
 pub use backend::{Backend, File, LockError, LockGuard};
+pub use backup::write_backup;
+pub use checkpoint::{
+    CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,
+};
+pub use directory::lock;
 pub use error::StorageError;
 pub use file_system::FileSystem;
+pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, verify};
 pub use log::{Epochs, Log, LogMetrics, LogOptions, LogState};
+pub use manifest::{Checkpoint, CheckpointFile, LoggerSegments, Manifest};
+pub use recovery::{
+    Durations, Phase, Recovered, RecoveryOptions, RecoveryProgress, StoredTable, end_run, recover,
+};
+pub use segments::Cut;
 pub use simulated_disk::SimulatedDisk;
