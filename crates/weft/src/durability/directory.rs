@@ -29,6 +29,12 @@ pub(super) fn checkpoint_directory(directory: &Path, epoch: u64) -> PathBuf {
     directory.join(format!("{CHECKPOINT_PREFIX}{epoch:020}"))
 }
 
+/// The epoch of the checkpoint whose directory has this name; none if no checkpoint's has.
+fn parse_checkpoint_name(name: &str) -> Option<u64> {
+    let epoch = name.strip_prefix(CHECKPOINT_PREFIX)?.parse().ok()?;
+    (checkpoint_directory(Path::new(""), epoch) == Path::new(name)).then_some(epoch)
+}
+
 /// The file of a checkpoint with part `part` of the rows of table `table`.
 pub(super) fn rows_path(checkpoint_directory: &Path, table: u32, part: u32) -> PathBuf {
     checkpoint_directory.join(format!("{table}-{part}.rows"))
@@ -83,9 +89,11 @@ pub(super) fn expect_new(backend: &dyn Backend, directory: &Path) -> Result<(), 
     let names = list(backend, directory)?;
     let foreign = names.iter().find(|name| !matches!(name.as_str(), LOCK | MANIFEST_NEW));
     let Some(foreign) = foreign else { return Ok(()) };
-    let message = if foreign == LOG || foreign.starts_with(CHECKPOINT_PREFIX) {
+    let ours = foreign == LOG || parse_checkpoint_name(foreign).is_some();
+    let message = if ours {
         format!(
-            "it holds `{foreign}`, but its {MANIFEST} is missing, without which nothing can be read (in a backup: it was interrupted)"
+            "it holds `{foreign}`, but no {MANIFEST}: that was lost, or this is a backup that was \
+             interrupted"
         )
     } else {
         format!("it holds `{foreign}`, and no {MANIFEST}; a new database needs an empty directory")
@@ -132,11 +140,10 @@ pub(super) fn remove_other_checkpoints(
     directory: &Path,
     current: Option<u64>,
 ) -> Result<(), StorageError> {
-    let current = current.map(|epoch| checkpoint_directory(directory, epoch));
     for name in list(backend, directory)? {
-        let path = directory.join(&name);
-        if name.starts_with(CHECKPOINT_PREFIX) && Some(&path) != current.as_ref() {
-            remove_checkpoint(backend, &path)?;
+        let epoch = parse_checkpoint_name(&name);
+        if epoch.is_some() && epoch != current {
+            remove_checkpoint(backend, &directory.join(name))?;
         }
     }
     Ok(())

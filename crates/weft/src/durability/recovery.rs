@@ -477,3 +477,6 @@ pub fn end_run(
     *manifest = ended;
     Ok(())
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

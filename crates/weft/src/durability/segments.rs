@@ -21,6 +21,11 @@
 //!   logger 0    [5 closed] [6 closed] [7 closed, durable: 6]      damage: 6 was durable, and
 //!   logger 1    [5 closed] 00 00 00 00                            is missing here
 //! ```
+//!
+//! What the log does not know, recovery cannot find. The last group before a crash bears no witness
+//! of having been durable unless another follows it, be it one of another logger or the note of an
+//! idle epoch. If it is damaged later, it looks torn, and is cut off: which is why cuts are
+//! reported. A run that ends in an orderly way seals its segments, and has no such end.
 
 use std::path::{Path, PathBuf};
 
@@ -250,8 +255,8 @@ struct Chain {
     known: Vec<u64>,
     /// Where what follows the last closed group begins, if something does; and what it is.
     rest: Option<(Place, String)>,
-    /// Where the log ends.
-    end: Place,
+    /// Where what this run has written ends, if it has written anything.
+    end: Option<Place>,
 }
 
 /// The greatest epoch that is known to have been durable, and which frame says so.
@@ -285,7 +290,7 @@ pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessme
         let chain = follow(manifest, log, &mut durable)?;
         let writes = logger < manifest.loggers as usize;
         if !writes && (!chain.closed.is_empty() || chain.rest.is_some()) {
-            let path = &log.segments[chain.end.segment].path;
+            let path = log.segments.last().map_or(Path::new(""), |segment| &segment.path);
             let what = format!("logger {logger} does not write in this run");
             return Err(StorageError::damaged(path, 0, what));
         }
@@ -340,12 +345,7 @@ fn follow(
     log: &LoggerLog,
     durable: &mut Durable,
 ) -> Result<Chain, StorageError> {
-    let mut chain = Chain {
-        closed: Vec::new(),
-        known: Vec::new(),
-        rest: None,
-        end: Place { segment: 0, offset: 0 },
-    };
+    let mut chain = Chain { closed: Vec::new(), known: Vec::new(), rest: None, end: None };
     // The last closed epoch, and the number of frames and the place of the group that is open.
     let mut last = 0;
     let mut open: Option<(u64, u32, Place)> = None;
@@ -379,7 +379,9 @@ fn follow(
         for frame in &scan.frames {
             let header = frame.header;
             durable.learn(&header, &segment.path);
-            chain.end = Place { segment: index, offset: frame.end() };
+            if !segment.sealed {
+                chain.end = Some(Place { segment: index, offset: frame.end() });
+            }
             let place = Place { segment: index, offset: header.position };
             let (number, group_place) = match open {
                 Some((epoch, number, place)) if epoch == header.epoch => (number, place),
@@ -420,7 +422,6 @@ fn follow(
             }
             let place = Place { segment: index, offset: damage.offset };
             chain.rest = Some((place, damage.what.clone()));
-            chain.end = place;
         }
         if let Some((epoch, _, place)) = open {
             let what = match &scan.damage {
@@ -447,24 +448,27 @@ fn lost_epoch(
 ) -> StorageError {
     let lags = |chain: &&Chain| chain.closed.iter().all(|&(epoch, _)| epoch != lost);
     let logger = chains.iter().position(|chain| lags(&chain)).unwrap_or(0);
-    let place = chains[logger].rest.as_ref().map_or(chains[logger].end, |(place, _)| *place);
-    let what = match &chains[logger].rest {
-        Some((_, what)) => format!("{what}; "),
-        None => String::new(),
-    };
+    let (log, chain) = (&logs[logger], &chains[logger]);
+    let place = chain.rest.as_ref().map(|(place, _)| *place).or(chain.end);
+    // If it has written nothing: where it should have.
+    let first = log.segments.iter().position(|segment| !segment.sealed);
+    let place = place.or(first.map(|segment| Place { segment, offset: 0 }));
+    let reason = chain.rest.as_ref().map_or(String::new(), |(_, what)| format!("{what}; "));
     let what = format!(
-        "{what}epoch {lost} is missing, though epoch {} was durable, as {} says at byte {}",
+        "{reason}epoch {lost} is missing, though epoch {} was durable, as {} says at byte {}",
         durable.epoch,
         durable.path.display(),
         durable.position
     );
-    match logs[logger].segments.get(place.segment) {
-        Some(segment) => StorageError::damaged(&segment.path, place.offset, what),
+    match place {
+        Some(Place { segment, offset }) => {
+            StorageError::damaged(&log.segments[segment].path, offset, what)
+        }
         None => {
-            let log = durable.path.parent().unwrap_or(Path::new(""));
-            let sequence = manifest.segments[logger].run_from;
-            let path = log.join(segment_name(logger as u32, sequence));
-            StorageError::damaged(&path, 0, what)
+            let directory = durable.path.parent().unwrap_or(Path::new(""));
+            let name = segment_name(logger as u32, manifest.segments[logger].run_from);
+            let what = format!("the file is missing: {what}");
+            StorageError::damaged(&directory.join(name), 0, what)
         }
     }
 }
