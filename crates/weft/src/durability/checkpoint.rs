@@ -38,8 +38,8 @@ use super::manifest::{Checkpoint, CheckpointFile, Manifest};
 use super::parallel;
 use super::segments;
 
-/// How large a frame's payload grows, in bytes (larger only if a single row is).
-const FRAME_BYTES: usize = 1 << 20;
+/// How large a frame grows, in bytes (larger only if a single row is). In tests, a few rows.
+const FRAME_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };
 
 /// The consistent view that a checkpoint is written from: exactly the state at the end of an epoch.
 pub trait CheckpointSource: Send + Sync {

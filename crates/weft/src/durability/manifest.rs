@@ -302,3 +302,69 @@ fn read_list<T>(
     }
     Ok(items)
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::durability::SimulatedDisk;
+    use crate::durability::recovery::tests::describe;
+
+    fn manifest() -> Manifest {
+        Manifest {
+            run: 3,
+            first_epoch: 40,
+            recovered_epoch: 38,
+            loggers: 1,
+            segments: vec![
+                LoggerSegments { needed_from: 4, run_from: 6, sealed: vec![100, 0] },
+                LoggerSegments { needed_from: 2, run_from: 2, sealed: Vec::new() },
+            ],
+            checkpoint: Some(Checkpoint {
+                epoch: 30,
+                files: vec![CheckpointFile { table: 1, part: 0, rows: 5, length_bytes: 300 }],
+            }),
+            tables: vec![describe("a", &[]), describe("b", &[]), describe("a", &[("c", Some(1))])],
+            ..Manifest::new()
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let (disk, directory) = (SimulatedDisk::new(0), Path::new("/db"));
+        directory::create_directory(&disk, directory).unwrap();
+        assert_eq!(Manifest::read(&disk, directory), Ok(None));
+        for manifest in [Manifest::new(), manifest()] {
+            manifest.write(&disk, directory).unwrap();
+            assert_eq!(Manifest::read(&disk.crash(1), directory), Ok(Some(manifest)));
+        }
+    }
+
+    /// Without the checksum of its frame, too: no bytes make the decoder panic, and none that are
+    /// too few or too many are taken.
+    #[test]
+    fn any_payload_is_decoded_or_refused() {
+        let mut payload = Vec::new();
+        manifest().encode(&mut payload);
+        for length in 0..payload.len() {
+            assert!(Manifest::decode(&payload[..length]).is_err(), "cut to {length} bytes");
+        }
+        let longer = [&payload[..], &[0]].concat();
+        assert!(Manifest::decode(&longer).is_err());
+        for bit in 0..payload.len() * 8 {
+            let mut flipped = payload.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            if let Ok(Decoded::Manifest(decoded)) = Manifest::decode(&flipped) {
+                assert_ne!(*decoded, manifest(), "bit {bit} has no meaning");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_has_the_last_number_of_its_name() {
+        let manifest = manifest();
+        assert_eq!(manifest.table_number("a"), Some(2));
+        assert_eq!(manifest.table_number("b"), Some(1));
+        assert_eq!(manifest.table_number("c"), None);
+        assert_eq!(manifest.current_tables(), [1, 2]);
+    }
+}

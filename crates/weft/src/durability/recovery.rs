@@ -479,4 +479,4 @@ pub fn end_run(
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests;
+pub(super) mod tests;

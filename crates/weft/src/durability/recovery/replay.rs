@@ -18,11 +18,12 @@ use super::super::segments::{FramePlace, LoggerLog, Segment};
 use super::schema::Targets;
 use super::{Phase, RecoveryOptions};
 
-/// How many bytes of log a round takes at least, unless the log ends.
-const ROUND_BYTES: u64 = 32 << 20;
+/// How many bytes of log a round takes at least, unless the log ends. Little in tests, so that
+/// there are several rounds.
+const ROUND_BYTES: u64 = if cfg!(test) { 700 } else { 32 << 20 };
 
 /// How many bytes of one segment are read as one job, unless a frame is larger.
-const PIECE_BYTES: u64 = 2 << 20;
+const PIECE_BYTES: u64 = if cfg!(test) { 300 } else { 2 << 20 };
 
 /// What was replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

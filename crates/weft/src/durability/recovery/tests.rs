@@ -24,7 +24,10 @@ const DIRECTORY: &str = "/db";
 type State = Vec<BTreeMap<u64, String>>;
 
 /// A table of an id and a text, and what was added to it later.
-pub(super) fn describe(name: &str, added: &[(&str, Option<u8>)]) -> TableDescription {
+pub(in crate::durability) fn describe(
+    name: &str,
+    added: &[(&str, Option<u8>)],
+) -> TableDescription {
     let column = |name: &str, type_of, default| ColumnDescription {
         name: name.to_owned(),
         type_of,
@@ -301,7 +304,11 @@ impl Engine {
 
     /// Writes a checkpoint of the last epoch that has ended.
     fn checkpoint(&self, model: &Model) -> Result<(), StorageError> {
-        let epoch = self.clock.epoch() - 1;
+        self.checkpoint_of(self.clock.epoch() - 1, model)
+    }
+
+    /// Writes a checkpoint of an epoch that has ended some time ago, as if it had taken so long.
+    fn checkpoint_of(&self, epoch: u64, model: &Model) -> Result<(), StorageError> {
         let source =
             Snapshot { epoch, state: model.state_at(epoch), numbers: self.numbers.clone() };
         let options = CheckpointOptions { threads: self.shape.threads, progress: None };
@@ -368,7 +375,8 @@ fn work(
         }
         engine.step(model)?;
         if random.u8(..6) == 0 {
-            engine.checkpoint(model)?;
+            let last = engine.clock.epoch() - 1;
+            engine.checkpoint_of(last.saturating_sub(random.u64(..4)).max(1), model)?;
         }
     }
     Ok(())

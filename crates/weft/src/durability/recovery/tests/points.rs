@@ -265,3 +265,31 @@ fn verification_finds_all_damage() {
     let problems = verify(&disk, directory, 1).unwrap_err();
     assert_eq!(problems.len(), 3, "{problems:?}");
 }
+
+/// The same in a directory of the operating system.
+#[test]
+fn a_real_directory_is_as_good() {
+    use crate::durability::FileSystem;
+
+    let name = format!("weft-recovery-{}-{}", std::process::id(), fastrand::u64(..));
+    let directory = std::env::temp_dir().join(name);
+    let state = vec![BTreeMap::from([(1, "one".to_owned())]), BTreeMap::new()];
+    let source = Snapshot { epoch: 4, state: state.clone(), numbers: vec![0, 1] };
+    let manifest = Manifest { tables: default_tables(), ..Manifest::new() };
+    let options = CheckpointOptions::default();
+    write_backup(&FileSystem, &directory, &manifest, &source, &options).unwrap();
+
+    let lock = crate::durability::lock(&FileSystem, &directory).unwrap();
+    let second = crate::durability::lock(&FileSystem, &directory);
+    assert!(matches!(second, Err(StorageError::AlreadyOpen { .. })), "{second:?}");
+    for run in 1..=2 {
+        let (maps, stored) = tables(&default_tables());
+        let recovered =
+            recover(&FileSystem, &directory, &stored, &RecoveryOptions::default()).unwrap();
+        assert_eq!((recovered.epoch, recovered.manifest.run), (4, run));
+        assert_eq!(maps.iter().map(|table| table.texts()).collect::<State>(), state);
+    }
+    drop(lock);
+    verify(&FileSystem, &directory, 1).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+}
