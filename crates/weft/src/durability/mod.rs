@@ -13,7 +13,7 @@
 //! [`simulated_disk`] are the two that there are; [`format`](mod@format) is how frames and entries
 //! look; [`log`] writes them. [`manifest`] is what a directory says that it holds; [`checkpoint`]
 //! writes all rows, `segments` reads the log, and [`recovery`] brings both back. [`backup`] and
-//! [`inspect`] are for those who operate a database. [`error`] is what can go wrong.
+//! [`inspect`](mod@inspect) are for those who operate a database. [`error`] is what can go wrong.
 
 pub mod backend;
 pub mod backup;
