@@ -13,7 +13,8 @@
 //! they are as they were. The fifth step can be interrupted anywhere: what was cut off would be cut
 //! off again, and until the manifest is replaced the next recovery does the same as this one.
 //! Everything is synced before that, also what no crash has torn: a process that was killed may
-//! have left frames that only the operating system has seen yet.
+//! have left frames that only the operating system has seen yet. And what the log itself does not
+//! say that it was synced is written again first, since it may be there because a sync has failed.
 //!
 //! **Point in time.** [`RecoveryOptions::up_to_epoch`] recovers the state at the end of an earlier
 //! epoch, from the checkpoint's on. It leaves out the fifth step: nothing in the directory is
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 use crate::column::DecodeError;
 use crate::description::TableDescription;
 
-use super::backend::Backend;
+use super::backend::{Backend, File};
 use super::checkpoint;
 use super::directory;
 use super::error::StorageError;
@@ -426,14 +427,19 @@ fn settle(
     let log_directory = directory::log_directory(directory);
     for logger in &log.loggers {
         // From the last on: a crash must not leave a gap between two segments.
-        for segment in logger.segments.iter().rev().filter(|segment| !segment.sealed) {
+        let segments = logger.segments.iter().zip(&logger.scans).rev();
+        for (segment, scan) in segments.filter(|(segment, _)| !segment.sealed) {
             let path = &segment.path;
             let file =
                 backend.open(path).map_err(|error| StorageError::io("open", path, &error))?;
-            if let Some(cut) = log.assessment.cuts.iter().find(|cut| cut.path == *path) {
+            let cut = log.assessment.cuts.iter().find(|cut| cut.path == *path);
+            if let Some(cut) = cut {
                 file.truncate(cut.offset)
                     .map_err(|error| StorageError::io("truncate", path, &error))?;
             }
+            let length = cut.map_or(segment.length, |cut| cut.offset);
+            let synced = scan.frames.iter().map(|frame| frame.header.synced).max().unwrap_or(0);
+            write_again(&*file, path, synced, length)?;
             file.sync().map_err(|error| StorageError::sync(path, &error))?;
         }
     }
@@ -446,9 +452,30 @@ fn settle(
     checkpoint::remove_needless(backend, directory, next)
 }
 
+/// Writes bytes `start..end` of a file once more. After a sync that failed, the operating system
+/// may go on showing what it has not brought to the disk, and take it for being there.
+fn write_again(file: &dyn File, path: &Path, start: u64, end: u64) -> Result<(), StorageError> {
+    let mut buffer = Vec::new();
+    let mut position = start;
+    while position < end {
+        buffer.resize((end - position).min(1 << 20) as usize, 0);
+        let read = file
+            .read_at(&mut buffer, position)
+            .map_err(|error| StorageError::io("read", path, &error))?;
+        if read < buffer.len() {
+            return Err(StorageError::damaged(path, position + read as u64, "the file ends"));
+        }
+        file.write_at(&buffer, position)
+            .map_err(|error| StorageError::io("write", path, &error))?;
+        position += read as u64;
+    }
+    Ok(())
+}
+
 /// Records that the run has ended and its log is whole, up to `epoch`, its last: from now on a
 /// missing or changed byte anywhere in it is damage, and never taken for a torn tail. To be called
-/// when the log has been shut down and has made `epoch` durable; the directory is locked still.
+/// when the log has been shut down without an error and has made `epoch` durable; the directory is
+/// locked still.
 ///
 /// A run that ends without it, as in a crash, is recovered just the same.
 ///

@@ -100,7 +100,7 @@ fn a_database_lives_through_many_crashes() {
         let mut model = Model::default();
         for run in 0..12 {
             let shape = Shape { threads: 1, ..shape_of(seed * 100 + run) };
-            disk.stop_at(random.u64(1..150));
+            disk.stop_at(disk.operations() + random.u64(1..150));
             let circumstances = format!("seed {seed}, run {run}, {shape:?}");
             match Engine::open(&disk, &mut model, shape) {
                 Ok(mut engine) => {
@@ -112,8 +112,13 @@ fn a_database_lives_through_many_crashes() {
                 Err(StorageError::Io { .. } | StorageError::SyncFailed { .. }) => {}
                 Err(error) => panic!("{error}: {circumstances}"),
             }
-            // A process that is killed leaves all that it has written; a power loss does not.
-            disk = if random.u8(..4) == 0 { disk.snapshot() } else { disk.crash(seed + run) };
+            // What was not synced may be lost, or be all there; or the operating system goes on, and
+            // what an interrupted sync has not brought to the disk never gets there.
+            match random.u8(..4) {
+                0 => disk = disk.snapshot(),
+                1 => disk.stop_at(u64::MAX),
+                _ => disk = disk.crash(seed + run),
+            }
         }
         let (recovered, state) =
             look(&disk).unwrap_or_else(|error| panic!("{error}: seed {seed}, at the end"));
@@ -142,6 +147,15 @@ fn a_failed_sync_loses_nothing_that_was_acknowledged() {
             let (recovered, state) =
                 look(&disk.crash(seed)).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
             model.check(&recovered, &state, &circumstances);
+
+            // Another process goes on, and is shown what is not on the disk.
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut engine = Engine::open(&disk, &mut model, shape)
+                .unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+            work(&mut engine, &mut random, &mut model, 3).unwrap();
+            let (recovered, state) = look(&disk.crash(seed))
+                .unwrap_or_else(|error| panic!("in the next run: {error}: {circumstances}"));
+            model.check(&recovered, &state, &format!("in the next run: {circumstances}"));
         }
         assert!(failed > 0, "seed {seed}: no sync of {syncs} was missed");
     }
