@@ -668,5 +668,5 @@ pub fn parse_segment_name(name: &str) -> Option<(u32, u64)> {
     (segment_name(logger, sequence) == name).then_some((logger, sequence))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -679,5 +679,5 @@ fn spawn(
     thread.map_err(|error| StorageError::io("start a thread for", directory, &error))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -632,5 +632,5 @@ impl File for OpenFile {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -5,7 +5,7 @@
 //! three or four of them go round, and nothing is allocated.
 
 use std::collections::VecDeque;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use weft_htm::word::Mutex;
 
@@ -55,10 +55,6 @@ impl Drop for Partial<'_> {
 }
 
 impl Slot {
-    fn lock(&self) -> MutexGuard<'_, Buffer> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Appends what `write` does. Calls `report` with the bytes that are now to be counted, when
     /// they are at least `report_bytes`.
     ///
@@ -73,7 +69,7 @@ impl Slot {
         write: impl FnOnce(&mut Vec<u8>),
         report: impl FnOnce(usize),
     ) {
-        let mut buffer = self.lock();
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let buffer = &mut *buffer;
         assert!(epoch > buffer.taken_epoch, "epoch {epoch} is closed, nothing can be logged in it");
         let fits = buffer.chunks.back().is_some_and(|last| {
@@ -102,7 +98,7 @@ impl Slot {
     /// Takes the chunks of all epochs up to `epoch`, in order; nothing can be appended to these any
     /// more.
     pub fn take(&self, epoch: u64, mut chunk: impl FnMut(Chunk)) {
-        let mut buffer = self.lock();
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.taken_epoch = epoch;
         while buffer.chunks.front().is_some_and(|first| first.epoch <= epoch) {
             chunk(buffer.chunks.pop_front().expect("there is a first one"));
@@ -112,7 +108,7 @@ impl Slot {
     /// Brings back a chunk that is durable; returns how many bytes are no longer to be counted.
     pub fn give_back(&self, chunk: Chunk) -> usize {
         let mut bytes = chunk.bytes;
-        let mut buffer = self.lock();
+        let mut buffer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         buffer.bytes -= bytes.len();
         let settled = buffer.reported_bytes.saturating_sub(buffer.bytes);
         buffer.reported_bytes -= settled;

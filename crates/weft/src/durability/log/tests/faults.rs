@@ -69,7 +69,7 @@ fn a_full_disk_refuses_writers_and_loses_nothing() {
         let mut appended = Rows::new();
         let mut append = |epoch: u64, serial: u8| {
             for slot in 0..3 {
-                let row = vec![serial, slot as u8, 0, 0, 0];
+                let row = [serial, slot as u8, 0, 0, 0];
                 append_row(&log, slot, epoch, &row.repeat(20));
                 appended.entry(epoch).or_default().insert(row.repeat(20));
             }
