@@ -97,6 +97,7 @@ extern crate self as weft;
 pub mod column;
 pub(crate) mod database;
 pub mod description;
+pub mod durability;
 pub mod encoding;
 pub(crate) mod epoch;
 mod error;

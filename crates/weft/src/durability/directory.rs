@@ -1,0 +1,200 @@
+//! The names in a database's directory, and what is done to files as a whole.
+
+use std::path::{Path, PathBuf};
+
+use super::backend::{Backend, LockError, LockGuard};
+use super::error::StorageError;
+use super::format::{FrameHeader, FrameKind, FrameReader, Next, write_frame};
+
+const LOCK: &str = "LOCK";
+const MANIFEST: &str = "MANIFEST";
+const MANIFEST_NEW: &str = "MANIFEST.new";
+const LOG: &str = "log";
+const CHECKPOINT_PREFIX: &str = "checkpoint-";
+
+pub(super) fn manifest_path(directory: &Path) -> PathBuf {
+    directory.join(MANIFEST)
+}
+
+pub(super) fn new_manifest_path(directory: &Path) -> PathBuf {
+    directory.join(MANIFEST_NEW)
+}
+
+pub(super) fn log_directory(directory: &Path) -> PathBuf {
+    directory.join(LOG)
+}
+
+/// The directory of the checkpoint of `epoch`. Epochs are padded so that the names are in order.
+pub(super) fn checkpoint_directory(directory: &Path, epoch: u64) -> PathBuf {
+    directory.join(format!("{CHECKPOINT_PREFIX}{epoch:020}"))
+}
+
+/// The epoch of the checkpoint whose directory has this name; none if no checkpoint's has.
+fn parse_checkpoint_name(name: &str) -> Option<u64> {
+    let epoch = name.strip_prefix(CHECKPOINT_PREFIX)?.parse().ok()?;
+    (checkpoint_directory(Path::new(""), epoch) == Path::new(name)).then_some(epoch)
+}
+
+/// The file of a checkpoint with part `part` of the rows of table `table`.
+pub(super) fn rows_path(checkpoint_directory: &Path, table: u32, part: u32) -> PathBuf {
+    checkpoint_directory.join(format!("{table}-{part}.rows"))
+}
+
+/// Takes the lock of a database's directory, which is made if need be. It lasts until the guard is
+/// dropped or the process ends.
+///
+/// # Errors
+/// [`StorageError::AlreadyOpen`] if somebody else holds it, in this process or in another.
+pub fn lock(backend: &dyn Backend, directory: &Path) -> Result<Box<dyn LockGuard>, StorageError> {
+    create_directory(backend, directory)?;
+    let path = directory.join(LOCK);
+    backend.try_lock(&path).map_err(|error| match error {
+        LockError::AlreadyLocked => StorageError::AlreadyOpen { directory: directory.to_owned() },
+        LockError::Io(error) => StorageError::io("lock", &path, &error),
+    })
+}
+
+/// What came of the attempt to lock a directory that is only to be read.
+pub(super) struct ReadingLock {
+    /// Another process, or another handle of this one, has the database open.
+    pub open_elsewhere: bool,
+    /// Keeps others from opening it meanwhile.
+    _guard: Option<Box<dyn LockGuard>>,
+}
+
+/// Takes the lock of a directory that is only to be read, if it can be had. Nothing is made in a
+/// directory that was never opened.
+pub(super) fn lock_for_reading(
+    backend: &dyn Backend,
+    directory: &Path,
+) -> Result<ReadingLock, StorageError> {
+    if !exists(backend, &directory.join(LOCK))? {
+        return Ok(ReadingLock { open_elsewhere: false, _guard: None });
+    }
+    match lock(backend, directory) {
+        Ok(guard) => Ok(ReadingLock { open_elsewhere: false, _guard: Some(guard) }),
+        Err(StorageError::AlreadyOpen { .. }) => {
+            Ok(ReadingLock { open_elsewhere: true, _guard: None })
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes sure that a directory without a manifest holds nothing that a database could lose by
+/// being created there, or that somebody else could.
+pub(super) fn expect_new(backend: &dyn Backend, directory: &Path) -> Result<(), StorageError> {
+    if !exists(backend, directory)? {
+        return Ok(());
+    }
+    let names = list(backend, directory)?;
+    let foreign = names.iter().find(|name| !matches!(name.as_str(), LOCK | MANIFEST_NEW));
+    let Some(foreign) = foreign else { return Ok(()) };
+    let ours = foreign == LOG || parse_checkpoint_name(foreign).is_some();
+    let message = if ours {
+        format!(
+            "it holds `{foreign}`, but no {MANIFEST}: that was lost, or this is a backup that was \
+             interrupted"
+        )
+    } else {
+        format!("it holds `{foreign}`, and no {MANIFEST}; a new database needs an empty directory")
+    };
+    Err(StorageError::NotADatabase { directory: directory.to_owned(), message })
+}
+
+pub(super) fn exists(backend: &dyn Backend, path: &Path) -> Result<bool, StorageError> {
+    backend.exists(path).map_err(|error| StorageError::io("look for", path, &error))
+}
+
+pub(super) fn list(backend: &dyn Backend, path: &Path) -> Result<Vec<String>, StorageError> {
+    backend.list(path).map_err(|error| StorageError::io("list", path, &error))
+}
+
+pub(super) fn sync(backend: &dyn Backend, directory: &Path) -> Result<(), StorageError> {
+    backend.sync_directory(directory).map_err(|error| StorageError::sync(directory, &error))
+}
+
+/// Makes a directory if it is not there, and brings its name to the disk.
+pub(super) fn create_directory(backend: &dyn Backend, path: &Path) -> Result<(), StorageError> {
+    if !exists(backend, path)? {
+        backend
+            .create_directory(path)
+            .map_err(|error| StorageError::io("create the directory", path, &error))?;
+    }
+    match path.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => sync(backend, Path::new(".")),
+        Some(parent) => sync(backend, parent),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn remove_if_there(backend: &dyn Backend, path: &Path) -> Result<(), StorageError> {
+    if !exists(backend, path)? {
+        return Ok(());
+    }
+    backend.remove(path).map_err(|error| StorageError::io("remove", path, &error))
+}
+
+/// Removes the directories of all checkpoints but the one of epoch `current`.
+pub(super) fn remove_other_checkpoints(
+    backend: &dyn Backend,
+    directory: &Path,
+    current: Option<u64>,
+) -> Result<(), StorageError> {
+    for name in list(backend, directory)? {
+        let epoch = parse_checkpoint_name(&name);
+        if epoch.is_some() && epoch != current {
+            remove_checkpoint(backend, &directory.join(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Removes a checkpoint's directory and the files in it. A crash may leave some of them.
+pub(super) fn remove_checkpoint(backend: &dyn Backend, path: &Path) -> Result<(), StorageError> {
+    for name in list(backend, path)? {
+        let file = path.join(name);
+        backend.remove(&file).map_err(|error| StorageError::io("remove", &file, &error))?;
+    }
+    backend
+        .remove_directory(path)
+        .map_err(|error| StorageError::io("remove the directory", path, &error))
+}
+
+/// Writes a file that is one frame, and brings it to the disk; its name not yet.
+pub(super) fn write_single_frame(
+    backend: &dyn Backend,
+    path: &Path,
+    kind: FrameKind,
+    payload: &[u8],
+) -> Result<(), StorageError> {
+    let mut bytes = Vec::new();
+    let header = FrameHeader { closes_epoch: true, ..FrameHeader::new(kind, 0) };
+    write_frame(&mut bytes, &header, payload);
+    let file =
+        backend.create_new(path).map_err(|error| StorageError::io("create", path, &error))?;
+    file.write_at(&bytes, 0).map_err(|error| StorageError::io("write", path, &error))?;
+    file.sync().map_err(|error| StorageError::sync(path, &error))
+}
+
+/// Reads the payload of a file that is one frame.
+pub(super) fn read_single_frame(
+    backend: &dyn Backend,
+    path: &Path,
+    kind: FrameKind,
+) -> Result<Vec<u8>, StorageError> {
+    let file =
+        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let mut reader = FrameReader::new(&*file, path)?;
+    let payload = match reader.next()? {
+        Next::Frame(frame) if frame.header.kind == kind => frame.payload.to_vec(),
+        Next::Frame(_) => return Err(StorageError::damaged(path, 0, "it is another kind of file")),
+        Next::End => return Err(StorageError::damaged(path, 0, "the file is empty")),
+        Next::Damage(damage) => {
+            return Err(StorageError::damaged(path, damage.offset, damage.what));
+        }
+    };
+    if reader.position() != reader.length() {
+        return Err(StorageError::damaged(path, reader.position(), "more bytes follow"));
+    }
+    Ok(payload)
+}

@@ -1,0 +1,165 @@
+//! The operating system's file system as a [`Backend`].
+
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
+use std::path::Path;
+
+use weft_htm::word::{Ordering, Word};
+
+use super::backend::{Backend, File, LockError, LockGuard};
+
+/// The file system of the operating system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileSystem;
+
+impl Backend for FileSystem {
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            // Weft's own names are all UTF-8; of others it is enough to know that they are there.
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Box::new(OpenFile { file, is_new: Word::new(1) }))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Box::new(OpenFile { file, is_new: Word::new(0) }))
+    }
+
+    fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
+        let file = fs::File::open(path)?;
+        Ok(Box::new(OpenFile { file, is_new: Word::new(0) }))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        fs::exists(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    #[cfg(unix)]
+    fn sync_directory(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+
+    /// Elsewhere a directory cannot be opened, and names are the file system's own business.
+    #[cfg(not(unix))]
+    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn try_lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(LockedFile { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(LockError::AlreadyLocked),
+            Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
+        }
+    }
+}
+
+/// A lock of the operating system, which ends when the file is closed.
+#[derive(Debug)]
+struct LockedFile {
+    _file: fs::File,
+}
+
+impl LockGuard for LockedFile {}
+
+#[derive(Debug)]
+struct OpenFile {
+    file: fs::File,
+    /// One until the first sync, which brings all that there is about a new file to the disk.
+    is_new: Word,
+}
+
+impl File for OpenFile {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match read_some(&self.file, &mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut written = 0;
+        while written < bytes.len() {
+            match write_some(&self.file, &bytes[written..], offset + written as u64) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(more) => written += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // Relaxed: a file is synced by one thread at a time, and the other kind of sync would do.
+        if self.is_new.load(Ordering::Relaxed) == 1 {
+            self.file.sync_all()?;
+            self.is_new.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.file.sync_data()
+    }
+}
+
+#[cfg(unix)]
+fn read_some(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, buffer, offset)
+}
+
+#[cfg(unix)]
+fn write_some(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_some(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    match std::os::windows::fs::FileExt::seek_read(file, buffer, offset) {
+        // ERROR_HANDLE_EOF: there, the end of the file may be an error.
+        Err(error) if error.raw_os_error() == Some(38) => Ok(0),
+        result => result,
+    }
+}
+
+#[cfg(windows)]
+fn write_some(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}

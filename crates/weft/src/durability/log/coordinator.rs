@@ -1,0 +1,354 @@
+//! The coordinator: closes epochs, has them written, and says that they are durable.
+//!
+//! It is the first logger itself; each further logger has a thread of its own.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use weft_htm::word::Ordering;
+
+use super::super::error::StorageError;
+use super::logger::{Group, Logger};
+use super::{Epochs, Shared, lock, spawn};
+
+/// Time after which a full disk is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The shortest time between two epochs, however many wait for the next: where a sync costs
+/// nothing, each transaction would get an epoch of its own.
+const HURRIED_INTERVAL: Duration = Duration::from_micros(100);
+
+/// An epoch on its way to the disk.
+struct Round {
+    epoch: u64,
+    /// The group of each logger; none when it is durable.
+    groups: Vec<Option<Group>>,
+}
+
+/// A logger, where it works.
+enum Hand {
+    Here(Box<Logger>),
+    Thread { jobs: Sender<Job>, results: Receiver<Done>, thread: Option<JoinHandle<()>> },
+}
+
+/// What a logger is asked for.
+enum Job {
+    Write(Group),
+    Note(u64, u64),
+    Sync,
+}
+
+/// The job's group, if it had one, and how it went.
+type Done = (Option<Group>, Result<(), StorageError>);
+
+pub struct Coordinator {
+    shared: Arc<Shared>,
+    epochs: Arc<dyn Epochs>,
+    hands: Vec<Hand>,
+    /// Epochs that were closed and are not yet durable.
+    rounds: VecDeque<Round>,
+    /// The last epoch that was closed.
+    closed_epoch: u64,
+    /// The last epoch with groups that is durable.
+    written_epoch: u64,
+    /// Nothing in the log says yet that `written_epoch` is durable.
+    note_is_due: bool,
+}
+
+impl Coordinator {
+    pub fn new(
+        shared: Arc<Shared>,
+        epochs: Arc<dyn Epochs>,
+        loggers: Vec<Logger>,
+    ) -> Result<Coordinator, StorageError> {
+        let mut hands = Vec::new();
+        for (index, logger) in loggers.into_iter().enumerate() {
+            hands.push(if index == 0 || shared.options.manual {
+                Hand::Here(Box::new(logger))
+            } else {
+                Hand::spawn(index, logger, &shared)?
+            });
+        }
+        let closed_epoch = shared.first_epoch - 1;
+        Ok(Coordinator {
+            shared,
+            epochs,
+            hands,
+            rounds: VecDeque::new(),
+            closed_epoch,
+            written_epoch: closed_epoch,
+            note_is_due: false,
+        })
+    }
+
+    /// Goes through the epochs until the log is shut down or fails.
+    pub fn run(mut self) {
+        let guard = FailIfPanicked(Arc::clone(&self.shared));
+        let mut last = Instant::now();
+        loop {
+            let closing = self.wait_for_tick(last);
+            last = Instant::now();
+            if closing {
+                // An error is in the state then.
+                let _ = self.finish();
+                break;
+            }
+            match self.tick() {
+                Ok(()) | Err(StorageError::DiskFull { .. }) => {}
+                Err(_) => break,
+            }
+        }
+        drop(guard);
+    }
+
+    /// Waits until it is time for the next epoch, after that of `last`; true if it is to be the
+    /// last one.
+    fn wait_for_tick(&self, last: Instant) -> bool {
+        let shared = &*self.shared;
+        let mut state = lock(&shared.state);
+        loop {
+            if state.closing || state.failure.is_some() {
+                return state.closing;
+            }
+            let interval = if state.disk_full.is_some() {
+                RETRY_INTERVAL
+            } else if state.crowded || state.wanted > shared.durable.load(Ordering::Relaxed) {
+                HURRIED_INTERVAL.min(shared.options.epoch_interval)
+            } else {
+                shared.options.epoch_interval
+            };
+            let Some(left) = interval.checked_sub(last.elapsed()).filter(|left| !left.is_zero())
+            else {
+                state.crowded = false;
+                return false;
+            };
+            let woken = shared.work.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Closes the epoch and writes it, or goes on with those that there was no space for.
+    pub fn tick(&mut self) -> Result<(), StorageError> {
+        if let Some(error) = self.shared.failure() {
+            return Err(error);
+        }
+        let result = self.try_tick();
+        match &result {
+            Ok(()) => self.shared.set_disk_full(None),
+            Err(error @ StorageError::DiskFull { .. }) => {
+                self.shared.set_disk_full(Some(error.clone()));
+            }
+            Err(error) => self.shared.fail(error.clone()),
+        }
+        result
+    }
+
+    fn try_tick(&mut self) -> Result<(), StorageError> {
+        if self.rounds.is_empty() {
+            let epoch = self.epochs.close_epoch();
+            assert!(epoch > self.closed_epoch, "epoch {epoch} was closed before");
+            self.closed_epoch = epoch;
+            self.collect();
+        }
+        let is_idle = self.rounds.is_empty();
+        while let Some(mut round) = self.rounds.pop_front() {
+            let written = self.write(&mut round);
+            if let Err(error) = written {
+                self.rounds.push_front(round);
+                return Err(error);
+            }
+            self.written_epoch = round.epoch;
+            self.note_is_due = true;
+            lock(&self.shared.totals).epochs_written += 1;
+            self.shared.publish(round.epoch)?;
+        }
+        if is_idle && self.note_is_due {
+            let (epoch, durable_epoch) = (self.closed_epoch, self.written_epoch);
+            self.all(|| Job::Note(epoch, durable_epoch))?;
+            self.note_is_due = false;
+        }
+        self.shared.publish(self.closed_epoch)
+    }
+
+    /// Takes all that was appended up to the closed epoch: a round for each epoch in it.
+    fn collect(&mut self) {
+        let loggers = self.hands.len();
+        let shared = &*self.shared;
+        let rounds = &mut self.rounds;
+        let used = shared.slots_used.load(Ordering::SeqCst) as usize;
+        for (slot, buffer) in shared.slots[..used].iter().enumerate() {
+            buffer.take(self.closed_epoch, |chunk| {
+                let epoch = chunk.epoch;
+                let at = rounds.partition_point(|round| round.epoch < epoch);
+                if rounds.get(at).is_none_or(|round| round.epoch != epoch) {
+                    let group = || Some(Group { epoch, ..Group::default() });
+                    let groups = (0..loggers).map(|_| group()).collect();
+                    rounds.insert(at, Round { epoch, groups });
+                }
+                let group = rounds[at].groups[slot % loggers].as_mut();
+                group.expect("nothing of it is written yet").chunks.push((slot, chunk));
+            });
+        }
+    }
+
+    /// Has all groups of a round written that are not.
+    fn write(&mut self, round: &mut Round) -> Result<(), StorageError> {
+        let jobs = round.groups.iter_mut().map(|group| {
+            let mut group = group.take()?;
+            group.durable_epoch = self.written_epoch;
+            Some(Job::Write(group))
+        });
+        let mut outcome = Ok(());
+        for (index, done) in
+            ask(&mut self.hands, &self.shared.directory, jobs).into_iter().enumerate()
+        {
+            let Some((group, result)) = done else { continue };
+            match result {
+                Ok(()) => self.give_back(group),
+                Err(error) => {
+                    round.groups[index] = group;
+                    // A failure rather than a full disk, if there are both.
+                    if !matches!(outcome, Err(ref e) if !matches!(e, StorageError::DiskFull { .. }))
+                    {
+                        outcome = Err(error);
+                    }
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Brings the chunks of a durable group back to their slots.
+    fn give_back(&self, group: Option<Group>) {
+        let mut transactions = 0;
+        for (slot, chunk) in group.into_iter().flat_map(|group| group.chunks) {
+            transactions += chunk.transactions;
+            let settled = self.shared.slots[slot].give_back(chunk);
+            if settled > 0 {
+                self.shared.settle(settled);
+            }
+        }
+        lock(&self.shared.totals).transactions += transactions;
+    }
+
+    /// Asks all loggers for the same.
+    fn all(&mut self, job: impl Fn() -> Job) -> Result<(), StorageError> {
+        let jobs = (0..self.hands.len()).map(|_| Some(job())).collect::<Vec<_>>();
+        let done = ask(&mut self.hands, &self.shared.directory, jobs.into_iter());
+        done.into_iter().flatten().try_for_each(|(_, result)| result)
+    }
+
+    /// Writes all that there is, with a note behind it, and closes the log.
+    pub fn finish(&mut self) -> Result<(), StorageError> {
+        let result = self.try_finish();
+        if let Err(error) = &result
+            && !matches!(error, StorageError::DiskFull { .. })
+        {
+            self.shared.fail(error.clone());
+        }
+        self.shared.close();
+        result
+    }
+
+    fn try_finish(&mut self) -> Result<(), StorageError> {
+        // What waits for space, what was appended since, and the note; more if somebody still
+        // appends, which is then left out.
+        for _ in 0..4 {
+            self.tick()?;
+            if !self.note_is_due {
+                break;
+            }
+        }
+        self.all(|| Job::Sync)
+    }
+}
+
+/// Lets loggers do jobs at the same time, and returns how they went.
+fn ask(
+    hands: &mut [Hand],
+    directory: &Path,
+    jobs: impl Iterator<Item = Option<Job>>,
+) -> Vec<Option<Done>> {
+    let mut here = Vec::new();
+    let mut done: Vec<Option<Done>> = Vec::new();
+    done.resize_with(hands.len(), || None);
+    let mut asked = Vec::new();
+    for (index, (hand, job)) in hands.iter_mut().zip(jobs).enumerate() {
+        let Some(job) = job else { continue };
+        match hand {
+            Hand::Here(_) => here.push((index, job)),
+            Hand::Thread { jobs, .. } => {
+                // If it is gone, there is no answer either.
+                let _ = jobs.send(job);
+                asked.push(index);
+            }
+        }
+    }
+    for (index, job) in here {
+        let Hand::Here(logger) = &mut hands[index] else { unreachable!("it was here before") };
+        done[index] = Some(perform(logger, job));
+    }
+    for index in asked {
+        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("it was there") };
+        done[index] = Some(results.recv().unwrap_or_else(|_| (None, Err(panicked(directory)))));
+    }
+    done
+}
+
+fn panicked(directory: &Path) -> StorageError {
+    let message = "a thread of the log panicked".to_owned();
+    StorageError::Io { operation: "write to", path: directory.to_owned(), message }
+}
+
+fn perform(logger: &mut Logger, job: Job) -> Done {
+    match job {
+        Job::Write(group) => {
+            let result = logger.write(&group);
+            (Some(group), result)
+        }
+        Job::Note(epoch, durable_epoch) => (None, logger.note(epoch, durable_epoch)),
+        Job::Sync => (None, logger.sync()),
+    }
+}
+
+impl Hand {
+    fn spawn(index: usize, mut logger: Logger, shared: &Shared) -> Result<Hand, StorageError> {
+        let (jobs, jobs_in) = mpsc::channel();
+        let (results_out, results) = mpsc::channel();
+        let thread = spawn(&format!("weft-log-{index}"), &shared.directory, move || {
+            while let Ok(job) = jobs_in.recv() {
+                if results_out.send(perform(&mut logger, job)).is_err() {
+                    break;
+                }
+            }
+        })?;
+        Ok(Hand::Thread { jobs, results, thread: Some(thread) })
+    }
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        if let Hand::Thread { jobs, thread, .. } = self {
+            // Closes the channel, which ends the thread.
+            *jobs = mpsc::channel().0;
+            if let Some(thread) = thread.take() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Makes a panic of the coordinator a failure of the log, or everybody would wait for ever.
+struct FailIfPanicked(Arc<Shared>);
+
+impl Drop for FailIfPanicked {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.fail(panicked(&self.0.directory));
+        }
+    }
+}

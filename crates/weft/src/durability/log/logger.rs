@@ -1,0 +1,256 @@
+//! A logger: writes its groups into segments, and syncs them.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use super::super::backend::File;
+use super::super::error::StorageError;
+use super::super::format::{Entries, FrameHeader, FrameKind, begin_frame, end_frame, segment_name};
+use super::buffer::Chunk;
+use super::{Shared, lock};
+
+/// What a logger is to write of an epoch.
+#[derive(Debug, Default)]
+pub struct Group {
+    pub epoch: u64,
+    /// The last epoch with groups that is durable.
+    pub durable_epoch: u64,
+    /// The chunks, each with the slot that it goes back to.
+    pub chunks: Vec<(usize, Chunk)>,
+}
+
+/// The segments of a logger that are there, in order.
+#[derive(Debug, Default)]
+pub struct Segments(Mutex<Vec<Segment>>);
+
+#[derive(Debug)]
+pub struct Segment {
+    pub logger: u32,
+    pub sequence: u64,
+    pub path: PathBuf,
+    /// It holds nothing beyond this epoch.
+    pub last_epoch: u64,
+    pub bytes: u64,
+    /// It is being written.
+    pub is_open: bool,
+}
+
+impl Segments {
+    pub fn push(&self, segment: Segment) {
+        lock(&self.0).push(segment);
+    }
+
+    /// The path of the first segment, if it is not being written and the condition holds.
+    pub fn first_if(&self, condition: impl Fn(&Segment) -> bool) -> Option<PathBuf> {
+        let segments = lock(&self.0);
+        let first = segments.first().filter(|first| !first.is_open && condition(first))?;
+        Some(first.path.clone())
+    }
+
+    pub fn forget(&self, path: &PathBuf) {
+        lock(&self.0).retain(|segment| segment.path != *path);
+    }
+
+    /// How many they are, and their bytes.
+    pub fn size(&self) -> (usize, u64) {
+        let segments = lock(&self.0);
+        (segments.len(), segments.iter().map(|segment| segment.bytes).sum())
+    }
+}
+
+/// The segment that is being written.
+struct Open {
+    file: Box<dyn File>,
+    path: PathBuf,
+    length: u64,
+    synced: u64,
+}
+
+pub struct Logger {
+    shared: Arc<Shared>,
+    index: u32,
+    /// The number of the next segment.
+    sequence: u64,
+    open: Option<Open>,
+    /// The last epoch that was closed.
+    previous_epoch: u64,
+    /// The frame that is being made.
+    frame: Vec<u8>,
+}
+
+impl Logger {
+    pub fn new(shared: Arc<Shared>, index: u32, sequence: u64) -> Logger {
+        let previous_epoch = shared.first_epoch - 1;
+        Logger { shared, index, sequence, open: None, previous_epoch, frame: Vec::new() }
+    }
+
+    /// Writes and syncs a group. After [`StorageError::DiskFull`] it is as if it had not been tried.
+    pub fn write(&mut self, group: &Group) -> Result<(), StorageError> {
+        self.open_segment()?;
+        self.write_frames(group)?;
+        self.sync()
+    }
+
+    /// Closes an idle epoch by a note, which the next sync syncs. A note that there is no space for
+    /// is left out.
+    pub fn note(&mut self, epoch: u64, durable_epoch: u64) -> Result<(), StorageError> {
+        if self.open.is_none() {
+            return Ok(());
+        }
+        match self.write_frames(&Group { epoch, durable_epoch, chunks: Vec::new() }) {
+            Err(StorageError::DiskFull { .. }) => Ok(()),
+            result => result,
+        }
+    }
+
+    /// Syncs what was written and not synced.
+    pub fn sync(&mut self) -> Result<(), StorageError> {
+        let Some(open) = self.open.as_mut().filter(|open| open.synced < open.length) else {
+            return Ok(());
+        };
+        let start = Instant::now();
+        open.file.sync().map_err(|error| StorageError::sync(&open.path, &error))?;
+        let time = start.elapsed();
+        open.synced = open.length;
+        let mut totals = lock(&self.shared.totals);
+        totals.syncs += 1;
+        totals.sync_time += time;
+        totals.sync_time_max = totals.sync_time_max.max(time);
+        Ok(())
+    }
+
+    /// Sees to it that there is a segment to write a group to.
+    fn open_segment(&mut self) -> Result<(), StorageError> {
+        if self.open.as_ref().is_some_and(|open| open.length < self.shared.options.segment_bytes) {
+            return Ok(());
+        }
+        // A note at its end, or it could be torn where no torn tail is expected.
+        self.sync()?;
+        let shared = &*self.shared;
+        let path = shared.directory.join(segment_name(self.index, self.sequence));
+        let file = shared.backend.create_new(&path);
+        let file = file.map_err(|error| StorageError::io("create", &path, &error))?;
+        // Before anything in it counts as durable, its name has to be.
+        let synced = shared.backend.sync_directory(&shared.directory);
+        synced.map_err(|error| StorageError::sync(&shared.directory, &error))?;
+        let segments = &shared.segments[self.index as usize].0;
+        let mut segments = lock(segments);
+        if let Some(left) = segments.last_mut() {
+            left.is_open = false;
+        }
+        segments.push(Segment {
+            logger: self.index,
+            sequence: self.sequence,
+            path: path.clone(),
+            last_epoch: self.previous_epoch,
+            bytes: 0,
+            is_open: true,
+        });
+        drop(segments);
+        self.sequence += 1;
+        self.open = Some(Open { file, path, length: 0, synced: 0 });
+        Ok(())
+    }
+
+    /// Writes a group's frames. If there is no space for them, they are cut off again.
+    fn write_frames(&mut self, group: &Group) -> Result<(), StorageError> {
+        let open = self.open.as_mut().expect("a segment was opened");
+        let (start, synced) = (open.length, open.synced);
+        let mut frames = Frames {
+            open,
+            header: FrameHeader {
+                logger: self.index,
+                epoch: group.epoch,
+                previous_epoch: self.previous_epoch,
+                durable_epoch: group.durable_epoch,
+                synced,
+                ..FrameHeader::new(FrameKind::Log, start)
+            },
+            frame: &mut self.frame,
+            payload_bytes: self.shared.options.frame_bytes,
+        };
+        let written = frames.write(&group.chunks);
+        if let Err(error) = written {
+            if matches!(error, StorageError::DiskFull { .. }) {
+                let cut = open.file.truncate(start);
+                cut.map_err(|error| StorageError::io("cut", &open.path, &error))?;
+                open.length = start;
+            }
+            return Err(error);
+        }
+        let bytes = open.length - start;
+        self.previous_epoch = group.epoch;
+        let mut segments = lock(&self.shared.segments[self.index as usize].0);
+        let segment = segments.last_mut().expect("the one that is being written");
+        segment.last_epoch = group.epoch;
+        segment.bytes += bytes;
+        drop(segments);
+        let mut totals = lock(&self.shared.totals);
+        totals.bytes_written += bytes;
+        Ok(())
+    }
+}
+
+/// The frames of a group on their way into a segment.
+struct Frames<'a> {
+    open: &'a mut Open,
+    /// Of the next frame.
+    header: FrameHeader,
+    frame: &'a mut Vec<u8>,
+    payload_bytes: usize,
+}
+
+impl Frames<'_> {
+    fn write(&mut self, chunks: &[(usize, Chunk)]) -> Result<(), StorageError> {
+        self.frame.clear();
+        let mut start = begin_frame(self.frame);
+        let header_bytes = self.frame.len();
+        for (_, chunk) in chunks {
+            for piece in pieces(&chunk.bytes, self.payload_bytes) {
+                let payload_bytes = self.frame.len() - header_bytes;
+                if payload_bytes > 0 && payload_bytes + piece.len() > self.payload_bytes {
+                    self.end(start, false)?;
+                    start = begin_frame(self.frame);
+                }
+                self.frame.extend_from_slice(piece);
+            }
+        }
+        self.end(start, true)
+    }
+
+    fn end(&mut self, start: usize, closes_epoch: bool) -> Result<(), StorageError> {
+        self.header.closes_epoch = closes_epoch;
+        end_frame(self.frame, start, &self.header);
+        let open = &mut *self.open;
+        open.file
+            .write_at(self.frame, open.length)
+            .map_err(|error| StorageError::io("write", &open.path, &error))?;
+        open.length += self.frame.len() as u64;
+        self.header.position = open.length;
+        self.header.number += 1;
+        self.frame.clear();
+        Ok(())
+    }
+}
+
+/// Divides entries into pieces of whole ones, of at most `bytes_max` unless a single one is longer.
+fn pieces(entries: &[u8], bytes_max: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let mut end = rest.len();
+        if end > bytes_max {
+            let mut scan = Entries::new(rest);
+            end = 0;
+            while scan.next().is_some() && (end == 0 || scan.offset() <= bytes_max) {
+                end = scan.offset();
+            }
+        }
+        let (piece, behind) = rest.split_at(end);
+        rest = behind;
+        Some(piece)
+    })
+}

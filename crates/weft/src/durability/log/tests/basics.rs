@@ -1,0 +1,288 @@
+//! What is written, when all is well.
+
+use super::super::buffer::Slot;
+use super::super::{LogMetrics, LogState};
+use super::*;
+
+fn row(byte: u8, length: usize) -> Vec<u8> {
+    vec![byte; length]
+}
+
+#[test]
+fn an_epoch_is_durable_when_all_of_its_groups_are() {
+    let disk = SimulatedDisk::new(0);
+    let clock = Clock::starting_at(1);
+    let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    append_row(&log, 1, 1, b"b");
+    append_row(&log, 2, 1, b"c");
+    assert_eq!(log.durable_epoch(), 0);
+    assert_eq!(log.step().unwrap(), 1);
+    append_row(&log, 0, 2, b"lost");
+    let found = find(&disk.crash(1), 2, 0).unwrap();
+    assert_eq!(found.epoch, 1);
+    let all = [b"a", b"b", b"c"].map(|row| row.to_vec());
+    assert_eq!(found.rows, Rows::from([(1, BTreeSet::from(all))]));
+    let loggers: Vec<u32> = found.headers.iter().map(|header| header.logger).collect();
+    assert_eq!(loggers, [0, 1], "worker 0 and 2 to one logger, worker 1 to the other");
+}
+
+#[test]
+fn a_logger_without_anything_to_write_closes_the_epoch_too() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(3), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 1, 1, b"a");
+    log.step().unwrap();
+    let found = find(&disk.crash(1), 3, 0).unwrap();
+    assert_eq!(found.headers.len(), 3);
+    assert!(found.headers.iter().all(|header| header.closes_epoch && header.epoch == 1));
+}
+
+#[test]
+fn an_idle_database_writes_one_note_and_nothing_more() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
+    let before = disk.operations();
+    assert_eq!(log.step().unwrap(), 1);
+    assert_eq!(disk.operations(), before, "nothing was ever written");
+    append_row(&log, 0, 2, b"a");
+    assert_eq!(log.step().unwrap(), 2);
+    let (before, syncs) = (disk.operations(), disk.syncs());
+    assert_eq!(log.step().unwrap(), 3);
+    assert_eq!((disk.operations() - before, disk.syncs()), (2, syncs), "a note of each logger");
+    let before = disk.operations();
+    assert_eq!(log.step().unwrap(), 4);
+    assert_eq!(disk.operations(), before, "no second note");
+    let headers = find(&disk, 2, 0).unwrap().headers;
+    let notes = headers.iter().filter(|header| header.epoch == 3);
+    assert_eq!(notes.filter(|note| note.durable_epoch == 2).count(), 2);
+}
+
+/// Without it, damage of the last group would pass for a torn tail.
+#[test]
+fn a_note_tells_damage_of_the_last_durable_group_from_a_torn_tail() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, &row(7, 400));
+    log.step().unwrap();
+    let path = &disk.files()[0];
+    let bits = disk.contents(path).len() as u64 * 8;
+    let flip = |disk: &SimulatedDisk, bit| {
+        let disk = disk.snapshot();
+        disk.flip_bit(path, bit);
+        find(&disk, 2, 0)
+    };
+    assert_eq!(flip(&disk, 100).unwrap().epoch, 0, "nobody can know");
+    log.step().unwrap();
+    for bit in 0..bits {
+        assert!(flip(&disk, bit).is_err(), "bit {bit} was durable");
+    }
+}
+
+#[test]
+fn a_large_epoch_takes_several_frames_of_whole_entries() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    let rows: Vec<_> = (0..20).map(|byte| row(byte, 37)).chain([row(20, 1000)]).collect();
+    for (index, row) in rows.iter().enumerate() {
+        append_row(&log, index % 3, 1, row);
+    }
+    log.append(3, 1, |buffer| {
+        for byte in 21..40 {
+            push_put(buffer, 1, 2, 3, |buffer| buffer.extend(row(byte, 37)));
+        }
+    });
+    log.step().unwrap();
+    let found = find(&disk, 1, 0).unwrap();
+    assert_eq!(found.rows[&1].len(), 40);
+    assert!(found.headers.len() > 10, "{} frames", found.headers.len());
+    assert_eq!(found.headers.iter().filter(|header| header.closes_epoch).count(), 1);
+    let lengths = found.headers.windows(2).map(|pair| pair[1].position - pair[0].position - 64);
+    let longer = lengths.filter(|length| *length > 150).count();
+    assert_eq!(longer, 2, "the put and the delete of the long row, in frames of their own");
+}
+
+#[test]
+fn segments_are_left_when_they_are_full_and_removed_when_they_are_not_needed() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
+    for epoch in 1..=12 {
+        append_row(&log, 0, epoch, &row(epoch as u8, 100));
+        append_row(&log, 1, epoch, &row(100 + epoch as u8, 10 * epoch as usize));
+        log.step().unwrap();
+    }
+    let segments = disk.files().len();
+    assert!(segments > 4, "{segments} segments");
+    let metrics = log.metrics();
+    assert_eq!(metrics.segments, segments);
+    assert_eq!(metrics.segment_bytes, disk.used_bytes());
+    for checkpoint in 0..=12 {
+        let copy = disk.snapshot();
+        log.remove_segments_up_to(checkpoint).unwrap();
+        let needed: BTreeSet<u64> = (checkpoint + 1..=12).collect();
+        let found = find(&disk, 2, checkpoint).unwrap();
+        assert_eq!(found.rows.keys().copied().collect::<BTreeSet<_>>(), needed);
+        // Nothing more was removed, and nothing less but the open ones.
+        for path in copy.files() {
+            let file = copy.open(&path).unwrap();
+            let mut reader = FrameReader::new(&*file, &path).unwrap();
+            let mut is_needed = false;
+            while let Next::Frame(frame) = reader.next().unwrap() {
+                is_needed |= frame.header.epoch > checkpoint;
+            }
+            if is_needed {
+                assert!(disk.exists(&path).unwrap(), "{path:?} at {checkpoint}");
+            }
+        }
+    }
+    assert_eq!(disk.files().len(), 2, "the open ones");
+    assert_eq!(log.remove_segments_up_to(12).unwrap(), 0);
+}
+
+#[test]
+fn segments_are_removed_by_number_too() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(2), Clock::starting_at(1), 1, &[]).unwrap();
+    for epoch in 1..=5 {
+        append_row(&log, 0, epoch, &row(epoch as u8, 700));
+        log.step().unwrap();
+    }
+    assert_eq!(log.remove_segments_before(&[4]).unwrap(), 3, "of the first logger alone");
+    let names: Vec<_> = disk.list(Path::new(DIRECTORY)).unwrap();
+    assert_eq!(names, ["0-0000000004.log", "0-0000000005.log", "1-0000000001.log"]);
+    assert_eq!(log.remove_segments_before(&[100, 100]).unwrap(), 1, "not those being written");
+}
+
+#[test]
+fn a_second_run_goes_on_in_new_segments_and_knows_the_old_ones() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(3), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.shutdown().unwrap();
+    let found = find(&disk.crash(1), 3, 0).unwrap();
+    assert_eq!(found.epoch, 2, "the note is synced at the end");
+    let sequences: Vec<u64> = found.sequences.iter().map(|sequence| sequence + 1).collect();
+
+    let refused = start(&disk, small(3), Clock::starting_at(3), 3, &[]).unwrap_err();
+    assert!(matches!(refused, StorageError::Damaged { .. }), "{refused}");
+
+    let log = start(&disk, small(2), Clock::starting_at(3), 3, &sequences).unwrap();
+    assert_eq!(log.durable_epoch(), 2);
+    append_row(&log, 0, 3, b"b");
+    log.step().unwrap();
+    let new =
+        FrameReader::new(&*disk.open(Path::new("/log/0-0000000002.log")).unwrap(), Path::new("x"))
+            .map(|mut reader| match reader.next() {
+                Ok(Next::Frame(frame)) => frame.header,
+                other => panic!("{other:?}"),
+            })
+            .unwrap();
+    assert_eq!((new.previous_epoch, new.durable_epoch, new.epoch), (2, 2, 3));
+    assert_eq!(log.metrics().segments, 5);
+    assert_eq!(log.remove_segments_up_to(1).unwrap(), 0);
+    assert_eq!(log.remove_segments_up_to(2).unwrap(), 3);
+    let names: Vec<_> = disk.list(Path::new(DIRECTORY)).unwrap();
+    assert_eq!(names, ["0-0000000002.log", "1-0000000002.log"]);
+}
+
+#[test]
+fn epochs_that_were_closed_together_are_written_one_by_one() {
+    let disk = SimulatedDisk::new(0);
+    let clock = Clock::starting_at(1);
+    let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    append_row(&log, 1, 3, b"c");
+    append_row(&log, 0, 2, b"b");
+    append_row(&log, 0, 4, b"d");
+    clock.close_epoch();
+    clock.close_epoch();
+    assert_eq!(log.step().unwrap(), 3);
+    let found = find(&disk.crash(0), 2, 0).unwrap();
+    assert_eq!(found.rows.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(log.step().unwrap(), 4);
+}
+
+#[test]
+fn waiting_steps_a_manual_log_and_shutdown_closes_it() {
+    let disk = SimulatedDisk::new(0);
+    let clock = Clock::starting_at(1);
+    let log = start(&disk, small(1), clock.clone(), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.wait_durable(1).unwrap();
+    assert_eq!(clock.now(), 2);
+    log.wait_durable(1).unwrap();
+    assert_eq!(clock.now(), 2, "it is durable already");
+    append_row(&log, 0, 2, b"b");
+    log.admit().unwrap();
+    log.shutdown().unwrap();
+    log.shutdown().unwrap();
+    assert_eq!(find(&disk.crash(0), 1, 0).unwrap().rows.len(), 2);
+    assert_eq!(log.admit(), Err(StorageError::Closed));
+    log.wait_durable(2).unwrap();
+    assert_eq!(log.wait_durable(1000), Err(StorageError::Closed));
+    assert_eq!(log.step(), Err(StorageError::Closed));
+    assert_eq!(log.metrics().state, LogState::Closed);
+}
+
+#[test]
+fn dropping_a_log_writes_what_there_is() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    drop(log);
+    assert_eq!(find(&disk.crash(0), 1, 0).unwrap().rows.len(), 1);
+}
+
+#[test]
+fn metrics_count_what_was_done() {
+    let disk = SimulatedDisk::new(0);
+    let options = LogOptions { buffer_bytes_max: 1000, ..small(2) };
+    let log = start(&disk, options, Clock::starting_at(1), 1, &[]).unwrap();
+    for _ in 0..3 {
+        append_row(&log, 0, 1, &row(1, 100));
+    }
+    let LogMetrics { buffered_bytes, .. } = log.metrics();
+    assert!((600..1000).contains(&buffered_bytes), "{buffered_bytes} bytes");
+    log.step().unwrap();
+    let metrics = log.metrics();
+    assert_eq!(metrics.state, LogState::Running);
+    assert_eq!(metrics.durable_epoch, 1);
+    assert_eq!((metrics.epochs_written, metrics.transactions), (1, 3));
+    assert_eq!((metrics.syncs, disk.syncs()), (2, 2));
+    assert_eq!((metrics.bytes_written, metrics.segments), (disk.used_bytes(), 2));
+    assert_eq!(metrics.buffered_bytes, 0);
+    assert!(metrics.sync_time_max <= metrics.sync_time);
+}
+
+#[test]
+fn full_buffers_are_written_before_another_transaction_begins() {
+    let disk = SimulatedDisk::new(0);
+    let clock = Clock::starting_at(1);
+    let options = LogOptions { buffer_bytes_max: 1000, ..small(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    for _ in 0..100 {
+        log.admit().unwrap();
+        append_row(&log, 0, clock.now(), &row(clock.now() as u8, 200));
+        assert!(log.metrics().buffered_bytes < 1000 + 500);
+    }
+    assert!(clock.now() > 20, "epoch {}", clock.now());
+}
+
+/// The memory of a chunk that was written is used again.
+#[test]
+fn appending_allocates_nothing_in_the_long_run() {
+    let slot = Slot::default();
+    let mut places = BTreeSet::new();
+    for epoch in 1..100 {
+        for _ in 0..50 {
+            slot.append(epoch, 1000, |buffer| buffer.extend([1; 40]), |_| ());
+        }
+        let mut taken = Vec::new();
+        slot.take(epoch, |chunk| taken.push(chunk));
+        assert_eq!(taken.len(), 1);
+        let chunk = taken.pop().unwrap();
+        places.insert((chunk.bytes.as_ptr(), chunk.bytes.capacity()));
+        slot.give_back(chunk);
+    }
+    assert_eq!(places.len(), 1);
+}

@@ -1,0 +1,191 @@
+//! Syncs that fail, disks that fill up, and panics: nobody is told what is not so.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::super::LogState;
+use super::*;
+
+fn is_sync_failure<T: std::fmt::Debug>(result: Result<T, StorageError>) -> bool {
+    matches!(result, Err(StorageError::SyncFailed { .. }))
+}
+
+fn is_disk_full<T: std::fmt::Debug>(result: Result<T, StorageError>) -> bool {
+    matches!(result, Err(StorageError::DiskFull { .. }))
+}
+
+#[test]
+fn a_failed_sync_ends_all_acknowledgement() {
+    // Of two loggers the first fails, or the second.
+    for sync in [3, 4] {
+        let disk = SimulatedDisk::new(sync);
+        let clock = Clock::starting_at(1);
+        let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
+        append_row(&log, 0, 1, b"a");
+        log.step().unwrap();
+        disk.fail_sync(sync);
+        append_row(&log, 0, 2, b"b");
+        assert!(is_sync_failure(log.step()));
+        let syncs = disk.syncs();
+        assert_eq!(log.durable_epoch(), 1);
+        assert_eq!(log.metrics().state, LogState::Failed);
+        // The disk works again: that must not matter.
+        append_row(&log, 0, 3, b"c");
+        for _ in 0..3 {
+            assert!(is_sync_failure(log.step()));
+            assert!(is_sync_failure(log.wait_durable(2)));
+            assert!(is_sync_failure(log.wait_durable(3)));
+            assert!(is_sync_failure(log.admit()));
+        }
+        log.wait_durable(1).unwrap();
+        assert!(is_sync_failure(log.shutdown()));
+        assert_eq!((disk.syncs(), log.durable_epoch()), (syncs, 1), "never tried again");
+        for crash in 0..20 {
+            let found = find(&disk.crash(crash), 2, 0).unwrap();
+            assert!(found.rows[&1].contains(&b"a"[..]), "what was durable is");
+        }
+    }
+}
+
+#[test]
+fn the_message_of_a_failed_sync_names_the_file_and_says_what_to_do() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    disk.fail_sync(1);
+    append_row(&log, 0, 1, b"a");
+    assert_eq!(
+        log.step().unwrap_err().to_string(),
+        "cannot sync /log/0-0000000001.log: simulated input/output error; nothing committed since \
+         the last durable epoch is durable, and nothing will be until the database is opened again"
+    );
+}
+
+#[test]
+fn a_full_disk_refuses_writers_and_loses_nothing() {
+    for seed in 0..200 {
+        let disk = SimulatedDisk::new(seed);
+        let mut random = fastrand::Rng::with_seed(seed);
+        let clock = Clock::starting_at(1);
+        let log = start(&disk, small(2), clock.clone(), 1, &[]).unwrap();
+        let mut appended = Rows::new();
+        let mut append = |epoch: u64, serial: u8| {
+            for slot in 0..3 {
+                let row = [serial, slot as u8, 0, 0, 0];
+                append_row(&log, slot, epoch, &row.repeat(20));
+                appended.entry(epoch).or_default().insert(row.repeat(20));
+            }
+        };
+        append(1, 1);
+        log.step().unwrap();
+        // Enough for nothing, for a part of one group, or for one of two groups.
+        disk.set_capacity(Some(disk.used_bytes() + random.u64(..600)));
+        append(2, 2);
+        for attempt in 0..3 {
+            assert!(is_disk_full(log.step()), "seed {seed}, attempt {attempt}");
+            assert!(is_disk_full(log.admit()));
+            assert!(is_disk_full(log.wait_durable(2)));
+            log.wait_durable(1).unwrap();
+            assert_eq!(log.metrics().state, LogState::DiskFull);
+            let found = find(&disk.snapshot(), 2, 0).unwrap();
+            let ends: Vec<_> = disk.files().iter().map(|path| disk.contents(path).len()).collect();
+            let frames: usize = found.headers.len();
+            assert!(frames >= 2 && ends.iter().all(|end| *end > 0), "partial groups are cut off");
+            let crashed = find(&disk.crash(attempt), 2, 0).unwrap();
+            assert!(crashed.epoch == 1 && crashed.rows.len() == 1, "seed {seed}");
+        }
+        // Who was under way still commits.
+        append(clock.now(), 3);
+        disk.set_capacity(None);
+        log.step().unwrap();
+        log.step().unwrap();
+        log.admit().unwrap();
+        assert_eq!(log.metrics().state, LogState::Running);
+        assert_eq!(log.durable_epoch(), clock.now() - 1);
+        assert_eq!(find(&disk.crash(seed), 2, 0).unwrap().rows, appended, "seed {seed}");
+        assert_eq!(log.metrics().buffered_bytes, 0);
+    }
+}
+
+/// Bytes of a group that did not fit must not stay behind the last frame.
+#[test]
+fn what_did_not_fit_is_cut_off() {
+    for seed in 0..50 {
+        let disk = SimulatedDisk::new(seed);
+        let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+        append_row(&log, 0, 1, b"a");
+        log.step().unwrap();
+        let length = disk.used_bytes();
+        disk.set_capacity(Some(length + 100));
+        append_row(&log, 0, 2, &[7; 400]);
+        assert!(is_disk_full(log.step()));
+        assert_eq!(disk.used_bytes(), length);
+    }
+}
+
+#[test]
+fn a_note_without_space_is_left_out() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.step().unwrap();
+    let length = disk.used_bytes();
+    disk.set_capacity(Some(length + 10));
+    assert_eq!(log.step().unwrap(), 2);
+    assert_eq!(disk.used_bytes(), length);
+    disk.set_capacity(None);
+    append_row(&log, 0, 3, b"b");
+    log.step().unwrap();
+    assert_eq!(find(&disk.crash(1), 1, 0).unwrap().rows.len(), 2);
+}
+
+#[test]
+fn shutting_down_on_a_full_disk_says_so() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    disk.set_capacity(Some(10));
+    append_row(&log, 0, 1, b"a");
+    assert!(is_disk_full(log.shutdown()));
+    assert!(is_disk_full(log.shutdown()));
+    assert_eq!(log.durable_epoch(), 0);
+    assert_eq!(log.admit(), Err(StorageError::Closed));
+}
+
+#[test]
+fn a_directory_that_cannot_be_synced_is_a_failed_sync() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    // The segment is made, and then its name is synced.
+    disk.stop_at(disk.operations() + 2);
+    append_row(&log, 0, 1, b"a");
+    let error = log.step().unwrap_err();
+    let StorageError::SyncFailed { path, .. } = &error else { panic!("{error}") };
+    assert_eq!(path, Path::new(DIRECTORY));
+}
+
+#[test]
+fn a_transaction_that_cannot_be_encoded_leaves_nothing_and_fails_the_log() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.step().unwrap();
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        log.append(0, 2, |buffer| {
+            push_transaction(buffer);
+            push_put(buffer, 1, 2, 3, |_| panic!("the row's own encoder"));
+        });
+    }));
+    assert!(result.is_err());
+    for result in [log.step().map(drop), log.admit(), log.wait_durable(2), log.shutdown()] {
+        assert!(matches!(result, Err(StorageError::Io { operation: "append to", .. })));
+    }
+    assert_eq!(find(&disk.snapshot(), 1, 0).unwrap().rows.len(), 1);
+}
+
+#[test]
+fn nothing_can_be_appended_to_an_epoch_that_was_said_to_be_durable() {
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, small(1), Clock::starting_at(1), 1, &[]).unwrap();
+    append_row(&log, 0, 1, b"a");
+    log.step().unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| append_row(&log, 0, 1, b"late"))).is_err());
+    assert!(log.admit().is_err(), "the log was wrong, and says so");
+}

@@ -1,0 +1,258 @@
+//! Many workers at a time, with the log's own threads.
+
+use std::sync::{Condvar, Mutex, RwLock, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use super::super::LogState;
+use super::*;
+use crate::durability::file_system::FileSystem;
+
+/// A clock for many threads: a transaction holds its epoch while it appends.
+struct SharedClock(RwLock<u64>);
+
+impl SharedClock {
+    fn starting_at(epoch: u64) -> Arc<SharedClock> {
+        Arc::new(SharedClock(RwLock::new(epoch)))
+    }
+
+    /// Commits a transaction that puts a row; returns its epoch.
+    fn commit(&self, log: &Log, slot: usize, row: &[u8]) -> u64 {
+        let epoch = self.0.read().unwrap();
+        append_row(log, slot, *epoch, row);
+        *epoch
+    }
+}
+
+impl Epochs for SharedClock {
+    fn close_epoch(&self) -> u64 {
+        let mut epoch = self.0.write().unwrap();
+        *epoch += 1;
+        *epoch - 1
+    }
+}
+
+fn threaded(loggers: usize) -> LogOptions {
+    let epoch_interval = Duration::from_millis(1);
+    LogOptions { manual: false, epoch_interval, segment_bytes: 50_000, ..small(loggers) }
+}
+
+/// Workers commit, some of them wait, and all the time the power may go off.
+#[test]
+fn who_was_told_that_it_is_durable_finds_it_after_any_crash() {
+    for loggers in [1, 3] {
+        let disk = SimulatedDisk::new(7);
+        let clock = SharedClock::starting_at(1);
+        let options = LogOptions { buffer_bytes_max: 20_000, ..threaded(loggers) };
+        let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+        let appended = Mutex::new(Rows::new());
+        thread::scope(|scope| {
+            for slot in 0..4usize {
+                let (log, clock, disk, appended) = (&log, &clock, &disk, &appended);
+                scope.spawn(move || {
+                    for serial in 0..400u64 {
+                        log.admit().unwrap();
+                        let row = [slot as u64, serial].map(u64::to_be_bytes).concat();
+                        let epoch = clock.commit(log, slot, &row);
+                        appended.lock().unwrap().entry(epoch).or_default().insert(row.clone());
+                        if serial % 40 == 39 {
+                            log.wait_durable(epoch).unwrap();
+                            let found = find(&disk.crash(serial), loggers, 0).unwrap();
+                            assert!(found.rows[&epoch].contains(&row), "{slot}, {serial}");
+                        }
+                    }
+                });
+            }
+        });
+        log.shutdown().unwrap();
+        let found = find(&disk.crash(1), loggers, 0).unwrap();
+        assert_eq!(found.rows, appended.into_inner().unwrap());
+        assert_eq!(log.metrics().transactions, 1600);
+        assert_eq!(log.metrics().buffered_bytes, 0);
+    }
+}
+
+/// The interval is an hour: only who waits makes the next epoch come.
+#[test]
+fn who_waits_does_not_wait_for_the_interval() {
+    let disk = SimulatedDisk::new(0);
+    let clock = SharedClock::starting_at(1);
+    let options = LogOptions { epoch_interval: Duration::from_secs(3600), ..threaded(2) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    thread::scope(|scope| {
+        for slot in 0..4 {
+            let (log, clock) = (&log, &clock);
+            scope.spawn(move || {
+                for serial in 0..20u8 {
+                    let epoch = clock.commit(log, slot, &[slot as u8, serial]);
+                    log.wait_durable(epoch).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(log.metrics().transactions, 80);
+}
+
+/// So it is for who finds the buffers full.
+#[test]
+fn full_buffers_hold_back_writers_and_hurry_the_log() {
+    let disk = SimulatedDisk::new(0);
+    let clock = SharedClock::starting_at(1);
+    let epoch_interval = Duration::from_secs(3600);
+    let options = LogOptions { epoch_interval, buffer_bytes_max: 4000, ..threaded(1) };
+    let log = start(&disk, options, clock.clone(), 1, &[]).unwrap();
+    thread::scope(|scope| {
+        for slot in 0..4 {
+            let (log, clock) = (&log, &clock);
+            scope.spawn(move || {
+                for serial in 0..200u8 {
+                    log.admit().unwrap();
+                    clock.commit(log, slot, &[&[slot as u8, serial][..], &[0; 98]].concat());
+                    let bytes = log.metrics().buffered_bytes;
+                    assert!(bytes < 4000 + 4 * 250, "{bytes} bytes");
+                }
+            });
+        }
+    });
+    log.shutdown().unwrap();
+    assert_eq!(find(&disk, 1, 0).unwrap().rows.values().map(BTreeSet::len).sum::<usize>(), 800);
+}
+
+#[test]
+fn a_failed_sync_reaches_all_who_wait() {
+    let disk = SimulatedDisk::new(0);
+    let clock = SharedClock::starting_at(1);
+    let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
+    disk.fail_sync(20);
+    let durable = thread::scope(|scope| {
+        let workers = [0, 1, 2, 3].map(|slot| {
+            let (log, clock) = (&log, &clock);
+            scope.spawn(move || {
+                for serial in 0u64.. {
+                    let row = [slot as u64, serial].map(u64::to_be_bytes).concat();
+                    let epoch = clock.commit(log, slot, &row);
+                    match log.wait_durable(epoch) {
+                        Ok(()) => {}
+                        Err(StorageError::SyncFailed { .. }) => return serial,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                unreachable!("the sync fails before that")
+            })
+        });
+        workers.map(|worker| worker.join().unwrap()).iter().sum::<u64>()
+    });
+    assert!(matches!(log.admit(), Err(StorageError::SyncFailed { .. })));
+    assert_eq!(log.metrics().state, LogState::Failed);
+    assert_eq!(disk.syncs(), 20, "no sync after the one that failed, but the other logger's");
+    for crash in 0..20 {
+        let found = find(&disk.crash(crash), 2, 0).unwrap();
+        let rows = found.rows.values().map(BTreeSet::len).sum::<usize>();
+        assert!(rows as u64 >= durable, "{rows} of {durable} rows");
+    }
+}
+
+#[test]
+fn a_full_disk_is_tried_again_until_there_is_space() {
+    let disk = SimulatedDisk::new(0);
+    let clock = SharedClock::starting_at(1);
+    let log = start(&disk, threaded(2), clock.clone(), 1, &[]).unwrap();
+    disk.set_capacity(Some(100));
+    let epoch = clock.commit(&log, 1, &[7; 300]);
+    assert!(matches!(log.wait_durable(epoch), Err(StorageError::DiskFull { .. })));
+    assert!(matches!(log.admit(), Err(StorageError::DiskFull { .. })));
+    disk.set_capacity(None);
+    while let Err(error) = log.wait_durable(epoch) {
+        assert!(matches!(error, StorageError::DiskFull { .. }), "{error}");
+        thread::yield_now();
+    }
+    while log.admit().is_err() {
+        thread::yield_now();
+    }
+    assert_eq!(find(&disk.crash(0), 2, 0).unwrap().rows[&epoch], BTreeSet::from([vec![7; 300]]));
+}
+
+/// While an epoch is on its way, workers go on in the next.
+#[test]
+fn a_slow_clock_holds_back_nobody_but_who_waits() {
+    /// Closes an epoch when it is let.
+    struct Held(Clock, Mutex<mpsc::Receiver<()>>);
+    impl Epochs for Held {
+        fn close_epoch(&self) -> u64 {
+            let _ = self.1.lock().unwrap().recv();
+            self.0.close_epoch()
+        }
+    }
+    let (release, held) = mpsc::channel();
+    let epochs = Arc::new(Held(Clock(Word::new(1)), Mutex::new(held)));
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, threaded(1), epochs, 1, &[]).unwrap();
+    for serial in 0..100 {
+        log.admit().unwrap();
+        append_row(&log, 0, 1, &[serial]);
+    }
+    assert_eq!(log.durable_epoch(), 0);
+    release.send(()).unwrap();
+    log.wait_durable(1).unwrap();
+    assert_eq!(find(&disk.crash(0), 1, 0).unwrap().rows[&1].len(), 100);
+    drop(release);
+}
+
+#[test]
+fn a_panic_of_the_clock_fails_the_log_instead_of_leaving_all_waiting() {
+    struct Broken((Mutex<bool>, Condvar));
+    impl Epochs for Broken {
+        fn close_epoch(&self) -> u64 {
+            let (flag, wake) = &self.0;
+            let mut is_set = flag.lock().unwrap();
+            while !*is_set {
+                is_set = wake.wait(is_set).unwrap();
+            }
+            drop(is_set);
+            panic!("a broken clock")
+        }
+    }
+    let epochs = Arc::new(Broken((Mutex::new(false), Condvar::new())));
+    let disk = SimulatedDisk::new(0);
+    let log = start(&disk, threaded(2), epochs.clone(), 1, &[]).unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| log.wait_durable(1));
+        *epochs.0.0.lock().unwrap() = true;
+        epochs.0.1.notify_all();
+        assert!(matches!(waiter.join().unwrap(), Err(StorageError::Io { .. })));
+    });
+    assert!(log.shutdown().is_err());
+}
+
+#[test]
+fn the_same_on_the_file_system() {
+    let name = format!("weft-log-{}-{:x}", std::process::id(), fastrand::u64(..));
+    let root = std::env::temp_dir().join(name);
+    std::fs::create_dir(&root).unwrap();
+    let directory = root.join("log");
+    let clock = SharedClock::starting_at(1);
+    let options = LogOptions { segment_bytes: 1000, ..threaded(2) };
+    let start =
+        |options| Log::start(Arc::new(FileSystem), &directory, options, 2, clock.clone(), 1, &[]);
+    let log = start(options.clone()).unwrap();
+    for serial in 0..20 {
+        let epoch = clock.commit(&log, serial % 2, &[serial as u8; 100]);
+        log.wait_durable(epoch).unwrap();
+    }
+    let removed = log.remove_segments_up_to(log.durable_epoch()).unwrap();
+    assert!(removed > 2, "{removed} segments");
+    log.shutdown().unwrap();
+
+    // Read by way of the simulated disk, from where the last segments are.
+    let disk = SimulatedDisk::new(0);
+    disk.create_directory(Path::new(DIRECTORY)).unwrap();
+    let names = FileSystem.list(&directory).unwrap();
+    assert_eq!(names.len(), 2, "{names:?}");
+    for name in names {
+        let bytes = std::fs::read(directory.join(&name)).unwrap();
+        disk.create_new(&Path::new(DIRECTORY).join(name)).unwrap().write_at(&bytes, 0).unwrap();
+    }
+    assert!(find(&disk, 2, 0).is_ok());
+    assert!(matches!(start(options), Err(StorageError::Damaged { .. })), "they are in the way");
+    std::fs::remove_dir_all(root).unwrap();
+}

@@ -1,0 +1,48 @@
+//! Durability: what a database writes to its directory, so that a crash loses nothing that was
+//! acknowledged as durable.
+//!
+//! ```text
+//!   DIR/LOCK                              held by the process that has the database open
+//!   DIR/MANIFEST                          what there is; replaced as a whole
+//!   DIR/log/<logger>-<sequence>.log       segments of the log: frames, in the order of epochs
+//!   DIR/checkpoint-<epoch>/<table>-<part>.rows
+//!                                         all rows as they were at the end of an epoch
+//! ```
+//!
+//! In reading order: [`backend`] is what is asked of a file system, and [`file_system`] and
+//! [`simulated_disk`] are the two that there are; [`format`](mod@format) is how frames and entries
+//! look; [`log`] writes them. [`manifest`] is what a directory says that it holds; [`checkpoint`]
+//! writes all rows, `segments` reads the log, and [`recovery`] brings both back. [`backup`] and
+//! [`inspect`](mod@inspect) are for those who operate a database. [`error`] is what can go wrong.
+
+pub mod backend;
+pub mod backup;
+pub mod checkpoint;
+mod directory;
+pub mod error;
+pub mod file_system;
+pub mod format;
+pub mod inspect;
+pub mod log;
+pub mod manifest;
+mod parallel;
+pub mod recovery;
+mod segments;
+pub mod simulated_disk;
+
+pub use backend::{Backend, File, LockError, LockGuard};
+pub use backup::write_backup;
+pub use checkpoint::{
+    CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,
+};
+pub use directory::lock;
+pub use error::StorageError;
+pub use file_system::FileSystem;
+pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, verify};
+pub use log::{Epochs, Log, LogMetrics, LogOptions, LogState};
+pub use manifest::{Checkpoint, CheckpointFile, LoggerSegments, Manifest};
+pub use recovery::{
+    Durations, Phase, Recovered, RecoveryOptions, RecoveryProgress, StoredTable, end_run, recover,
+};
+pub use segments::Cut;
+pub use simulated_disk::SimulatedDisk;

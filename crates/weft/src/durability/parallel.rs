@@ -1,0 +1,48 @@
+//! Work that is divided among threads.
+
+use std::sync::{Mutex, PoisonError};
+
+use weft_htm::word::{Ordering, Word};
+
+use super::error::StorageError;
+
+/// Runs jobs `0..jobs` on up to `threads` threads, each job on the next thread that is free, and
+/// returns their results in order. With one thread, everything runs on the caller's.
+///
+/// # Errors
+/// That of the first job, in order, that failed; jobs that have not begun then are left out.
+pub(super) fn run<R: Send>(
+    threads: usize,
+    jobs: usize,
+    job: impl Fn(usize) -> Result<R, StorageError> + Sync,
+) -> Result<Vec<R>, StorageError> {
+    if threads <= 1 || jobs <= 1 {
+        return (0..jobs).map(job).collect();
+    }
+    let next = Word::new(0);
+    let failed = Word::new(0);
+    let results: Mutex<Vec<(usize, Result<R, StorageError>)>> = Mutex::default();
+    let work = || {
+        // Relaxed: the number is all that is shared; results go by the mutex.
+        while failed.load(Ordering::Relaxed) == 0 {
+            let number = next.fetch_add(1, Ordering::Relaxed) as usize;
+            if number >= jobs {
+                break;
+            }
+            let result = job(number);
+            if result.is_err() {
+                failed.store(1, Ordering::Relaxed);
+            }
+            results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(jobs) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_unstable_by_key(|(number, _)| *number);
+    results.into_iter().map(|(_, result)| result).collect()
+}

@@ -1,0 +1,509 @@
+//! Recovery: from the files in a directory to the rows in memory.
+//!
+//! ```text
+//!   1  read the log        all segments, each frame's checksum; how far does it count?  (segments.rs)
+//!   2  load the checkpoint the rows of each file, files side by side
+//!   3  replay the log      the epochs behind the checkpoint, shards of keys side by side (replay.rs)
+//!   4  build the indexes
+//!   5  settle              cut off what does not count, sync, write the manifest of a new run,
+//!                          remove leftovers
+//! ```
+//!
+//! Nothing is written before the fifth step, so whatever is wrong with the files is found while
+//! they are as they were. The fifth step can be interrupted anywhere: what was cut off would be cut
+//! off again, and until the manifest is replaced the next recovery does the same as this one.
+//! Everything is synced before that, also what no crash has torn: a process that was killed may
+//! have left frames that only the operating system has seen yet. And what the log itself does not
+//! say that it was synced is written again first, since it may be there because a sync has failed.
+//!
+//! **Point in time.** [`RecoveryOptions::up_to_epoch`] recovers the state at the end of an earlier
+//! epoch, from the checkpoint's on. It leaves out the fifth step: nothing in the directory is
+//! changed, no run begins, and so there is no log to write to. Whoever wants to go on from that
+//! state makes a [backup](super::backup) of it in another directory, and the later epochs remain
+//! where they are.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::column::DecodeError;
+use crate::description::TableDescription;
+
+use super::backend::{Backend, File};
+use super::checkpoint;
+use super::directory;
+use super::error::StorageError;
+use super::manifest::{LoggerSegments, Manifest};
+use super::parallel;
+use super::segments::{self, Assessment, Cut, Listing, LoggerLog, Segment, SegmentScan};
+
+mod replay;
+mod schema;
+
+use schema::Targets;
+
+/// A table as recovery sees it.
+pub trait StoredTable: Send + Sync {
+    /// The table, as its rows are encoded today.
+    fn description(&self) -> &TableDescription;
+
+    /// Puts a row, in place of the one with its key if there is one. Called by several threads at
+    /// a time, but not for the same key.
+    ///
+    /// # Errors
+    /// If `row` is no row of this table.
+    fn put(&self, row: &[u8]) -> Result<(), DecodeError>;
+
+    /// Removes the row with this key, if there is one. Called as [`StoredTable::put`] is.
+    ///
+    /// # Errors
+    /// If `key` is no key of this table.
+    fn delete(&self, key: &[u8]) -> Result<(), DecodeError>;
+
+    /// Builds part `part` of `parts` of the secondary indexes, when all rows are there. Called by
+    /// several threads at a time.
+    ///
+    /// # Errors
+    /// If the rows do not allow it: two of them have the same key in a unique index.
+    fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError>;
+
+    /// How many rows there are.
+    fn rows(&self) -> u64;
+}
+
+/// What recovery is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Reads the log and checks that it is whole.
+    ReadLog,
+    /// Loads the checkpoint.
+    LoadCheckpoint,
+    /// Replays the log.
+    Replay,
+    /// Builds the secondary indexes.
+    BuildIndexes,
+}
+
+/// How far recovery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecoveryProgress {
+    /// What it is at.
+    pub phase: Phase,
+    /// How much of it is done: bytes of files, or parts of indexes.
+    pub done: u64,
+    /// How much there is in this phase.
+    pub total: u64,
+}
+
+/// How to recover.
+#[derive(Clone, Copy)]
+pub struct RecoveryOptions<'a> {
+    /// How many threads work.
+    pub threads: usize,
+    /// How many loggers will write in the run that begins.
+    pub loggers: u32,
+    /// Recover the state at the end of this epoch, and leave the directory as it is.
+    pub up_to_epoch: Option<u64>,
+    /// Leave the directory as it is.
+    pub dry_run: bool,
+    /// Called now and then, by any of the threads.
+    pub progress: Option<&'a (dyn Fn(RecoveryProgress) + Sync)>,
+}
+
+impl Default for RecoveryOptions<'_> {
+    fn default() -> Self {
+        RecoveryOptions {
+            threads: 1,
+            loggers: 1,
+            up_to_epoch: None,
+            dry_run: false,
+            progress: None,
+        }
+    }
+}
+
+impl RecoveryOptions<'_> {
+    fn report(&self, phase: Phase, done: u64, total: u64) {
+        if let Some(progress) = self.progress {
+            progress(RecoveryProgress { phase, done, total });
+        }
+    }
+}
+
+/// What was recovered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Whether the directory held no database yet.
+    pub is_new: bool,
+    /// The tables hold the state at the end of this epoch.
+    pub epoch: u64,
+    /// The first epoch in which anything may commit from now on.
+    pub next_epoch: u64,
+    /// The epoch of the checkpoint that was loaded.
+    pub checkpoint_epoch: Option<u64>,
+    /// Rows that were in the checkpoint.
+    pub checkpoint_rows: u64,
+    /// Length of the checkpoint, in bytes.
+    pub checkpoint_bytes: u64,
+    /// Transactions in the part of the log that was replayed.
+    pub transactions: u64,
+    /// Rows put and deleted by it.
+    pub entries: u64,
+    /// Length of the log that was read, in bytes.
+    pub log_bytes: u64,
+    /// What did not count, and was cut off (or would be, if nothing may be changed).
+    pub cuts: Vec<Cut>,
+    /// How long each phase took.
+    pub durations: Durations,
+    /// The number of each of the tables, in the order in which they were given.
+    pub table_numbers: Vec<u32>,
+    /// The sequence number of the segment that each logger is to begin with.
+    pub next_segments: Vec<u64>,
+    /// The manifest that the directory has now; if nothing may be changed, that which it would
+    /// have.
+    pub manifest: Manifest,
+}
+
+/// How long the phases of a recovery took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Durations {
+    /// Reading and checking the log.
+    pub read_log: Duration,
+    /// Loading the checkpoint.
+    pub load_checkpoint: Duration,
+    /// Replaying the log.
+    pub replay: Duration,
+    /// Building the secondary indexes.
+    pub build_indexes: Duration,
+    /// Cutting, syncing, and writing the manifest.
+    pub settle: Duration,
+}
+
+/// Recovers the database in `directory` into `tables`, which are empty, and begins a new run of it;
+/// makes a database there if there is none. The caller holds the lock of the directory
+/// ([`lock`](directory::lock)).
+///
+/// The memory that it takes, beside the rows, is some dozens of bytes for each frame of the log,
+/// and a few times the largest epoch, or a few times 32 MiB.
+///
+/// # Errors
+/// Everything that is wrong with the files, with the file and the place; tables that do not fit
+/// what is stored. No file was touched then. In the last phase also errors of the file system;
+/// the database can be recovered again then. `tables` may hold anything after an error.
+pub fn recover(
+    backend: &dyn Backend,
+    directory: &Path,
+    tables: &[Arc<dyn StoredTable>],
+    options: &RecoveryOptions<'_>,
+) -> Result<Recovered, StorageError> {
+    let mut durations = Durations::default();
+    let stored = Manifest::read(backend, directory)?;
+    let is_new = stored.is_none();
+    let manifest = stored.unwrap_or_else(Manifest::new);
+    let targets = Targets::match_tables(&manifest, tables)?;
+
+    let log = time(&mut durations.read_log, || {
+        StoredLog::read(backend, directory, &manifest, options.threads, &|done, total| {
+            options.report(Phase::ReadLog, done, total);
+        })
+    })?;
+    let checkpoint_epoch = manifest.checkpoint.as_ref().map(|checkpoint| checkpoint.epoch);
+    let epoch = wanted_epoch(options.up_to_epoch, checkpoint_epoch, log.assessment.epoch)?;
+
+    time(&mut durations.load_checkpoint, || {
+        load_checkpoint(backend, directory, &manifest, &targets, options)
+    })?;
+    let after = checkpoint_epoch.unwrap_or(0);
+    let replayed = time(&mut durations.replay, || {
+        replay::replay(backend, &log.loggers, after, epoch, &targets, options)
+    })?;
+    time(&mut durations.build_indexes, || build_indexes(tables, options))?;
+
+    let next_segments = next_segments(&manifest, &log, options.loggers);
+    let (next, table_numbers) = next_manifest(&manifest, &log, tables, &targets, options.loggers);
+    if !options.dry_run && options.up_to_epoch.is_none() {
+        time(&mut durations.settle, || settle(backend, directory, &log, &next))?;
+    }
+    let checkpoint = manifest.checkpoint.as_ref();
+    Ok(Recovered {
+        is_new,
+        epoch,
+        next_epoch: next.first_epoch,
+        checkpoint_epoch,
+        checkpoint_rows: checkpoint.map_or(0, |checkpoint| checkpoint.rows()),
+        checkpoint_bytes: checkpoint.map_or(0, |checkpoint| checkpoint.bytes()),
+        transactions: replayed.transactions,
+        entries: replayed.entries,
+        log_bytes: log.bytes(),
+        cuts: log.assessment.cuts,
+        durations,
+        table_numbers,
+        next_segments,
+        manifest: next,
+    })
+}
+
+fn time<T>(duration: &mut Duration, phase: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    let result = phase();
+    *duration = start.elapsed();
+    result
+}
+
+/// The log, read and found whole.
+#[derive(Debug)]
+pub(super) struct StoredLog {
+    pub loggers: Vec<LoggerLog>,
+    pub assessment: Assessment,
+    /// The next sequence number of each logger.
+    next: Vec<u64>,
+}
+
+impl StoredLog {
+    /// Reads the headers of all frames of the segments that the manifest names.
+    pub(super) fn read(
+        backend: &dyn Backend,
+        directory: &Path,
+        manifest: &Manifest,
+        threads: usize,
+        report: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<StoredLog, StorageError> {
+        let listing = segments::list(backend, directory, manifest)?;
+        let next = segments::next_sequences(&listing, manifest);
+        let loggers = scan_all(backend, listing, threads, report, |_, _| Ok(()))?;
+        let assessment = segments::assess(manifest, &loggers)?;
+        Ok(StoredLog { loggers, assessment, next })
+    }
+
+    fn bytes(&self) -> u64 {
+        let segments = self.loggers.iter().flat_map(|log| &log.segments);
+        segments.map(|segment| segment.length).sum()
+    }
+}
+
+/// Scans all segments, on several threads, and hands the frames to `visit`.
+pub(super) fn scan_all(
+    backend: &dyn Backend,
+    listing: Listing,
+    threads: usize,
+    report: &(dyn Fn(u64, u64) + Sync),
+    visit: impl Fn(&Segment, &super::format::Frame<'_>) -> Result<(), StorageError> + Sync,
+) -> Result<Vec<LoggerLog>, StorageError> {
+    let segments: Vec<&Segment> = listing.loggers.iter().flatten().collect();
+    let total = segments.iter().map(|segment| segment.length).sum();
+    let done = weft_htm::word::Word::new(0);
+    // Relaxed: a statistic.
+    let order = weft_htm::word::Ordering::Relaxed;
+    let scans = parallel::run(threads, segments.len(), |job| {
+        let segment = segments[job];
+        segments::scan(backend, segment, |frame| {
+            let bytes = frame.payload.len() as u64 + super::format::HEADER_BYTES as u64;
+            report(done.fetch_add(bytes, order) + bytes, total);
+            visit(segment, frame)
+        })
+    })?;
+    let mut scans = scans.into_iter();
+    let with_scans = |segments: Vec<Segment>| {
+        let scans: Vec<SegmentScan> = scans.by_ref().take(segments.len()).collect();
+        LoggerLog { segments, scans }
+    };
+    Ok(listing.loggers.into_iter().map(with_scans).collect())
+}
+
+/// The epoch to recover: the last, or the one that was asked for.
+fn wanted_epoch(
+    wanted: Option<u64>,
+    checkpoint: Option<u64>,
+    last: u64,
+) -> Result<u64, StorageError> {
+    let first = checkpoint.unwrap_or(0);
+    match wanted {
+        None => Ok(last),
+        Some(epoch) if (first..=last).contains(&epoch) => Ok(epoch),
+        Some(epoch) => Err(StorageError::EpochUnavailable { epoch, first, last }),
+    }
+}
+
+fn load_checkpoint(
+    backend: &dyn Backend,
+    directory: &Path,
+    manifest: &Manifest,
+    targets: &Targets,
+    options: &RecoveryOptions<'_>,
+) -> Result<(), StorageError> {
+    let Some(checkpoint) = &manifest.checkpoint else { return Ok(()) };
+    let total = checkpoint.bytes();
+    let done = weft_htm::word::Word::new(0);
+    parallel::run(options.threads, checkpoint.files.len(), |job| {
+        let file = &checkpoint.files[job];
+        let mut adapted = Vec::new();
+        let mut frame_before = None;
+        checkpoint::read_file(backend, directory, checkpoint.epoch, file, |row, path, frame| {
+            if frame_before.replace(frame) != Some(frame) {
+                let base = weft_htm::word::Ordering::Relaxed;
+                options.report(Phase::LoadCheckpoint, done.load(base) + frame, total);
+            }
+            targets.put(file.table, row, &mut adapted).map_err(|fault| fault.at(path, frame))
+        })?;
+        // Relaxed: a statistic.
+        done.fetch_add(file.length_bytes, weft_htm::word::Ordering::Relaxed);
+        Ok(())
+    })?;
+    options.report(Phase::LoadCheckpoint, total, total);
+    Ok(())
+}
+
+fn build_indexes(
+    tables: &[Arc<dyn StoredTable>],
+    options: &RecoveryOptions<'_>,
+) -> Result<(), StorageError> {
+    let parts = options.threads.max(1);
+    let total = (tables.len() * parts) as u64;
+    let done = weft_htm::word::Word::new(0);
+    parallel::run(options.threads, tables.len() * parts, |job| {
+        tables[job / parts].build_indexes(job % parts, parts)?;
+        // Relaxed: a statistic.
+        let before = done.fetch_add(1, weft_htm::word::Ordering::Relaxed);
+        options.report(Phase::BuildIndexes, before + 1, total);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// The segments that the loggers of the next run begin with.
+fn next_segments(manifest: &Manifest, log: &StoredLog, loggers: u32) -> Vec<u64> {
+    debug_assert_eq!(log.next.len(), manifest.segments.len());
+    (0..loggers as usize).map(|logger| log.next.get(logger).copied().unwrap_or(1)).collect()
+}
+
+/// The manifest of the run that begins, and the numbers of the tables in it.
+fn next_manifest(
+    manifest: &Manifest,
+    log: &StoredLog,
+    tables: &[Arc<dyn StoredTable>],
+    targets: &Targets,
+    loggers: u32,
+) -> (Manifest, Vec<u32>) {
+    let mut next = manifest.clone();
+    next.run += 1;
+    next.first_epoch = log.assessment.next_epoch;
+    next.recovered_epoch = log.assessment.epoch;
+    next.loggers = loggers;
+    seal(&mut next, &log.next, &lengths_after(log));
+    let table_numbers = targets.number_tables(tables, &mut next.tables);
+    (next, table_numbers)
+}
+
+/// The lengths of each logger's segments when what does not count has been cut off.
+fn lengths_after(log: &StoredLog) -> Vec<Vec<u64>> {
+    let length = |segment: &Segment| {
+        let cut = log.assessment.cuts.iter().find(|cut| cut.path == segment.path);
+        cut.map_or(segment.length, |cut| cut.offset)
+    };
+    log.loggers.iter().map(|log| log.segments.iter().map(length).collect()).collect()
+}
+
+/// Makes the segments that there are those of earlier runs, and `next` the first of this one.
+fn seal(manifest: &mut Manifest, next: &[u64], lengths: &[Vec<u64>]) {
+    let loggers = manifest.segments.len().max(manifest.loggers as usize);
+    let unused = LoggerSegments { needed_from: 1, run_from: 1, sealed: Vec::new() };
+    manifest.segments.resize(loggers, unused);
+    for (segments, (next, lengths)) in manifest.segments.iter_mut().zip(next.iter().zip(lengths)) {
+        segments.sealed.clone_from(lengths);
+        segments.run_from = *next;
+        if lengths.is_empty() {
+            segments.needed_from = *next;
+        }
+    }
+}
+
+/// Makes the directory what the manifest of the new run says, and writes that.
+fn settle(
+    backend: &dyn Backend,
+    directory: &Path,
+    log: &StoredLog,
+    next: &Manifest,
+) -> Result<(), StorageError> {
+    let log_directory = directory::log_directory(directory);
+    for logger in &log.loggers {
+        // From the last on: a crash must not leave a gap between two segments.
+        let segments = logger.segments.iter().zip(&logger.scans).rev();
+        for (segment, scan) in segments.filter(|(segment, _)| !segment.sealed) {
+            let path = &segment.path;
+            let file =
+                backend.open(path).map_err(|error| StorageError::io("open", path, &error))?;
+            let cut = log.assessment.cuts.iter().find(|cut| cut.path == *path);
+            if let Some(cut) = cut {
+                file.truncate(cut.offset)
+                    .map_err(|error| StorageError::io("truncate", path, &error))?;
+            }
+            let length = cut.map_or(segment.length, |cut| cut.offset);
+            let synced = scan.frames.iter().map(|frame| frame.header.synced).max().unwrap_or(0);
+            write_again(&*file, path, synced, length)?;
+            file.sync().map_err(|error| StorageError::sync(path, &error))?;
+        }
+    }
+    if directory::exists(backend, &log_directory)? {
+        directory::sync(backend, &log_directory)?;
+    }
+    directory::create_directory(backend, directory)?;
+    next.write(backend, directory)?;
+    directory::create_directory(backend, &log_directory)?;
+    checkpoint::remove_needless(backend, directory, next)
+}
+
+/// Writes bytes `start..end` of a file once more. After a sync that failed, the operating system
+/// may go on showing what it has not brought to the disk, and take it for being there.
+fn write_again(file: &dyn File, path: &Path, start: u64, end: u64) -> Result<(), StorageError> {
+    let mut buffer = Vec::new();
+    let mut position = start;
+    while position < end {
+        buffer.resize((end - position).min(1 << 20) as usize, 0);
+        let read = file
+            .read_at(&mut buffer, position)
+            .map_err(|error| StorageError::io("read", path, &error))?;
+        if read < buffer.len() {
+            return Err(StorageError::damaged(path, position + read as u64, "the file ends"));
+        }
+        file.write_at(&buffer, position)
+            .map_err(|error| StorageError::io("write", path, &error))?;
+        position += read as u64;
+    }
+    Ok(())
+}
+
+/// Records that the run has ended and its log is whole, up to `epoch`, its last: from now on a
+/// missing or changed byte anywhere in it is damage, and never taken for a torn tail. To be called
+/// when the log has been shut down without an error and has made `epoch` durable; the directory is
+/// locked still.
+///
+/// A run that ends without it, as in a crash, is recovered just the same.
+///
+/// # Errors
+/// Those of the file system.
+pub fn end_run(
+    backend: &dyn Backend,
+    directory: &Path,
+    manifest: &mut Manifest,
+    epoch: u64,
+) -> Result<(), StorageError> {
+    let listing = segments::list(backend, directory, manifest)?;
+    for segment in listing.loggers.iter().flatten().filter(|segment| !segment.sealed) {
+        let path = &segment.path;
+        let file = backend.open(path).map_err(|error| StorageError::io("open", path, &error))?;
+        file.sync().map_err(|error| StorageError::sync(path, &error))?;
+    }
+    let next = segments::next_sequences(&listing, manifest);
+    let lengths = |segments: &Vec<Segment>| segments.iter().map(|segment| segment.length).collect();
+    let lengths: Vec<Vec<u64>> = listing.loggers.iter().map(lengths).collect();
+    let mut ended = manifest.clone();
+    ended.recovered_epoch = epoch.max(manifest.recovered_epoch);
+    ended.first_epoch = ended.recovered_epoch + 1;
+    seal(&mut ended, &next, &lengths);
+    ended.write(backend, directory)?;
+    *manifest = ended;
+    Ok(())
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+pub(super) mod tests;

@@ -1,0 +1,232 @@
+//! Replays the log: puts and deletes the rows that its entries say, epoch by epoch.
+//!
+//! The epochs are taken in *rounds* of some megabytes. In each round
+//!
+//! 1. threads read frames, and sort each frame's entries by the shard of their key into groups;
+//! 2. threads take a group each, put the entries of all frames in order, and apply them.
+//!
+//! A key has one shard, so a single thread sees all of its entries. Their order is that of epochs,
+//! and within an epoch that of versions, whatever logger has written them.
+
+use std::sync::{PoisonError, RwLock};
+
+use super::super::backend::Backend;
+use super::super::error::StorageError;
+use super::super::format::{Entries, Entry, FrameReader, Next};
+use super::super::parallel;
+use super::super::segments::{FramePlace, LoggerLog, Segment};
+use super::schema::Targets;
+use super::{Phase, RecoveryOptions};
+
+/// How many bytes of log a round takes at least, unless the log ends. Little in tests, so that
+/// there are several rounds.
+const ROUND_BYTES: u64 = if cfg!(test) { 700 } else { 32 << 20 };
+
+/// How many bytes of one segment are read as one job, unless a frame is larger.
+const PIECE_BYTES: u64 = if cfg!(test) { 300 } else { 2 << 20 };
+
+/// What was replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Replayed {
+    pub transactions: u64,
+    pub entries: u64,
+}
+
+/// A frame that is to be replayed, and where it lies.
+struct Source<'a> {
+    segment: &'a Segment,
+    frame: &'a FramePlace,
+}
+
+/// Frames of one segment that one thread reads together, and what it has made of them.
+#[derive(Default)]
+struct Piece {
+    /// The payloads.
+    bytes: Vec<u8>,
+    /// The puts and deletes in them, by group.
+    groups: Vec<Vec<Write>>,
+}
+
+/// A put or a delete.
+struct Write {
+    epoch: u64,
+    version: u64,
+    /// Where the row or the key is among the piece's bytes.
+    start: usize,
+    length: usize,
+    table: u32,
+    is_put: bool,
+    /// Where its frame lies, for errors.
+    frame: u64,
+}
+
+/// Replays the epochs behind `after`, up to `last`.
+pub(super) fn replay(
+    backend: &dyn Backend,
+    logs: &[LoggerLog],
+    after: u64,
+    last: u64,
+    targets: &Targets,
+    options: &RecoveryOptions<'_>,
+) -> Result<Replayed, StorageError> {
+    let mut sources: Vec<Source<'_>> = logs
+        .iter()
+        .flat_map(|log| log.segments.iter().zip(&log.scans))
+        .flat_map(|(segment, scan)| scan.frames.iter().map(move |frame| Source { segment, frame }))
+        .filter(|source| source.frame.header.epoch > after && source.frame.header.epoch <= last)
+        .filter(|source| source.frame.payload_bytes > 0)
+        .collect();
+    // Stable: a logger's frames stay in their order.
+    sources.sort_by_key(|source| source.frame.header.epoch);
+    let total = sources.iter().map(|source| source.frame.payload_bytes).sum();
+
+    let groups = if options.threads <= 1 { 1 } else { options.threads * 4 };
+    let mut replayed = Replayed::default();
+    let mut pieces: Vec<RwLock<Piece>> = Vec::new();
+    let (mut rest, mut done) = (&sources[..], 0);
+    while !rest.is_empty() {
+        let (round, behind) = rest.split_at(round_length(rest));
+        rest = behind;
+        done += round.iter().map(|source| source.frame.payload_bytes).sum::<u64>();
+        // The frames of each segment together.
+        let mut in_files: Vec<&Source<'_>> = round.iter().collect();
+        in_files.sort_by_key(|source| {
+            (source.segment.logger, source.segment.sequence, source.frame.header.position)
+        });
+        let jobs = divide(&in_files);
+        while pieces.len() < jobs.len() {
+            pieces.push(RwLock::default());
+        }
+        let counts = parallel::run(options.threads, jobs.len(), |job| {
+            let mut piece = pieces[job].write().unwrap_or_else(PoisonError::into_inner);
+            read_piece(backend, jobs[job], groups, &mut piece)
+        })?;
+        replayed.transactions += counts.iter().sum::<u64>();
+        let used: Vec<_> = pieces[..jobs.len()]
+            .iter()
+            .map(|piece| piece.read().unwrap_or_else(PoisonError::into_inner))
+            .collect();
+        let used: Vec<(&Piece, &Segment)> =
+            used.iter().zip(&jobs).map(|(piece, job)| (&**piece, job[0].segment)).collect();
+        let counts =
+            parallel::run(options.threads, groups, |group| apply_group(&used, group, targets))?;
+        replayed.entries += counts.iter().sum::<u64>();
+        options.report(Phase::Replay, done, total);
+    }
+    Ok(replayed)
+}
+
+/// How many of `sources` the next round takes: whole epochs.
+fn round_length(sources: &[Source<'_>]) -> usize {
+    let mut bytes = 0;
+    for (position, source) in sources.iter().enumerate() {
+        let begins_epoch =
+            position > 0 && sources[position - 1].frame.header.epoch != source.frame.header.epoch;
+        if begins_epoch && bytes >= ROUND_BYTES {
+            return position;
+        }
+        bytes += source.frame.payload_bytes;
+    }
+    sources.len()
+}
+
+/// Divides the frames of a round, sorted by where they lie, into pieces of one segment each.
+fn divide<'s, 'a>(sources: &'s [&'s Source<'a>]) -> Vec<&'s [&'s Source<'a>]> {
+    let mut bytes = 0;
+    let together = |before: &&Source<'_>, source: &&Source<'_>| {
+        bytes += before.frame.payload_bytes;
+        let same = std::ptr::eq(before.segment, source.segment) && bytes < PIECE_BYTES;
+        if !same {
+            bytes = 0;
+        }
+        same
+    };
+    sources.chunk_by(together).collect()
+}
+
+/// Reads the frames of a piece and sorts their entries into groups. Returns how many transactions
+/// there are.
+fn read_piece(
+    backend: &dyn Backend,
+    sources: &[&Source<'_>],
+    groups: usize,
+    piece: &mut Piece,
+) -> Result<u64, StorageError> {
+    let path = &sources[0].segment.path;
+    piece.bytes.clear();
+    piece.groups.resize_with(groups, Vec::new);
+    piece.groups.iter_mut().for_each(Vec::clear);
+    let mut transactions = 0;
+    let file =
+        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let mut reader = FrameReader::new(&*file, path)?;
+    for source in sources {
+        let header = source.frame.header;
+        if reader.position() != header.position {
+            reader.seek(header.position);
+        }
+        let payload = match reader.next()? {
+            Next::Frame(frame) => frame.payload,
+            // It was valid a moment ago.
+            Next::End => return Err(StorageError::damaged(path, header.position, "the file ends")),
+            Next::Damage(damage) => {
+                return Err(StorageError::damaged(path, damage.offset, damage.what));
+            }
+        };
+        let base = piece.bytes.len();
+        piece.bytes.extend_from_slice(payload);
+        for entry in Entries::new(payload) {
+            let entry = entry.map_err(|error| {
+                StorageError::damaged(path, header.position, format_args!("an entry: {error}"))
+            })?;
+            let (table, shard, version, bytes, is_put) = match entry {
+                Entry::Transaction => {
+                    transactions += 1;
+                    continue;
+                }
+                Entry::Put { table, shard, version, row } => (table, shard, version, row, true),
+                Entry::Delete { table, shard, version, key } => (table, shard, version, key, false),
+            };
+            // The entry's bytes are a part of the payload.
+            let start = base + (bytes.as_ptr().addr() - payload.as_ptr().addr());
+            piece.groups[usize::from(shard) % groups].push(Write {
+                epoch: header.epoch,
+                version,
+                start,
+                length: bytes.len(),
+                table,
+                is_put,
+                frame: header.position,
+            });
+        }
+    }
+    Ok(transactions)
+}
+
+/// Applies a group's entries of all pieces. Returns how many there are.
+fn apply_group(
+    pieces: &[(&Piece, &Segment)],
+    group: usize,
+    targets: &Targets,
+) -> Result<u64, StorageError> {
+    let mut order: Vec<(u64, u64, u32, u32)> = Vec::new();
+    for (number, (piece, _)) in pieces.iter().enumerate() {
+        for (position, write) in piece.groups[group].iter().enumerate() {
+            order.push((write.epoch, write.version, number as u32, position as u32));
+        }
+    }
+    order.sort_unstable();
+    let mut adapted = Vec::new();
+    for &(_, _, number, position) in &order {
+        let (piece, segment) = pieces[number as usize];
+        let write = &piece.groups[group][position as usize];
+        let bytes = &piece.bytes[write.start..write.start + write.length];
+        let applied = if write.is_put {
+            targets.put(write.table, bytes, &mut adapted)
+        } else {
+            targets.delete(write.table, bytes)
+        };
+        applied.map_err(|fault| fault.at(&segment.path, write.frame))?;
+    }
+    Ok(order.len() as u64)
+}

@@ -1,0 +1,145 @@
+//! Which table of today a number in the log stands for, and how its rows become today's.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::column::DecodeError;
+use crate::description::{Adaptation, SchemaMismatch, TableDescription, compare};
+
+use super::super::error::StorageError;
+use super::super::manifest::Manifest;
+use super::StoredTable;
+
+/// The tables of today, by the numbers that stored rows have.
+pub(super) struct Targets {
+    tables: Vec<Arc<dyn StoredTable>>,
+    numbers: Vec<Target>,
+}
+
+struct Target {
+    /// Its position among the tables of today.
+    table: usize,
+    /// What is to be done with its rows. An older encoding of a table may be one that cannot be
+    /// adapted any more; that matters only if there still are such rows.
+    adaptation: Result<Adaptation, SchemaMismatch>,
+}
+
+/// What is wrong with an entry.
+pub(super) enum Fault {
+    /// There is no table of this number.
+    UnknownTable(u32),
+    /// Its bytes are no row, or no key.
+    Undecodable { table: String, error: DecodeError },
+    /// It is in an encoding that cannot be adapted.
+    Mismatch(SchemaMismatch),
+}
+
+impl Fault {
+    /// As an error of the frame at `offset` of a file.
+    #[cold]
+    pub(super) fn at(self, path: &Path, offset: u64) -> StorageError {
+        match self {
+            Fault::UnknownTable(number) => {
+                let what = format!("a row of table {number}, which is unknown");
+                StorageError::damaged(path, offset, what)
+            }
+            Fault::Undecodable { table, error } => {
+                let what = format!("a row or key of table `{table}` cannot be read: {error}");
+                StorageError::damaged(path, offset, what)
+            }
+            Fault::Mismatch(mismatch) => StorageError::SchemaMismatch {
+                message: format!(
+                    "{} has rows in an older encoding: {mismatch}; open the database with the \
+                     default once more, and write a checkpoint",
+                    path.display()
+                ),
+            },
+        }
+    }
+}
+
+impl Targets {
+    /// Finds the table of today for each that is stored.
+    ///
+    /// # Errors
+    /// [`StorageError::SchemaMismatch`], with all that differs.
+    pub(super) fn match_tables(
+        manifest: &Manifest,
+        tables: &[Arc<dyn StoredTable>],
+    ) -> Result<Targets, StorageError> {
+        let mismatch =
+            |error: SchemaMismatch| StorageError::SchemaMismatch { message: error.to_string() };
+        let current: Vec<TableDescription> =
+            tables.iter().map(|table| table.description().clone()).collect();
+        let newest = manifest.current_tables();
+        let newest: Vec<TableDescription> =
+            newest.iter().map(|&number| manifest.tables[number as usize].clone()).collect();
+        compare(&newest, &current).map_err(mismatch)?;
+        let numbers = manifest.tables.iter().map(|stored| {
+            let table = current
+                .iter()
+                .position(|table| table.name == stored.name)
+                .expect("each name has been found, in its newest description");
+            Target { table, adaptation: Adaptation::new(stored, &current[table]) }
+        });
+        Ok(Targets { numbers: numbers.collect(), tables: tables.to_vec() })
+    }
+
+    fn target(&self, number: u32) -> Result<(&dyn StoredTable, &Adaptation), Fault> {
+        let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
+        let adaptation =
+            target.adaptation.as_ref().map_err(|mismatch| Fault::Mismatch(mismatch.clone()))?;
+        Ok((&*self.tables[target.table], adaptation))
+    }
+
+    /// Puts a stored row of table `number`; `adapted` is a buffer for the row that it becomes.
+    pub(super) fn put(&self, number: u32, row: &[u8], adapted: &mut Vec<u8>) -> Result<(), Fault> {
+        let (table, adaptation) = self.target(number)?;
+        let put = if adaptation.is_identity() {
+            table.put(row)
+        } else {
+            adapted.clear();
+            adaptation.row(row, adapted).and_then(|()| table.put(adapted))
+        };
+        put.map_err(|error| undecodable(table, error))
+    }
+
+    /// Deletes the row of table `number` with this key.
+    pub(super) fn delete(&self, number: u32, key: &[u8]) -> Result<(), Fault> {
+        let (table, _) = self.target(number)?;
+        table.delete(key).map_err(|error| undecodable(table, error))
+    }
+
+    /// Gives each table of today the number that its rows will be written with: that of the newest
+    /// description of its name, if rows are encoded like that; or else a new one.
+    pub(super) fn number_tables(
+        &self,
+        tables: &[Arc<dyn StoredTable>],
+        stored: &mut Vec<TableDescription>,
+    ) -> Vec<u32> {
+        let number_of = |table: &Arc<dyn StoredTable>| {
+            let description = table.description();
+            let newest = stored.iter().rposition(|stored| stored.name == description.name);
+            let same = newest.filter(|&number| {
+                let adaptation = &self.numbers[number].adaptation;
+                adaptation.as_ref().is_ok_and(Adaptation::is_identity)
+            });
+            match same {
+                Some(number) => {
+                    stored[number] = description.clone();
+                    number as u32
+                }
+                None => {
+                    stored.push(description.clone());
+                    (stored.len() - 1) as u32
+                }
+            }
+        };
+        tables.iter().map(number_of).collect()
+    }
+}
+
+#[cold]
+fn undecodable(table: &dyn StoredTable, error: DecodeError) -> Fault {
+    Fault::Undecodable { table: table.description().name.clone(), error }
+}

@@ -1,0 +1,186 @@
+//! Crashes, at every operation that changes the disk.
+
+use super::*;
+
+/// Two runs with checkpoints, the first of which may end without a word.
+fn scenario(
+    disk: &SimulatedDisk,
+    seed: u64,
+    shape: Shape,
+    model: &mut Model,
+) -> Result<(), StorageError> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut engine = Engine::open(disk, model, shape)?;
+    work(&mut engine, &mut random, model, 12)?;
+    if random.bool() {
+        engine.checkpoint(model)?;
+    }
+    if random.bool() {
+        engine.close(model)?;
+    } else {
+        drop(engine);
+    }
+    // Another number of loggers than before.
+    let shape = Shape { loggers: shape.loggers % 3 + 1, ..shape };
+    let mut engine = Engine::open(disk, model, shape)?;
+    work(&mut engine, &mut random, model, 8)?;
+    engine.close(model)
+}
+
+fn shape_of(seed: u64) -> Shape {
+    let mut random = fastrand::Rng::with_seed(seed ^ 0x5ba9e);
+    Shape {
+        loggers: random.usize(1..=3),
+        threads: 1,
+        segment_bytes: [400, 1500, 100_000][random.usize(..3)],
+        frame_bytes: [100, 1000, 100_000][random.usize(..3)],
+    }
+}
+
+/// The heart of it: whatever operation is the last, what was acknowledged is recovered, nothing is
+/// recovered in part, and recovering again, or after a crash of recovery, gives the same.
+#[test]
+fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
+    for seed in 0..6 {
+        let shape = shape_of(seed);
+        let operations = {
+            let disk = new_disk(seed);
+            scenario(&disk, seed, shape, &mut Model::default()).unwrap();
+            disk.operations()
+        };
+        for stop in 1..=operations {
+            let disk = new_disk(seed);
+            disk.stop_at(stop);
+            let mut model = Model::default();
+            let result = scenario(&disk, seed, shape, &mut model);
+            assert!(result.is_err(), "seed {seed}, operation {stop}: no crash");
+            for crash in 0..2 {
+                let circumstances =
+                    format!("seed {seed}, {shape:?}, operation {stop}, crash {crash}");
+                check_crashed(&disk.crash(crash), &model, &circumstances);
+            }
+        }
+    }
+}
+
+/// Recovers a crashed disk, with crashes at every operation of recovery itself.
+fn check_crashed(crashed: &SimulatedDisk, model: &Model, circumstances: &str) {
+    let whole = crashed.snapshot();
+    let (first, state) = recover_all(&whole, &RecoveryOptions::default())
+        .unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+    model.check(&first, &state, circumstances);
+    let operations = whole.operations();
+
+    let (again, same) = recover_all(&whole.crash(1), &RecoveryOptions::default())
+        .unwrap_or_else(|error| panic!("the second time: {error}: {circumstances}"));
+    assert_eq!(same, state, "the second time: {circumstances}");
+    assert_eq!(again.cuts, [], "all was cut off the first time: {circumstances}");
+    assert!(again.epoch >= first.epoch, "{circumstances}");
+
+    for stop in 1..=operations {
+        let interrupted = crashed.snapshot();
+        interrupted.stop_at(stop);
+        let result = recover_all(&interrupted, &RecoveryOptions::default());
+        assert!(result.is_err(), "recovery operation {stop} of {operations}: {circumstances}");
+        let (after, same) = recover_all(&interrupted.crash(stop), &RecoveryOptions::default())
+            .unwrap_or_else(|error| {
+                panic!("{error}: recovery operation {stop} of {operations}: {circumstances}")
+            });
+        assert_eq!(same, state, "recovery operation {stop} of {operations}: {circumstances}");
+        assert!(after.epoch >= first.epoch, "{circumstances}");
+    }
+}
+
+/// A database that crashes again and again, at random, and goes on each time.
+#[test]
+fn a_database_lives_through_many_crashes() {
+    for seed in 0..60 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut disk = new_disk(seed);
+        let mut model = Model::default();
+        for run in 0..12 {
+            let shape = Shape { threads: 1, ..shape_of(seed * 100 + run) };
+            disk.stop_at(disk.operations() + random.u64(1..150));
+            let circumstances = format!("seed {seed}, run {run}, {shape:?}");
+            match Engine::open(&disk, &mut model, shape) {
+                Ok(mut engine) => {
+                    let worked = work(&mut engine, &mut random, &mut model, 25);
+                    if worked.is_ok() && random.bool() {
+                        let _ = engine.close(&mut model);
+                    }
+                }
+                Err(StorageError::Io { .. } | StorageError::SyncFailed { .. }) => {}
+                Err(error) => panic!("{error}: {circumstances}"),
+            }
+            // What was not synced may be lost, or be all there; or the operating system goes on, and
+            // what an interrupted sync has not brought to the disk never gets there.
+            match random.u8(..4) {
+                0 => disk = disk.snapshot(),
+                1 => disk.stop_at(u64::MAX),
+                _ => disk = disk.crash(seed + run),
+            }
+        }
+        let (recovered, state) =
+            look(&disk).unwrap_or_else(|error| panic!("{error}: seed {seed}, at the end"));
+        model.check(&recovered, &state, &format!("seed {seed}, at the end"));
+    }
+}
+
+/// A failed sync: nothing more is acknowledged, and what was is recovered.
+#[test]
+fn a_failed_sync_loses_nothing_that_was_acknowledged() {
+    for seed in 0..10 {
+        let shape = shape_of(seed);
+        let syncs = {
+            let disk = new_disk(seed);
+            scenario(&disk, seed, shape, &mut Model::default()).unwrap();
+            disk.syncs()
+        };
+        let mut failed = 0;
+        for sync in 1..=syncs {
+            let disk = new_disk(seed);
+            disk.fail_sync(sync);
+            let mut model = Model::default();
+            let result = scenario(&disk, seed, shape, &mut model);
+            let circumstances = format!("seed {seed}, {shape:?}, sync {sync}: {result:?}");
+            failed += u32::from(result.is_err());
+            let (recovered, state) =
+                look(&disk.crash(seed)).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+            model.check(&recovered, &state, &circumstances);
+
+            // Another process goes on, and is shown what is not on the disk.
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut engine = Engine::open(&disk, &mut model, shape)
+                .unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+            work(&mut engine, &mut random, &mut model, 3).unwrap();
+            let (recovered, state) = look(&disk.crash(seed))
+                .unwrap_or_else(|error| panic!("in the next run: {error}: {circumstances}"));
+            model.check(&recovered, &state, &format!("in the next run: {circumstances}"));
+        }
+        assert!(failed > 0, "seed {seed}: no sync of {syncs} was missed");
+    }
+}
+
+/// A full disk fails a checkpoint, and nothing else happens to it.
+#[test]
+fn a_full_disk_leaves_the_old_checkpoint() {
+    for seed in 0..20 {
+        let (disk, mut model) = (new_disk(seed), Model::default());
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut engine = Engine::open(&disk, &mut model, Shape::default()).unwrap();
+        work(&mut engine, &mut random, &mut model, 10).unwrap();
+        engine.transact(&mut random, &mut model);
+        engine.step(&mut model).unwrap();
+        let before = engine.manifest.lock().unwrap().clone();
+        disk.set_capacity(Some(disk.used_bytes() + random.u64(1..200)));
+        let error = engine.checkpoint(&model).unwrap_err();
+        assert!(matches!(error, StorageError::DiskFull { .. }), "seed {seed}: {error}");
+        assert_eq!(*engine.manifest.lock().unwrap(), before, "seed {seed}");
+        let (recovered, state) = look(&disk.crash(seed)).unwrap();
+        model.check(&recovered, &state, &format!("seed {seed}"));
+        disk.set_capacity(None);
+        engine.checkpoint(&model).unwrap();
+        let (recovered, state) = look(&disk.crash(seed)).unwrap();
+        model.check(&recovered, &state, &format!("seed {seed}"));
+    }
+}

@@ -1,0 +1,489 @@
+//! Reading the log: which segments there are, whether they are whole, and how far they count.
+//!
+//! It is done in three steps, of which none writes:
+//!
+//! 1. [`list`]: the segments that the manifest says recovery needs. A missing one is an error.
+//! 2. [`scan`]: the headers of all frames of a segment, each frame with its checksum, until the
+//!    file ends or does not read as a frame.
+//! 3. [`assess`]: what the segments of all loggers say together. Each logger's groups must follow
+//!    each other without a gap; the log is recovered to the last epoch that *all* loggers have
+//!    closed.
+//!
+//! What lies behind that epoch was never acknowledged, or something that was is gone. The frames
+//! themselves tell: each names an epoch that was durable when it was written. If the greatest of
+//! these is `D`, and any frame proves that something was written in an epoch up to `D` that is not
+//! there in all loggers, then the log is damaged.
+//!
+//! ```text
+//!   logger 0    [5 closed] [6 closed] [7 closed]                  recovered: 6
+//!   logger 1    [5 closed] [6 closed] [7, to be continu           7 is cut off both
+//!
+//!   logger 0    [5 closed] [6 closed] [7 closed, durable: 6]      damage: 6 was durable, and
+//!   logger 1    [5 closed] 00 00 00 00                            is missing here
+//! ```
+//!
+//! What the log does not know, recovery cannot find. The last group before a crash bears no witness
+//! of having been durable unless another follows it, be it one of another logger or the note of an
+//! idle epoch. If it is damaged later, it looks torn, and is cut off: which is why cuts are
+//! reported. A run that ends in an orderly way seals its segments, and has no such end.
+
+use std::path::{Path, PathBuf};
+
+use super::backend::Backend;
+use super::directory;
+use super::error::StorageError;
+use super::format::{
+    Damage, Frame, FrameHeader, FrameKind, FrameReader, Next, parse_segment_name, segment_name,
+};
+use super::manifest::Manifest;
+
+/// A segment of the log.
+#[derive(Clone, Debug)]
+pub(super) struct Segment {
+    pub logger: u32,
+    pub sequence: u64,
+    pub path: PathBuf,
+    /// Whether an earlier run has left it: then it is as long as the manifest says.
+    pub sealed: bool,
+    /// Whether the segment before it was removed after a checkpoint.
+    pub follows_removed: bool,
+    pub length: u64,
+}
+
+/// The segments in a directory.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    /// Those that recovery needs, by logger, in order.
+    pub loggers: Vec<Vec<Segment>>,
+    /// Those that a checkpoint has made needless, and that were not removed yet.
+    pub leftovers: Vec<PathBuf>,
+}
+
+/// Lists the segments of the log, and makes sure that none is missing.
+pub(super) fn list(
+    backend: &dyn Backend,
+    directory: &Path,
+    manifest: &Manifest,
+) -> Result<Listing, StorageError> {
+    let log = directory::log_directory(directory);
+    let mut listing = Listing::default();
+    listing.loggers.resize_with(manifest.segments.len(), Vec::new);
+    let names = match directory::exists(backend, &log)? {
+        true => directory::list(backend, &log)?,
+        false => Vec::new(),
+    };
+    for name in names {
+        let Some((logger, sequence)) = parse_segment_name(&name) else { continue };
+        let path = log.join(&name);
+        let Some(segments) = manifest.segments.get(logger as usize) else {
+            let what = format!(
+                "the database has {} loggers, and no logger {logger}",
+                manifest.segments.len()
+            );
+            return Err(StorageError::damaged(&path, 0, what));
+        };
+        if sequence < segments.needed_from {
+            listing.leftovers.push(path);
+            continue;
+        }
+        let length = length_of(backend, &path)?;
+        let sealed = segments.sealed_length(sequence);
+        if let Some(sealed) = sealed.filter(|&sealed| sealed != length) {
+            let what =
+                format!("the file has {length} bytes, and had {sealed} when it was complete");
+            return Err(StorageError::damaged(&path, length.min(sealed), what));
+        }
+        let follows_removed =
+            sequence == segments.needed_from && segments.needed_from > segments.run_from;
+        let sealed = sealed.is_some();
+        listing.loggers[logger as usize].push(Segment {
+            logger,
+            sequence,
+            path,
+            sealed,
+            follows_removed,
+            length,
+        });
+    }
+    for (logger, found) in listing.loggers.iter_mut().enumerate() {
+        found.sort_by_key(|segment| segment.sequence);
+        let expected = &manifest.segments[logger];
+        let missing = (expected.needed_from..)
+            .zip(found.iter())
+            .find(|(sequence, segment)| segment.sequence != *sequence)
+            .map(|(sequence, _)| sequence)
+            .or_else(|| {
+                let end = expected.needed_from + found.len() as u64;
+                (found.len() < expected.sealed.len()).then_some(end)
+            });
+        if let Some(sequence) = missing {
+            let path = log.join(segment_name(logger as u32, sequence));
+            return Err(StorageError::damaged(&path, 0, "the file is missing"));
+        }
+    }
+    Ok(listing)
+}
+
+/// The sequence number of the next segment of each logger.
+pub(super) fn next_sequences(listing: &Listing, manifest: &Manifest) -> Vec<u64> {
+    let next = |(segments, found): (&super::manifest::LoggerSegments, &Vec<Segment>)| {
+        found.last().map_or(segments.needed_from, |segment| segment.sequence + 1)
+    };
+    manifest.segments.iter().zip(&listing.loggers).map(next).collect()
+}
+
+pub(super) fn length_of(backend: &dyn Backend, path: &Path) -> Result<u64, StorageError> {
+    let file =
+        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    file.length().map_err(|error| StorageError::io("measure", path, &error))
+}
+
+/// The header of a segment's first frame; none if there is no valid one.
+pub(super) fn first_header(
+    backend: &dyn Backend,
+    segment: &Segment,
+) -> Result<Option<FrameHeader>, StorageError> {
+    let path = &segment.path;
+    let file =
+        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    match FrameReader::new(&*file, path)?.next()? {
+        Next::Frame(frame) => Ok(Some(frame.header)),
+        Next::End | Next::Damage(_) => Ok(None),
+    }
+}
+
+/// A valid frame of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FramePlace {
+    pub header: FrameHeader,
+    pub payload_bytes: u64,
+}
+
+impl FramePlace {
+    /// Where the frame ends, in bytes from the start of the file.
+    pub fn end(&self) -> u64 {
+        self.header.position + super::format::HEADER_BYTES as u64 + self.payload_bytes
+    }
+}
+
+/// What a segment holds.
+#[derive(Debug, Default)]
+pub(super) struct SegmentScan {
+    /// The valid frames, in order, up to the end or to what is no frame.
+    pub frames: Vec<FramePlace>,
+    /// What is no frame.
+    pub damage: Option<Damage>,
+}
+
+/// Reads the frames of a segment, up to the length that it was listed with, and hands each to
+/// `visit`.
+pub(super) fn scan(
+    backend: &dyn Backend,
+    segment: &Segment,
+    mut visit: impl FnMut(&Frame<'_>) -> Result<(), StorageError>,
+) -> Result<SegmentScan, StorageError> {
+    let path = &segment.path;
+    let file =
+        backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
+    let mut reader = FrameReader::new(&*file, path)?;
+    let mut scan = SegmentScan::default();
+    loop {
+        match reader.next()? {
+            Next::Frame(frame) => {
+                let header = frame.header;
+                if header.kind != FrameKind::Log || header.logger != segment.logger {
+                    let what = "a frame that belongs into another file";
+                    return Err(StorageError::damaged(path, header.position, what));
+                }
+                visit(&frame)?;
+                let payload_bytes = frame.payload.len() as u64;
+                scan.frames.push(FramePlace { header, payload_bytes });
+            }
+            Next::End => return Ok(scan),
+            Next::Damage(damage) => {
+                scan.damage = Some(damage);
+                return Ok(scan);
+            }
+        }
+    }
+}
+
+/// The log of one logger, read.
+#[derive(Debug, Default)]
+pub(super) struct LoggerLog {
+    pub segments: Vec<Segment>,
+    pub scans: Vec<SegmentScan>,
+}
+
+/// Something at the end of a logger's log that does not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment.
+    pub path: PathBuf,
+    /// What lies behind this is cut off, in bytes from the start of the file.
+    pub offset: u64,
+    /// How much that is.
+    pub bytes: u64,
+    /// Why it does not count.
+    pub what: String,
+}
+
+/// How far a log counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Assessment {
+    /// The log leads to the state at the end of this epoch.
+    pub epoch: u64,
+    /// Greater than all epochs that are named anywhere in the log.
+    pub next_epoch: u64,
+    /// What does not count, of each logger the last segment first.
+    pub cuts: Vec<Cut>,
+}
+
+/// A place in the log, for messages and for cutting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    segment: usize,
+    offset: u64,
+}
+
+/// What one logger's log says by itself.
+#[derive(Debug)]
+struct Chain {
+    /// The groups of this run that are closed, and the place of each.
+    closed: Vec<(u64, Place)>,
+    /// Epochs that were written, as is known from frames that do not belong to a closed group.
+    known: Vec<u64>,
+    /// Where what follows the last closed group begins, if something does; and what it is.
+    rest: Option<(Place, String)>,
+    /// Where what this run has written ends, if it has written anything.
+    end: Option<Place>,
+}
+
+/// The greatest epoch that is known to have been durable, and which frame says so.
+#[derive(Debug, Default)]
+struct Durable {
+    epoch: u64,
+    path: PathBuf,
+    position: u64,
+}
+
+impl Durable {
+    fn learn(&mut self, header: &FrameHeader, path: &Path) {
+        if header.durable_epoch > self.epoch {
+            *self = Durable {
+                epoch: header.durable_epoch,
+                path: path.to_owned(),
+                position: header.position,
+            };
+        }
+    }
+}
+
+/// Finds out how far the log counts.
+///
+/// # Errors
+/// [`StorageError::Damaged`] if something is not as a crash may have left it.
+pub(super) fn assess(manifest: &Manifest, logs: &[LoggerLog]) -> Result<Assessment, StorageError> {
+    let mut durable = Durable::default();
+    let mut chains = Vec::with_capacity(logs.len());
+    for (logger, log) in logs.iter().enumerate() {
+        let chain = follow(manifest, log, &mut durable)?;
+        let writes = logger < manifest.loggers as usize;
+        if !writes && (!chain.closed.is_empty() || chain.rest.is_some()) {
+            let path = log.segments.last().map_or(Path::new(""), |segment| &segment.path);
+            let what = format!("logger {logger} does not write in this run");
+            return Err(StorageError::damaged(path, 0, what));
+        }
+        if writes {
+            let mut chain = chain;
+            // What is in the checkpoint need not be here, and with several loggers not all of them
+            // need begin with the same epoch.
+            chain.closed.retain(|&(epoch, _)| epoch > manifest.base_epoch());
+            chains.push(chain);
+        }
+    }
+
+    let mut recovered = manifest.base_epoch();
+    // How many groups of each logger count.
+    let mut counted = 0;
+    while let Some(&(epoch, _)) = chains.first().and_then(|chain| chain.closed.get(counted)) {
+        let by_all =
+            chains.iter().all(|chain| chain.closed.get(counted).is_some_and(|it| it.0 == epoch));
+        if !by_all {
+            break;
+        }
+        recovered = recovered.max(epoch);
+        counted += 1;
+    }
+    let known = chains.iter().flat_map(|chain| {
+        let closed = chain.closed[counted..].iter().map(|&(epoch, _)| epoch);
+        closed.chain(chain.known.iter().copied())
+    });
+    let known: Vec<u64> = known.filter(|&epoch| epoch > recovered).collect();
+    if let Some(&lost) = known.iter().filter(|&&epoch| epoch <= durable.epoch).min() {
+        return Err(lost_epoch(lost, &durable, manifest, logs, &chains));
+    }
+    let epoch = recovered.max(durable.epoch);
+    let next_epoch = known.iter().copied().max().unwrap_or(0).max(epoch) + 1;
+    let mut cuts = Vec::new();
+    for (chain, log) in chains.iter().zip(logs) {
+        let dropped = chain
+            .closed
+            .get(counted)
+            .map(|&(epoch, place)| (place, format!("epoch {epoch} is not complete in all logs")));
+        // The first thing that does not count.
+        if let Some((from, what)) = dropped.or_else(|| chain.rest.clone()) {
+            cut(log, from, &what, &mut cuts);
+        }
+    }
+    Ok(Assessment { epoch, next_epoch, cuts })
+}
+
+/// Follows the groups of one logger, from each to the next.
+fn follow(
+    manifest: &Manifest,
+    log: &LoggerLog,
+    durable: &mut Durable,
+) -> Result<Chain, StorageError> {
+    let mut chain = Chain { closed: Vec::new(), known: Vec::new(), rest: None, end: None };
+    // The last closed epoch, and the number of frames and the place of the group that is open.
+    let mut last = 0;
+    let mut open: Option<(u64, u32, Place)> = None;
+    let mut begun = false;
+    for (index, (segment, scan)) in log.segments.iter().zip(&log.scans).enumerate() {
+        if segment.length == 0 {
+            continue;
+        }
+        let damaged =
+            |offset, what: String| Err(StorageError::damaged(&segment.path, offset, what));
+        if let Some((place, what)) = chain.rest.take() {
+            // A segment is synced before the next one is written: a crash leaves no gap.
+            return Err(StorageError::damaged(
+                &log.segments[place.segment].path,
+                place.offset,
+                what,
+            ));
+        }
+        if !segment.sealed && !begun {
+            begun = true;
+            if !segment.follows_removed {
+                last = manifest.first_epoch - 1;
+            } else if let Some(first) = scan.frames.first() {
+                // What is between the checkpoint and this was removed; it must not be too much.
+                last = first.header.previous_epoch;
+                if last > manifest.base_epoch() {
+                    return damaged(0, format!("the log before this, to epoch {last}, is missing"));
+                }
+            }
+        }
+        for frame in &scan.frames {
+            let header = frame.header;
+            durable.learn(&header, &segment.path);
+            if !segment.sealed {
+                chain.end = Some(Place { segment: index, offset: frame.end() });
+            }
+            let place = Place { segment: index, offset: header.position };
+            let (number, group_place) = match open {
+                Some((epoch, number, place)) if epoch == header.epoch => (number, place),
+                Some((epoch, ..)) => {
+                    let what = format!("epoch {} begins within epoch {epoch}", header.epoch);
+                    return damaged(header.position, what);
+                }
+                None => (0, place),
+            };
+            let follows = if segment.sealed {
+                header.previous_epoch >= last && header.epoch <= manifest.recovered_epoch
+            } else {
+                header.previous_epoch == last
+            };
+            if !follows || header.epoch <= last || header.number != number {
+                let what = format!(
+                    "frame {} of epoch {} after epoch {} does not follow frame {number} after epoch {last}",
+                    header.number, header.epoch, header.previous_epoch
+                );
+                return damaged(header.position, what);
+            }
+            open = (!header.closes_epoch).then_some((header.epoch, number + 1, group_place));
+            if header.closes_epoch {
+                last = header.epoch;
+                if !segment.sealed {
+                    chain.closed.push((header.epoch, group_place));
+                }
+            }
+        }
+        if let Some(damage) = &scan.damage {
+            if segment.sealed || !damage.torn {
+                return damaged(damage.offset, damage.what.clone());
+            }
+            if let Some(header) = &damage.follows {
+                durable.learn(header, &segment.path);
+                chain.known.push(header.epoch);
+                chain.known.extend((header.previous_epoch > last).then_some(header.previous_epoch));
+            }
+            let place = Place { segment: index, offset: damage.offset };
+            chain.rest = Some((place, damage.what.clone()));
+        }
+        if let Some((epoch, _, place)) = open {
+            let what = match &scan.damage {
+                Some(damage) => format!("epoch {epoch} is not complete: {}", damage.what),
+                None => format!("epoch {epoch} is not complete"),
+            };
+            if segment.sealed {
+                return damaged(place.offset, what);
+            }
+            chain.known.push(epoch);
+            chain.rest = Some((place, what));
+        }
+    }
+    Ok(chain)
+}
+
+/// The error for an epoch that was durable and is not there.
+fn lost_epoch(
+    lost: u64,
+    durable: &Durable,
+    manifest: &Manifest,
+    logs: &[LoggerLog],
+    chains: &[Chain],
+) -> StorageError {
+    let lags = |chain: &&Chain| chain.closed.iter().all(|&(epoch, _)| epoch != lost);
+    let logger = chains.iter().position(|chain| lags(&chain)).unwrap_or(0);
+    let (log, chain) = (&logs[logger], &chains[logger]);
+    let place = chain.rest.as_ref().map(|(place, _)| *place).or(chain.end);
+    // If it has written nothing: where it should have.
+    let first = log.segments.iter().position(|segment| !segment.sealed);
+    let place = place.or(first.map(|segment| Place { segment, offset: 0 }));
+    let reason = chain.rest.as_ref().map_or(String::new(), |(_, what)| format!("{what}; "));
+    let what = format!(
+        "{reason}epoch {lost} is missing, though epoch {} was durable, as {} says at byte {}",
+        durable.epoch,
+        durable.path.display(),
+        durable.position
+    );
+    match place {
+        Some(Place { segment, offset }) => {
+            StorageError::damaged(&log.segments[segment].path, offset, what)
+        }
+        None => {
+            let directory = durable.path.parent().unwrap_or(Path::new(""));
+            let name = segment_name(logger as u32, manifest.segments[logger].run_from);
+            let what = format!("the file is missing: {what}");
+            StorageError::damaged(&directory.join(name), 0, what)
+        }
+    }
+}
+
+/// Notes what of a logger's log lies behind `from`.
+fn cut(log: &LoggerLog, from: Place, what: &str, cuts: &mut Vec<Cut>) {
+    for (index, segment) in log.segments.iter().enumerate().skip(from.segment).rev() {
+        let offset = if index == from.segment { from.offset } else { 0 };
+        if offset < segment.length {
+            cuts.push(Cut {
+                path: segment.path.clone(),
+                offset,
+                bytes: segment.length - offset,
+                what: what.to_owned(),
+            });
+        }
+    }
+}
