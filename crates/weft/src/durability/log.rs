@@ -301,6 +301,7 @@ impl Log {
                 .append(epoch, shared.report_bytes, write, |bytes| shared.report(bytes));
         };
         if let Err(panicked) = panic::catch_unwind(AssertUnwindSafe(append)) {
+            // Before the epoch can be closed, since that waits for this transaction.
             shared.fail(StorageError::Io {
                 operation: "append to",
                 path: shared.directory.clone(),

@@ -42,25 +42,13 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// Cuts bytes to a length when dropped.
-struct Partial<'a> {
-    bytes: &'a mut Vec<u8>,
-    length: usize,
-}
-
-impl Drop for Partial<'_> {
-    fn drop(&mut self) {
-        self.bytes.truncate(self.length);
-    }
-}
-
 impl Slot {
     /// Appends what `write` does. Calls `report` with the bytes that are now to be counted, when
     /// they are at least `report_bytes`.
     ///
     /// # Panics
-    /// If the epoch is closed, or comes before the last one; or if `write` panics, of which
-    /// nothing stays then.
+    /// If the epoch is closed, or comes before the last one; or if `write` panics: then what it has
+    /// appended by half stays, and the epoch must not be taken any more.
     #[inline]
     pub fn append(
         &self,
@@ -82,10 +70,7 @@ impl Slot {
         }
         let chunk = buffer.chunks.back_mut().expect("there is one that fits");
         let before = chunk.bytes.len();
-        let mut partial = Partial { bytes: &mut chunk.bytes, length: before };
-        write(partial.bytes);
-        partial.length = partial.bytes.len();
-        drop(partial);
+        write(&mut chunk.bytes);
         chunk.transactions += 1;
         buffer.bytes += chunk.bytes.len() - before;
         let unreported = buffer.bytes - buffer.reported_bytes;
