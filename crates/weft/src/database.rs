@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use weft_htm::word::{Ordering, spin_loop, yield_now};
 use weft_htm::{Backend, Choice, Htm, RetryPolicy};
 
+use crate::durability::{self, RecoveryProgress};
 use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::epoch::garbage::Retired;
 use crate::epoch::reclaim::OFFLINE;
@@ -22,6 +24,8 @@ use crate::metrics::Metrics;
 use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
 use crate::snapshot::retention::{Kept, Retained};
+use crate::storage::{CommitToken, DurabilityOptions, Storage, StoragePlan};
+use crate::table::stored::FillingMemories;
 use crate::table::{AnyTable, Identity, Table, TableInner};
 use crate::transaction::Transaction;
 use crate::worker::{Shared, Worker, WorkerMemory, Workers};
@@ -68,12 +72,30 @@ pub const WORKERS_MAX_DEFAULT: usize = 256;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Database<P: Protocol = Dbx> {
+    /// What the handles of the database's users share; a checkpoint that is written by itself has
+    /// none. Before `inner`, so that the last of them finds the database still there.
+    user: Option<Arc<UserHandles<P>>>,
     inner: Arc<Inner<P>>,
+}
+
+/// Goes with the last handle that a user has of a database: the run ends then and there, even if
+/// a checkpoint is being written.
+struct UserHandles<P: Protocol>(Weak<Inner<P>>);
+
+impl<P: Protocol> Drop for UserHandles<P> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.0.upgrade()
+            && let Some(storage) = &inner.storage
+        {
+            // Nobody is left to be told of an error. What was acknowledged as durable is so.
+            let _ = storage.end();
+        }
+    }
 }
 
 impl<P: Protocol> Clone for Database<P> {
     fn clone(&self) -> Self {
-        Database { inner: Arc::clone(&self.inner) }
+        Database { user: self.user.clone(), inner: Arc::clone(&self.inner) }
     }
 }
 
@@ -89,10 +111,13 @@ pub(crate) struct Inner<P: Protocol> {
     pub identity: Arc<Identity>,
     protocol: Arc<P::Shared>,
     workers: Workers<P>,
-    tables: HashMap<TypeId, Arc<dyn AnyTable>>,
+    pub tables: HashMap<TypeId, Arc<dyn AnyTable<P>>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
+    /// Ticks the clock, if no log does.
     ticker: Option<Ticker>,
+    /// The directory, if the database has one.
+    pub storage: Option<Storage>,
 }
 
 impl<P: Protocol> Drop for Inner<P> {
@@ -157,7 +182,7 @@ unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
 /// Opens a [`Database`]: name its tables, then [`Builder::open`].
 #[must_use = "a builder does nothing until open() is called"]
 pub struct Builder<P: Protocol = Dbx> {
-    tables: Vec<TableMaker>,
+    tables: Vec<TableMaker<P>>,
     htm: Option<Choice>,
     retry_policy: RetryPolicy,
     custom_htm: Option<Htm>,
@@ -165,20 +190,22 @@ pub struct Builder<P: Protocol = Dbx> {
     reserve_bytes: usize,
     #[cfg(feature = "history")]
     record_history: bool,
+    storage: Option<StoragePlan>,
     protocol: PhantomData<P>,
 }
 
-type MadeTable = (TypeId, Arc<dyn AnyTable>);
+type MadeTable<P> = (TypeId, Arc<dyn AnyTable<P>>);
 
 /// Makes a table whose indexes are numbered from the second argument on.
-type MakeTable = dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable, Failure>;
+type MakeTable<P> =
+    dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable<P>, Failure>;
 
-struct TableMaker {
+struct TableMaker<P: Protocol> {
     name: &'static str,
     indexes: usize,
     #[cfg(feature = "history")]
     descriptions: &'static [crate::schema::IndexDescription],
-    make: Box<MakeTable>,
+    make: Box<MakeTable<P>>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Builder<P> {
@@ -254,6 +281,72 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
+    /// Keeps the database in a directory, which is made if need be, so that it survives the end of the
+    /// process, and crashes. What is there already is recovered when the database is opened. Without
+    /// this call it lives in memory alone.
+    ///
+    /// Tables are matched by name. New ones, new indexes, and columns with a
+    /// [default](crate::Record#columns-that-come-later) may be added; whatever else differs from
+    /// what is stored is refused. Volatile tables begin empty.
+    ///
+    /// One process may have the directory open, once.
+    pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
+        let directory = path.as_ref();
+        match &mut self.storage {
+            Some(plan) => plan.directory = directory.to_owned(),
+            None => self.storage = Some(StoragePlan::new(directory)),
+        }
+        self
+    }
+
+    /// Sets how the data in the [directory](Builder::directory) is kept, which has been named before.
+    ///
+    /// # Panics
+    /// If no directory has been named.
+    pub fn durability(mut self, options: DurabilityOptions) -> Self {
+        self.plan().options = options;
+        self
+    }
+
+    /// Opens the database as it was at the end of an earlier epoch, to be read: transactions that
+    /// write fail. The epoch lies between that of the last checkpoint and the last durable one. The
+    /// directory, named before, is left as it is; [`Database::backup`] makes another one of it,
+    /// where one can go on.
+    ///
+    /// # Panics
+    /// If no directory has been named.
+    pub fn at_epoch(mut self, epoch: u64) -> Self {
+        self.plan().at_epoch = Some(epoch);
+        self
+    }
+
+    /// Has `watcher` called now and then while the directory, named before, is recovered, by any of
+    /// the threads that do it.
+    ///
+    /// # Panics
+    /// If no directory has been named.
+    pub fn watch_recovery(
+        mut self,
+        watcher: impl Fn(RecoveryProgress) + Send + Sync + 'static,
+    ) -> Self {
+        self.plan().watcher = Some(Arc::new(watcher));
+        self
+    }
+
+    /// Puts the directory, named before, on another backend, such as a simulated disk in a test. If
+    /// `manual`, no thread writes the log: whoever waits for it does.
+    #[doc(hidden)]
+    pub fn backend(mut self, backend: Arc<dyn durability::Backend>, manual: bool) -> Self {
+        let plan = self.plan();
+        plan.backend = backend;
+        plan.manual = manual;
+        self
+    }
+
+    fn plan(&mut self) -> &mut StoragePlan {
+        self.storage.as_mut().expect("name the directory first: .directory(path)")
+    }
+
     /// The names of all indexes, by number.
     #[cfg(feature = "history")]
     fn index_names(&self) -> Vec<Arc<str>> {
@@ -271,7 +364,8 @@ impl<P: Protocol> Builder<P> {
     /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::SingleKey`] for a table
     /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
     /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
-    /// [`Failure::Thread`].
+    /// [`Failure::Thread`]; [`Failure::Storage`] if the directory cannot be used: somebody else has it
+    /// open, its files are damaged, the tables do not fit what is stored.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
@@ -311,20 +405,54 @@ impl<P: Protocol> Builder<P> {
             indexes += table.indexes;
         }
         memory.leave();
-        let ticker = Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
-            .map_err(|error| Failure::Thread { message: error.to_string() })?;
-        Ok(Database {
-            inner: Arc::new(Inner {
-                shared,
-                identity,
-                protocol: Arc::default(),
-                workers: Workers::new(workers_max),
-                tables,
-                indexes,
-                ticker: Some(ticker),
-            }),
-        })
+        let storage = match self.storage {
+            Some(plan) => Some(open_storage(plan, &tables, &shared)?),
+            None => None,
+        };
+        let ticker = match storage {
+            Some(_) => None,
+            None => Some(
+                Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
+                    .map_err(|error| Failure::Thread { message: error.to_string() })?,
+            ),
+        };
+        let inner = Arc::new(Inner {
+            shared,
+            identity,
+            protocol: Arc::default(),
+            workers: Workers::new(workers_max),
+            tables,
+            indexes,
+            ticker,
+            storage,
+        });
+        if let Some(storage) = &inner.storage {
+            storage.start_checkpoints(&inner)?;
+        }
+        let user = UserHandles(Arc::downgrade(&inner));
+        Ok(Database { user: Some(Arc::new(user)), inner })
     }
+}
+
+/// Recovers the tables that are not volatile, and has them logged.
+fn open_storage<P: Protocol>(
+    plan: StoragePlan,
+    tables: &HashMap<TypeId, Arc<dyn AnyTable<P>>>,
+    shared: &Arc<Shared>,
+) -> Result<Storage, Failure> {
+    let memories = Arc::new(FillingMemories::new(Arc::clone(shared)));
+    let mut tables: Vec<_> = tables.values().collect();
+    // In the order in which the program names them, in which they are numbered.
+    tables.sort_by_key(|table| table.number());
+    let (named, stored): (Vec<_>, Vec<_>) = tables
+        .into_iter()
+        .filter_map(|table| Some((table, Arc::clone(table).recovering(&memories)?)))
+        .unzip();
+    let storage = Storage::open(plan, &stored, shared)?;
+    for (table, &number) in named.iter().zip(&storage.recovered().table_numbers) {
+        table.set_log_number(number);
+    }
+    Ok(storage)
 }
 
 /// Bounds on a transaction's retries.
@@ -370,6 +498,7 @@ impl<P: Protocol> Database<P> {
             reserve_bytes: 0,
             #[cfg(feature = "history")]
             record_history: false,
+            storage: None,
             protocol: PhantomData,
         }
     }
@@ -386,6 +515,11 @@ impl<P: Protocol> Database<P> {
                 Err(Failure::UnknownTable { table: T::TABLE, row_type: std::any::type_name::<T>() })
             }
         }
+    }
+
+    /// A handle that is no user's.
+    pub(crate) fn of(inner: Arc<Inner<P>>) -> Self {
+        Database { user: None, inner }
     }
 
     /// Runs `body` as a transaction until it commits, and returns what it returned.
@@ -415,8 +549,29 @@ impl<P: Protocol> Database<P> {
     pub fn transact_with<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
-        mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+        body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<R, E> {
+        let (result, token) = self.transact_with_token(options, body)?;
+        if let Some(storage) = &self.inner.storage
+            && storage.acknowledges_durable()
+        {
+            self.wait_durable(token).map_err(Error::from)?;
+        }
+        Ok(result)
+    }
+
+    /// As [`Database::transact_with`], but returns when the transaction has committed in memory,
+    /// whatever the database's [options](crate::DurabilityOptions::acknowledge) say, with a token by
+    /// which one may [wait](Database::wait_durable) until it is durable.
+    ///
+    /// # Errors
+    /// As [`Database::transact_with`].
+    #[inline(always)]
+    pub fn transact_with_token<R, E: From<Error>>(
+        &self,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<(R, CommitToken), E> {
         let worker = self.worker().map_err(Error::from)?;
         // A deadline beyond the end of time is none.
         let deadline = options
@@ -438,7 +593,7 @@ impl<P: Protocol> Database<P> {
             let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
             let (transaction, abort) = match result {
                 Ok(Ok(value)) => match transaction.finish() {
-                    Ok(()) => return Ok(value),
+                    Ok(token) => return Ok((value, token)),
                     Err(stopped) => stopped,
                 },
                 Ok(Err(error)) => match transaction.conflict() {
@@ -490,10 +645,12 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
-    /// running ones have ended. (So never, if one was leaked with [`std::mem::forget`].)
+    /// running ones have ended (so never, if one was leaked with [`std::mem::forget`]), and all that
+    /// has committed is durable, if the database has a directory.
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`] if this very thread is in one.
+    /// [`Failure::NestedTransaction`] if this very thread is in one; [`Failure::Storage`] if the last
+    /// commits could not be made durable.
     pub fn close(&self) -> Result<(), Failure> {
         if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
@@ -502,7 +659,10 @@ impl<P: Protocol> Database<P> {
         while self.inner.shared.grace.horizon() != OFFLINE {
             yield_now();
         }
-        Ok(())
+        match &self.inner.storage {
+            Some(storage) => Ok(storage.end()?),
+            None => Ok(()),
+        }
     }
 
     /// Takes what was recorded since the database was opened, or since the last history was taken.
@@ -521,7 +681,9 @@ impl<P: Protocol> Database<P> {
 
     /// What the database has done, and holds, so far.
     pub fn metrics(&self) -> Metrics {
-        Metrics::gather(&self.inner.shared)
+        let mut metrics = Metrics::gather(&self.inner.shared);
+        metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
+        metrics
     }
 
     /// The protocol's name.

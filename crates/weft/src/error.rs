@@ -8,6 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::durability::StorageError;
 use crate::schema::Violation;
 
 /// Why an operation or a commit did not happen.
@@ -240,6 +241,25 @@ pub enum Failure {
     /// The database was closed.
     #[error("the database is closed")]
     Closed,
+    /// Something is wrong with the files of the database, or with the disk. If a commit returns it,
+    /// the transaction has committed in memory, but is not known to be durable.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The database was opened at an earlier epoch, and can only be read.
+    #[error("the database was opened as it was at the end of epoch {epoch}, and can only be read")]
+    ReadOnly {
+        /// The epoch.
+        epoch: u64,
+    },
+    /// Durability was asked of a database that was opened without a directory.
+    #[error("the database lives in memory alone; open it with .directory(path)")]
+    InMemory,
+    /// A table that is to be loaded has rows already.
+    #[error("table {table} has rows already; only an empty table can be loaded")]
+    NotEmpty {
+        /// The table.
+        table: &'static str,
+    },
     /// A transaction was begun by a destructor that runs at the end of its thread.
     #[error("the thread is ending; run the transaction before its thread-local values are dropped")]
     ThreadEnding,

@@ -112,6 +112,7 @@ mod ranges;
 pub(crate) mod record;
 pub mod schema;
 mod snapshot;
+mod storage;
 pub(crate) mod table;
 mod transaction;
 mod turnstile;
@@ -126,6 +127,7 @@ pub use error::{Conflict, ConflictReason, Error, Failure};
 pub use metrics::{MemoryMetrics, Metrics, SnapshotMetrics};
 pub use schema::{Index, Record, Violation};
 pub use snapshot::{Snapshot, SnapshotScan};
+pub use storage::{Acknowledge, CheckpointReport, CommitToken, DurabilityOptions};
 pub use table::Table;
 pub use transaction::{Scan, Transaction};
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use weft_htm::Statistics;
 use weft_htm::word::Ordering;
 
+use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
 use crate::worker::Shared;
 
@@ -31,6 +32,8 @@ pub struct Metrics {
     pub memory: MemoryMetrics,
     /// Open snapshots, and what is kept for them.
     pub snapshots: SnapshotMetrics,
+    /// The log, if there is one.
+    pub log: Option<LogMetrics>,
 }
 
 /// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows

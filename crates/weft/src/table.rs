@@ -5,6 +5,10 @@
 //! secondary index is a small table of its own: its rows ([`Entry`]) lead from an index key to
 //! the primary record, and are read, inserted and deleted by the same protocol as any row. So
 //! secondary indexes are transactional under every protocol, phantoms included.
+//!
+//! [`stored`] fills tables without transactions, and writes them out.
+
+pub mod stored;
 
 use std::alloc::Layout;
 use std::any::Any;
@@ -14,6 +18,9 @@ use std::ops::{Bound, Deref};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft_htm::word::{Ordering, Word};
+
+use crate::durability::{StorageError, StoredTable};
 use crate::encoding::{Key, KeyForm};
 use crate::error::Failure;
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
@@ -25,7 +32,10 @@ use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord, row_of_newest};
 use crate::schema::{Record, Storage};
+use crate::snapshot::Snapshot;
 use crate::worker::WorkerMemory;
+
+use stored::{FillingMemories, RecoveringTable};
 
 /// A handle to a table of row type `T`, in a database with protocol `P`. Cheap to clone, and
 /// usable from any thread; get it from [`Database::table`](crate::Database::table).
@@ -59,6 +69,13 @@ pub struct TableCore {
     /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
     #[cfg(feature = "history")]
     stamp_offset: Option<usize>,
+    /// Its number in the log; [`NOT_LOGGED`] for what is not: secondary indexes, volatile tables, and
+    /// everything in a database without a directory.
+    log_number: Word,
+    /// Appends a row as it is stored.
+    encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's primary key as it is stored.
+    encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
     /// The key of a row, for people.
@@ -75,7 +92,43 @@ pub struct TableCore {
     pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
 }
 
+/// The number in the log of what is not logged.
+const NOT_LOGGED: u64 = u64::MAX;
+
 impl TableCore {
+    /// The table's number in the log, if it is logged.
+    #[inline(always)]
+    pub fn log_number(&self) -> Option<u32> {
+        // Relaxed: set before the database is opened.
+        let number = self.log_number.load(Ordering::Relaxed);
+        (number != NOT_LOGGED).then_some(number as u32)
+    }
+
+    /// Has the table logged from now on.
+    pub fn set_log_number(&self, number: u32) {
+        self.log_number.store(number.into(), Ordering::Relaxed);
+    }
+
+    /// Appends a row as it is stored.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; the table is logged.
+    #[inline(always)]
+    pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_row)(row, output) };
+    }
+
+    /// Appends a row's primary key as it is stored.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`].
+    #[inline(always)]
+    pub unsafe fn encode_key(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_key)(row, output) };
+    }
+
     /// Whether a record's first row lies inline in it: see [`record`](crate::record).
     #[inline(always)]
     pub fn holds_rows_inline(&self) -> bool {
@@ -142,6 +195,8 @@ impl TableRef {
 trait RowsOf<P: Protocol>: Sized {
     type Row: 'static;
     fn key_text(row: &Self::Row) -> String;
+    fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
+    fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
     fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
 
     fn core(
@@ -183,6 +238,9 @@ trait RowsOf<P: Protocol>: Sized {
             record_class,
             #[cfg(feature = "history")]
             stamp_offset,
+            log_number: Word::new(NOT_LOGGED),
+            encode_row: encode_row::<Self, P>,
+            encode_key: encode_key::<Self, P>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
             format_key: format_key::<Self, P>,
             unlink: unlink::<Self, P>,
@@ -197,6 +255,16 @@ trait RowsOf<P: Protocol>: Sized {
 unsafe fn drop_row<R>(row: NonNull<u8>) {
     // SAFETY: called through a `TableCore` whose rows are of type `R`, once per row.
     unsafe { row.cast::<R>().drop_in_place() };
+}
+
+unsafe fn encode_row<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn encode_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_key(unsafe { row.cast::<I::Row>().as_ref() }, output);
 }
 
 unsafe fn format_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> String {
@@ -227,7 +295,10 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
     // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
     // be on its way to be marked.
-    let may_go = || {
+    let may_go = |epoch| {
+        if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
+            return false; // See `WorkerMemory::retire_deleted`.
+        }
         // SAFETY: as above; the worker is pinned.
         let header = unsafe { newest::<P>(record).map(|row| VersionHeader::of(row)) };
         // SAFETY: likewise.
@@ -244,7 +315,7 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
 unsafe fn newest<P: Protocol>(record: NonNull<u8>) -> Option<NonNull<u8>> {
     // SAFETY: called with a record of the database, which is not freed meanwhile.
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
-    row_of_newest(stored.newest.load(weft_htm::word::Ordering::Acquire))
+    row_of_newest(stored.newest.load(Ordering::Acquire))
 }
 
 unsafe fn lies_inline<P: Protocol>(table: TableRef, record: NonNull<u8>, row: NonNull<u8>) -> bool {
@@ -329,7 +400,24 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
-    fn remove(&self, key: &K, address: u64, memory: &WorkerMemory) -> bool {
+    /// Calls `visit` with the address of every record. One that is there throughout is visited once.
+    pub fn for_each_address(&self, memory: &WorkerMemory, mut visit: impl FnMut(u64)) {
+        match self {
+            FormIndex::Ordered(tree) => {
+                let (mut page, mut hint) = (Page::new(), LeafHint::new());
+                let mut next = Some(Bound::Unbounded);
+                while let Some(from) = next {
+                    let (from, to) = (from.as_ref(), Bound::Unbounded);
+                    tree.read_page(from, to, Direction::Forward, &mut page, &mut hint, memory);
+                    page.addresses().iter().for_each(|&address| visit(address));
+                    next = page.take_next();
+                }
+            }
+            FormIndex::Hash(table) => table.for_each(|_, address| visit(address)),
+        }
+    }
+
+    pub fn remove(&self, key: &K, address: u64, memory: &WorkerMemory) -> bool {
         match self {
             FormIndex::Ordered(tree) => tree.remove(key, address, memory),
             FormIndex::Hash(table) => table.remove(key, address, memory),
@@ -477,7 +565,28 @@ pub(crate) use with_secondary;
 pub struct Identity;
 
 /// A table, whatever its row type.
-pub trait AnyTable: Any + Send + Sync {
+pub trait AnyTable<P: Protocol>: Any + Send + Sync {
+    /// The table's name.
+    fn name(&self) -> &'static str;
+
+    /// Its number among the database's indexes.
+    fn number(&self) -> usize;
+
+    /// Has it logged from now on.
+    fn set_log_number(&self, number: u32);
+
+    /// The table as recovery sees it; `None` if it is volatile.
+    fn recovering(self: Arc<Self>, memories: &Arc<FillingMemories>)
+    -> Option<Arc<dyn StoredTable>>;
+
+    /// Hands every row of part `part.0` of `part.1` to `sink`, encoded, as a snapshot sees them.
+    fn encode_rows(
+        self: Arc<Self>,
+        snapshot: &Snapshot<P>,
+        part: (u32, u32),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError>;
+
     /// The same, to be cast to its own type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
@@ -490,7 +599,36 @@ pub trait AnyTable: Any + Send + Sync {
     unsafe fn tear_down(&self, memory: &WorkerMemory);
 }
 
-impl<T: Record, P: Protocol> AnyTable for TableInner<T, P> {
+impl<T: Record, P: Protocol> AnyTable<P> for TableInner<T, P> {
+    fn name(&self) -> &'static str {
+        T::TABLE
+    }
+
+    fn number(&self) -> usize {
+        self.core.number
+    }
+
+    fn set_log_number(&self, number: u32) {
+        self.core.set_log_number(number);
+    }
+
+    fn recovering(
+        self: Arc<Self>,
+        memories: &Arc<FillingMemories>,
+    ) -> Option<Arc<dyn StoredTable>> {
+        let table = RecoveringTable::new(self, Arc::clone(memories))?;
+        Some(Arc::new(table))
+    }
+
+    fn encode_rows(
+        self: Arc<Self>,
+        snapshot: &Snapshot<P>,
+        part: (u32, u32),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        self.encode_part(snapshot, part, sink)
+    }
+
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }
@@ -581,6 +719,14 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
         format!("{:?}", row.key())
     }
 
+    fn encode_row(row: &T, output: &mut Vec<u8>) {
+        row.encode_row(output);
+    }
+
+    fn encode_key(row: &T, output: &mut Vec<u8>) {
+        T::encode_key(&row.key(), output);
+    }
+
     fn remove(&self, row: &T, address: u64, memory: &WorkerMemory) -> bool {
         with_form!(T::Key::WIDTH_BYTES, |K| {
             K::pick(&self.primary).remove(&K::from_key(&row.key()), address, memory)
@@ -660,6 +806,14 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
 
     fn key_text(row: &Entry<K>) -> String {
         format!("{:x?}", row.key)
+    }
+
+    fn encode_row(_row: &Entry<K>, _output: &mut Vec<u8>) {
+        unreachable!("indexes are not logged: they are built from their tables")
+    }
+
+    fn encode_key(row: &Entry<K>, output: &mut Vec<u8>) {
+        <Self as RowsOf<P>>::encode_row(row, output);
     }
 
     fn remove(&self, row: &Entry<K>, address: u64, memory: &WorkerMemory) -> bool {

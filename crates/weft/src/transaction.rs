@@ -26,6 +26,7 @@ pub use scan::Scan;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
+pub(crate) use writes::index_key;
 use writes::{check, duplicate};
 
 use crate::database::Inner;
@@ -36,6 +37,7 @@ use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
 use crate::schema::{Index, Record};
+use crate::storage::CommitToken;
 use crate::table::{PickForm, Table, TableInner, TableRef, with_form, with_secondary};
 use crate::worker::{Counters, Worker, WorkerMemory};
 
@@ -61,6 +63,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     operations: Cell<u32>,
     /// Whether it has had the one operation that a single-key protocol allows.
     is_used: Cell<bool>,
+    /// Whether the log has let it write.
+    is_admitted: Cell<bool>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
@@ -113,6 +117,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
+            is_admitted: Cell::new(false),
         })
     }
 
@@ -189,7 +194,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Failure::DeadlineExceeded`]. After a failure the table is as it was before the call.
     #[inline]
     pub fn insert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<(), Error> {
-        let table = self.enter_operation(table)?;
+        let table = self.enter_writing(table)?;
         check(&row)?;
         match self.insert_row(table, row)? {
             None => Ok(()),
@@ -213,7 +218,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
-        let table = self.enter_operation(table)?;
+        let table = self.enter_writing(table)?;
         match self.observe(table, key)? {
             Some((record, row, version)) => {
                 // SAFETY: a visible row of this table; see `row`.
@@ -240,7 +245,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// As [`Transaction::insert`], but for the primary key.
     pub fn upsert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<bool, Error> {
-        let inner = self.enter_operation(table)?;
+        let inner = self.enter_writing(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &row.key())? else {
@@ -260,7 +265,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<bool, Error> {
-        let table = self.enter_operation(table)?;
+        let table = self.enter_writing(table)?;
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
         let row = unsafe { self.row::<T>(row) };
@@ -359,16 +364,23 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- the end ----------------------------------------------------------------------------
 
-    /// Commits.
+    /// Commits. Returns when the transaction is durable, if the database acknowledges durable commits
+    /// only. The token serves to [wait](crate::Database::wait_durable) for that where it does not.
     ///
     /// # Errors
-    /// [`Conflict`]: nothing was changed; run the transaction again.
-    pub fn commit(self) -> Result<(), Error> {
-        self.finish().map_err(|(this, abort)| {
+    /// [`Conflict`]: nothing was changed; run the transaction again. [`Failure::Storage`]: it has
+    /// committed, but could not be made durable.
+    pub fn commit(self) -> Result<CommitToken, Error> {
+        let storage = self.database.storage.as_ref();
+        let token = self.finish().map_err(|(this, abort)| {
             let conflict = this.describe(abort);
             this.give_way(abort);
-            conflict.into()
-        })
+            Error::from(conflict)
+        })?;
+        if let Some(storage) = storage.filter(|storage| storage.acknowledges_durable()) {
+            storage.log()?.wait_durable(token.epoch).map_err(Failure::from)?;
+        }
+        Ok(token)
     }
 
     /// Rolls back. (So does dropping it.)
@@ -377,7 +389,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Commits. If it must give way to another transaction it comes back with the reason, to be
     /// [described](Transaction::describe) and to [give way](Transaction::give_way).
     #[inline(always)]
-    pub(crate) fn finish(self) -> Result<(), (Self, Abort)> {
+    pub(crate) fn finish(self) -> Result<CommitToken, (Self, Abort)> {
         let memory = &self.worker.memory;
         let committed = match self.doomed.get() {
             Some(abort) => Err(abort),
@@ -393,9 +405,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             Ok(()) => {
                 Counters::count(&memory.counters().committed);
                 self.record_commit();
+                let token = CommitToken { epoch: memory.last_epoch_relied_on() };
                 // The end is here, not in `drop`.
                 ManuallyDrop::new(self).end();
-                Ok(())
+                Ok(token)
             }
             Err(abort) => Err((self, abort)),
         }
@@ -451,6 +464,25 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             self.check_doom_and_deadline()?;
         }
         Ok(&table.inner)
+    }
+
+    /// What every operation begins with that writes.
+    #[inline(always)]
+    fn enter_writing<'t, T: Record>(
+        &self,
+        table: &'t Table<T, P>,
+    ) -> Result<&'t TableInner<T, P>, Error> {
+        if self.database.storage.is_some() && !self.is_admitted.replace(true) {
+            self.admit()?;
+        }
+        self.enter_operation(table)
+    }
+
+    /// Asks the log whether the transaction may write; waits if there is too much in it already.
+    #[cold]
+    fn admit(&self) -> Result<(), Error> {
+        let Some(storage) = &self.database.storage else { return Ok(()) };
+        storage.log()?.admit().map_err(|error| Failure::from(error).into())
     }
 
     /// What every operation on a single row begins with.

@@ -7,12 +7,14 @@
 
 use std::alloc::Layout;
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::collections::VecDeque;
 use std::ptr::NonNull;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
+use crate::durability::{Log, format};
 use crate::encoding::KeyForm;
 use crate::epoch::clock::{Clock, Commits, epoch_of};
 use crate::epoch::garbage::{Batch, Garbage, Retired};
@@ -43,12 +45,66 @@ pub struct Shared {
     /// The history, if it is recorded.
     #[cfg(feature = "history")]
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
+    /// The log, if there is one.
+    pub log: OnceLock<EngineLog>,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that left, and how many batches of it there are.
     orphans: Mutex<Vec<Batch>>,
     orphan_batches: Word,
     slots: Mutex<Slots>,
+}
+
+/// The log, as the workers see it.
+#[derive(Debug)]
+pub struct EngineLog {
+    pub log: Arc<Log>,
+    /// For protocols whose versions do not order the writes of a record.
+    sequence: Word,
+    /// The last epoch in which anything was appended.
+    last_epoch: Word,
+}
+
+impl EngineLog {
+    pub fn new(log: Arc<Log>) -> Self {
+        EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
+    }
+
+    /// Notes that something was appended in an epoch.
+    #[cold]
+    fn raise_last_epoch(&self, epoch: u64) {
+        let mut last = self.last_epoch.load(Ordering::Relaxed);
+        // Release: pairs with the acquire in `last_epoch`.
+        while last < epoch
+            && let Err(now) =
+                self.last_epoch.compare_exchange(last, epoch, Ordering::Release, Ordering::Relaxed)
+        {
+            last = now;
+        }
+    }
+
+    /// The last epoch in which anything was appended: if it is durable, all is.
+    pub fn last_epoch(&self) -> u64 {
+        self.last_epoch.load(Ordering::Acquire)
+    }
+}
+
+/// A write of a committed transaction, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedWrite {
+    pub table: TableRef,
+    pub written: Written,
+    /// Orders the writes of a key within an epoch.
+    pub order: u64,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub enum Written {
+    /// A row.
+    Row(NonNull<u8>),
+    /// Nothing: this row was deleted.
+    Deleted(NonNull<u8>),
 }
 
 #[derive(Default)]
@@ -91,6 +147,7 @@ impl Shared {
             closed: Word::new(0),
             #[cfg(feature = "history")]
             recording: None,
+            log: OnceLock::new(),
             turnstile: Turnstile::default(),
             orphans: Mutex::new(Vec::new()),
             orphan_batches: Word::new(0),
@@ -164,6 +221,17 @@ impl Shared {
     }
 }
 
+/// The shard of a key, by which recovery divides the work among threads.
+fn shard_of(key: &[u8]) -> u16 {
+    let mut hash = 0u64;
+    for chunk in key.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    (hash >> 48) as u16
+}
+
 /// How many entries a worker gathers before it puts them on the common lists.
 const RETAINED_AT_ONCE: usize = 64;
 
@@ -184,6 +252,11 @@ pub struct WorkerMemory {
     /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
     /// not been asked for.
     open_snapshots: RefCell<Vec<u64>>,
+    /// The key of the row that is being logged.
+    encoded_key: RefCell<Vec<u8>>,
+    /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
+    /// that epoch: see [`WorkerMemory::retire_deleted`].
+    deleted: RefCell<VecDeque<(u64, Retired)>>,
 }
 
 impl WorkerMemory {
@@ -199,6 +272,8 @@ impl WorkerMemory {
             is_committing: Cell::new(false),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
+            encoded_key: RefCell::default(),
+            deleted: RefCell::default(),
         }
     }
 
@@ -320,6 +395,18 @@ impl WorkerMemory {
         epoch_of(number)
     }
 
+    /// The epoch that has to be durable for the transaction that has just committed to be so: its own
+    /// or, if it has written nothing, the last in which anything was written. 0 if there is no log.
+    #[inline(always)]
+    pub fn last_epoch_relied_on(&self) -> u64 {
+        let drawn = epoch_of(self.drawn.replace(0));
+        match self.shared.log.get() {
+            None => 0,
+            Some(_) if drawn != 0 => drawn,
+            Some(engine) => engine.last_epoch(),
+        }
+    }
+
     /// Ends the commit that [`WorkerMemory::draw`] began, if it did: what was committed has its
     /// numbers.
     #[inline(always)]
@@ -333,6 +420,63 @@ impl WorkerMemory {
     /// This worker's slot, if it is committing.
     pub fn committing_slot(&self) -> Option<usize> {
         self.is_committing.get().then_some(self.slot)
+    }
+
+    /// The epoch that the commit under way has drawn.
+    #[inline(always)]
+    pub fn drawn_epoch(&self) -> u64 {
+        epoch_of(self.drawn.get())
+    }
+
+    /// Whether commits are logged.
+    #[inline(always)]
+    pub fn is_logging(&self) -> bool {
+        self.shared.log.get().is_some()
+    }
+
+    /// A number for the log, greater than all before: see [`LoggedWrite::order`].
+    pub fn next_in_log(&self) -> u64 {
+        let log = self.shared.log.get().expect("asked only if commits are logged");
+        // Relaxed: two who write the same record draw one after the other.
+        log.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Appends the writes of the commit under way to the log, if there is one.
+    #[inline(never)]
+    pub fn log(&self, writes: impl Iterator<Item = LoggedWrite>) {
+        let Some(engine) = self.shared.log.get() else { return };
+        let mut writes = writes.filter_map(|write| Some((write.table.core().log_number()?, write)));
+        let Some(first) = writes.next() else { return };
+        let epoch = self.drawn_epoch();
+        engine.log.append(self.slot, epoch, |buffer| {
+            format::push_transaction(buffer);
+            let mut key = self.encoded_key.borrow_mut();
+            for (number, write) in std::iter::once(first).chain(writes) {
+                let core = write.table.core();
+                let (Written::Row(row) | Written::Deleted(row)) = write.written;
+                key.clear();
+                // SAFETY: pinned, so what was written or deleted just now is not freed; only logged
+                // tables have a number.
+                unsafe { core.encode_key(row, &mut key) };
+                let shard = shard_of(&key);
+                match write.written {
+                    Written::Row(row) => {
+                        format::push_put(buffer, number, shard, write.order, |buffer| {
+                            // SAFETY: likewise.
+                            unsafe { core.encode_row(row, buffer) };
+                        });
+                    }
+                    Written::Deleted(_) => {
+                        format::push_delete(buffer, number, shard, write.order, |buffer| {
+                            buffer.extend_from_slice(&key);
+                        });
+                    }
+                }
+            }
+        });
+        if engine.last_epoch.load(Ordering::Relaxed) < epoch {
+            engine.raise_last_epoch(epoch);
+        }
     }
 
     /// Gives a row that was installed by the commit under way its number.
@@ -509,8 +653,35 @@ impl WorkerMemory {
     }
 
     /// Queues a deleted record, to be unlinked after a grace period.
+    ///
+    /// If commits are logged, it stays in its index at least until the next epoch. A record that is
+    /// inserted under its key counts its versions anew, and they have to be greater than those of
+    /// this one: in another epoch they are.
     pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef) {
-        self.garbage().push(Retired::Deleted(record, table), table.core().record_class.bytes());
+        if self.is_logging() {
+            let epoch = self.shared.clock.epoch();
+            self.deleted.borrow_mut().push_back((epoch, Retired::Deleted(record, table)));
+        } else {
+            self.push_deleted(Retired::Deleted(record, table), table);
+        }
+    }
+
+    /// Queues the deleted records whose epoch has ended.
+    fn queue_deleted(&self) {
+        let mut deleted = self.deleted.borrow_mut();
+        if deleted.is_empty() {
+            return;
+        }
+        let epoch = self.shared.clock.epoch();
+        while let Some((_, retired)) = deleted.pop_front_if(|(deleted_in, _)| *deleted_in < epoch) {
+            if let Retired::Deleted(_, table) = retired {
+                self.push_deleted(retired, table);
+            }
+        }
+    }
+
+    fn push_deleted(&self, deleted: Retired, table: TableRef) {
+        self.garbage().push(deleted, table.core().record_class.bytes());
     }
 
     /// Retires an unlinked record, with the row that it may still hold.
@@ -523,6 +694,7 @@ impl WorkerMemory {
     #[inline(never)]
     pub fn collect(&self) {
         self.adopt_orphans();
+        self.queue_deleted();
         self.pin();
         self.release_retained();
         self.shared.grace.unpin(self.slot);
@@ -601,6 +773,13 @@ impl WorkerMemory {
 
     /// Leaves: what can be freed is, the rest is left to the other workers.
     pub fn leave(&self) {
+        // What is not retired by anybody stays in its index, deleted: rather wait for the epoch.
+        while !self.deleted.borrow().is_empty() {
+            self.queue_deleted();
+            if !self.deleted.borrow().is_empty() {
+                self.shared.clock.tick();
+            }
+        }
         self.pin();
         self.hand_over_retained();
         self.shared.grace.unpin(self.slot);

@@ -58,14 +58,14 @@ pub struct Clock {
 
 impl Default for Clock {
     fn default() -> Self {
-        Clock::starting_at(FIRST_EPOCH)
+        Clock { number: Word::new(FIRST_EPOCH << EPOCH_SHIFT) }
     }
 }
 
 impl Clock {
-    /// A clock that starts with the given epoch.
-    pub fn starting_at(epoch: u64) -> Self {
-        Clock { number: Word::new(epoch << EPOCH_SHIFT) }
+    /// Starts with the given epoch, before anything has happened.
+    pub fn start_at(&self, epoch: u64) {
+        self.number.store(epoch << EPOCH_SHIFT, Ordering::SeqCst);
     }
 
     /// The current snapshot number.

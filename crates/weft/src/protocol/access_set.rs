@@ -9,18 +9,25 @@
 
 use std::ptr::NonNull;
 
-use super::{Observation, Visible};
+use super::{Observation, RecordHeader, Visible};
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
 use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory, Written};
 
 /// A record header that holds a TID word, perhaps beside other things.
 pub trait TidHeader: Default + Send + Sync + 'static {
     /// The word.
     fn tid(&self) -> &TidWord;
+}
+
+impl<H: TidHeader> RecordHeader for H {
+    fn mark_loaded(&self) {
+        // Older than any version that a transaction has written.
+        self.tid().unlock(Tid::PLACEHOLDER.written_at(Tid::at(0)));
+    }
 }
 
 /// The header of a protocol that needs nothing but the TID word (see [`crate::record::tid`]).
@@ -215,11 +222,26 @@ impl<H: TidHeader> AccessSet<H> {
 
     // ---- after the end -----------------------------------------------------------------------
 
-    /// After a commit: numbers what it has written, hands what it has replaced or deleted to the
-    /// garbage collection (DBX §5.5), and forgets everything. `discard` unlinks a placeholder of
-    /// this transaction.
+    /// After a commit: appends what it has written to the log, numbers it, hands what it has replaced
+    /// or deleted to the garbage collection (DBX §5.5), and forgets everything. `discard` unlinks a
+    /// placeholder of this transaction.
     #[inline(always)]
     pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, NonNull<u8>)) {
+        let order = |entry: &WriteEntry<H>| entry.expected.order_in(memory.drawn_epoch());
+        self.retire_in_order(memory, order, discard);
+    }
+
+    /// As [`AccessSet::retire`]; `order` orders the writes of a record in the log, within an epoch.
+    #[inline(always)]
+    pub fn retire_in_order(
+        &mut self,
+        memory: &WorkerMemory,
+        order: impl Fn(&WriteEntry<H>) -> u64,
+        discard: impl Fn(&WriteEntry<H>, NonNull<u8>),
+    ) {
+        if memory.is_logging() && !self.writes.is_empty() {
+            memory.log(self.writes.iter().filter_map(|entry| logged(entry, order(entry))));
+        }
         for entry in &self.writes {
             match (entry.row, entry.created) {
                 (Some(row), _) => {
@@ -357,6 +379,16 @@ impl<H: TidHeader> AccessSet<H> {
         }
         true
     }
+}
+
+/// What the log is to hold of a write, if anything has happened.
+fn logged<H>(entry: &WriteEntry<H>, order: u64) -> Option<LoggedWrite> {
+    let written = match entry.row {
+        Some(row) => Written::Row(row),
+        None if entry.expected.is_absent() => return None,
+        None => Written::Deleted(NonNull::new(entry.replaced)?),
+    };
+    Some(LoggedWrite { table: entry.table, written, order })
 }
 
 /// Has a row that nobody else has seen lead to the one that it is to replace.

@@ -64,7 +64,7 @@ use crate::index::{NodeChange, NodeVersion};
 use crate::record::version::VersionHeader;
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory, Written};
 
 /// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -82,12 +82,12 @@ impl Protocol for Atomic {
 
     fn settle_deleted(
         record: &StoredRecord<()>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         let mut found = record.newest.load(LOAD);
         loop {
-            if has(found, ABSENT) && !may_go() {
+            if has(found, ABSENT) && !may_go(0) {
                 return Settled::Busy;
             }
             let settled = found.map_addr(|word| match word & ABSENT {
@@ -268,8 +268,19 @@ impl Executor for AtomicExecutor {
             unsafe { VersionHeader::of(row) }.set_previous(address_of(replaced));
         }
         epoch();
+        // After the row to be replaced was found, and before it is: so the numbers of a record's
+        // writes ascend.
+        let order = if memory.is_logging() { memory.next_in_log() } else { 0 };
         let replaced_word = install(write)?;
         let block = write.record.block();
+        if memory.is_logging() {
+            let (table, written) = match (write.row, replaced) {
+                (Some(row), _) => (write.table, Written::Row(row)),
+                (None, Some(deleted)) => (write.table, Written::Deleted(deleted)),
+                (None, None) => unreachable!("only visible rows are removed"),
+            };
+            memory.log([LoggedWrite { table, written, order }].into_iter());
+        }
         match (write.row, replaced) {
             (Some(row), replaced) => {
                 memory.number(row);

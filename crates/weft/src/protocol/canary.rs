@@ -158,7 +158,7 @@ impl Protocol for Canary {
 
     fn settle_deleted(
         _record: &StoredRecord<CanaryHeader>,
-        _may_go: impl Fn() -> bool,
+        _may_go: impl Fn(u64) -> bool,
         _unlink: impl FnOnce(),
     ) -> Settled {
         // Records stay in their indexes: see "wrong, but safe". The flag of the garbage list stays

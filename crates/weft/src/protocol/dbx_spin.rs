@@ -47,7 +47,7 @@ impl Protocol for DbxSpin {
 
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         settle_deleted(record, may_go, unlink)

@@ -39,7 +39,7 @@ use crate::record::version::{UNNUMBERED, VersionHeader};
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
 use crate::snapshot::retention::NONE_OPEN;
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory, Written};
 
 /// How a transaction gets the database to itself.
 pub trait Exclusion: Default + Send + Sync + 'static {
@@ -125,6 +125,8 @@ pub struct ExclusiveExecutor<E> {
     unlinked: Vec<(RecordPointer<()>, TableRef)>,
     /// Committed rows that were replaced, and what has replaced them.
     replaced: Vec<(Unused, NonNull<u8>)>,
+    /// What goes into the log.
+    logged: Vec<LoggedWrite>,
 }
 
 // SAFETY: all lists are empty between transactions, when the executor may change threads; the
@@ -157,6 +159,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             unused: Vec::new(),
             unlinked: Vec::new(),
             replaced: Vec::new(),
+            logged: Vec::new(),
         }
     }
 
@@ -250,11 +253,18 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         }
         epoch();
         let is_alone = memory.shared().retention.oldest() == NONE_OPEN;
+        // While nobody else can commit.
+        let order = memory.is_logging().then(|| memory.next_in_log());
         for step in &self.log {
             let newest = stored(step.record).newest.load(LOAD);
-            if let Some(row) = present(newest) {
-                // Once for every step that wrote the record; the number is the same.
+            if let Some(row) = present(newest)
+                && header(row).number() == UNNUMBERED
+            {
                 memory.number(row);
+                if order.is_some() {
+                    let written = Written::Row(row);
+                    self.logged.push(LoggedWrite { table: step.table, written, order: 0 });
+                }
             }
             // The transaction's own row whose place the step took.
             if let Some(row) = present(step.before)
@@ -269,6 +279,9 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         self.unlink_deferred(memory);
         self.exclusion.leave(memory);
         self.log.clear();
+        if let Some(order) = order {
+            memory.log(self.logged.drain(..).map(|write| LoggedWrite { order, ..write }));
+        }
         for (replaced, row) in self.replaced.drain(..) {
             if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
                 drop_row(memory, replaced);
@@ -326,6 +339,10 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 }
                 // SAFETY: this transaction has deleted it, and nobody else is there.
                 unsafe { memory.mark_deleted(record.block(), deleted) };
+                if memory.is_logging() {
+                    let written = Written::Deleted(deleted);
+                    self.logged.push(LoggedWrite { table, written, order: 0 });
+                }
                 // SAFETY: pinned.
                 if is_alone && unsafe { memory.shared().may_unlink(header(deleted)) } {
                     self.unlinked.extend(unlink(memory, step, deleted));

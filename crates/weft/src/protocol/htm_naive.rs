@@ -77,7 +77,7 @@ impl Protocol for HtmNaive {
 
     fn settle_deleted(
         _record: &StoredRecord<()>,
-        _may_go: impl Fn() -> bool,
+        _may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         exclusive::settle_deleted(unlink)

@@ -79,7 +79,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     const SNAPSHOTS_ABORT_WRITERS: bool = false;
 
     /// What it keeps with every record.
-    type Header: Default + Send + Sync + 'static;
+    type Header: RecordHeader;
 
     /// What it keeps once per database.
     type Shared: Default + Send + Sync + 'static;
@@ -90,13 +90,27 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 
     /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
     /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
-    /// Nobody else writes the record meanwhile.
+    /// Nobody else writes the record meanwhile. `may_go` is told the epoch of the deletion, if
+    /// versions begin anew with a new record under the key; else 0.
     #[doc(hidden)]
     fn settle_deleted(
         record: &StoredRecord<Self::Header>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled;
+}
+
+/// What a protocol keeps with every record. The default is that of a placeholder.
+pub trait RecordHeader: Default + Send + Sync + 'static {
+    /// Makes it the header of a record whose row was there before all transactions. Nobody else is
+    /// there yet.
+    #[doc(hidden)]
+    fn mark_loaded(&self);
+}
+
+/// Where a record with a row needs nothing but the row.
+impl RecordHeader for () {
+    fn mark_loaded(&self) {}
 }
 
 /// What became of a deleted record.
@@ -167,7 +181,7 @@ pub struct Busy;
 /// a row passed in is of the record's table, complete, and from then on the executor's.
 pub trait Executor {
     /// See [`Protocol::Header`].
-    type Header: 'static;
+    type Header: RecordHeader;
     /// See [`Protocol::Shared`].
     type Shared;
     /// What a write must know about the version that it replaces.

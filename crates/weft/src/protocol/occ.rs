@@ -76,7 +76,7 @@ impl Protocol for Occ {
 
     fn settle_deleted(
         record: &StoredRecord<OccHeader>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         // A reader that has locked the record shared has found it absent, as it still is.

@@ -340,7 +340,7 @@ fn discard_placeholder<H: TidHeader>(
 /// of a commit.
 pub fn settle_deleted<H: TidHeader>(
     record: &StoredRecord<H>,
-    may_go: impl Fn() -> bool,
+    may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce(),
 ) -> Settled {
     let word = record.header.tid();
@@ -348,7 +348,7 @@ pub fn settle_deleted<H: TidHeader>(
     if !tid.is_absent() {
         word.unlock(tid.dequeued());
         Settled::Kept
-    } else if may_go() {
+    } else if may_go(tid.epoch()) {
         unlink();
         word.unlock(tid.removed());
         Settled::Unlinked

@@ -63,7 +63,7 @@ impl Protocol for Silo {
 
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         settle_deleted(record, may_go, unlink)

@@ -144,7 +144,7 @@ impl Protocol for TimestampOrdering {
 
     fn settle_deleted(
         record: &StoredRecord<RecordTimestamps>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         let word = &record.header.tid;
@@ -156,7 +156,7 @@ impl Protocol for TimestampOrdering {
         } else if !tid.is_absent() {
             word.unlock(tid.dequeued());
             Settled::Kept
-        } else if may_go() {
+        } else if may_go(0) {
             unlink();
             word.unlock(tid.removed());
             Settled::Unlinked
@@ -674,7 +674,11 @@ impl Executor for TimestampOrderingExecutor {
         }
         self.reservations.clear();
         // Committed; what follows is nobody else's concern.
-        self.set.retire(memory, |entry, row| discard_placeholder(entry, row, memory));
+        let order = |_: &WriteEntry<RecordTimestamps>| self.time;
+        let discard = |entry: &WriteEntry<RecordTimestamps>, row| {
+            discard_placeholder(entry, row, memory);
+        };
+        self.set.retire_in_order(memory, order, discard);
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl Protocol for TwoPhaseLocking {
 
     fn settle_deleted(
         record: &StoredRecord<LockHeader>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
@@ -138,7 +138,7 @@ impl Protocol for TwoPhaseLockingNoWait {
 
     fn settle_deleted(
         record: &StoredRecord<LockHeader>,
-        may_go: impl Fn() -> bool,
+        may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
@@ -341,7 +341,7 @@ impl TidHeader for LockHeader {
 /// who found it absent, so the record stays until that lock is gone.
 fn settle_deleted(
     record: &StoredRecord<LockHeader>,
-    may_go: impl Fn() -> bool,
+    may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce(),
 ) -> Settled {
     let LockHeader { tid: word, lock } = &record.header;
@@ -353,7 +353,7 @@ fn settle_deleted(
     let settled = if !tid.is_absent() {
         word.unlock(tid.dequeued());
         Settled::Kept
-    } else if may_go() {
+    } else if may_go(tid.epoch()) {
         unlink();
         word.unlock(tid.removed());
         Settled::Unlinked

@@ -105,6 +105,17 @@ impl Tid {
         }
     }
 
+    /// What orders the writes of a record in `epoch`, where each replaces what the one before has
+    /// left: a number for the write that replaces this version. Those that replace something from an
+    /// earlier epoch come first.
+    #[inline(always)]
+    pub const fn order_in(self, epoch: u64) -> u64 {
+        match self.version().0.checked_sub(epoch << EPOCH_SHIFT) {
+            Some(writes) => writes / SEQUENCE_ONE + 1,
+            None => 0,
+        }
+    }
+
     /// The version that is the timestamp of its writer, without flags: for protocols that order
     /// transactions by timestamps, which take the place of epoch and sequence.
     #[inline(always)]

@@ -294,7 +294,7 @@ pub(super) fn duplicate(table: &'static str, index: Option<&'static str>, key: &
 }
 
 /// A row's key in one of its secondary indexes.
-fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
+pub(crate) fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
     let mut encoder = K::Encoder::default();
     row.encode_index_key(position, &mut encoder);
     K::finish(encoder)

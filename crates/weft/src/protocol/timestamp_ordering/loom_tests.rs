@@ -237,7 +237,7 @@ fn loom_an_unlinked_record_leaves_its_readers_behind() {
         };
         let time = kernel.begin();
         let settled =
-            TimestampOrdering::settle_deleted(&kernel.records[0], || true, || link(&kernel, 0));
+            TimestampOrdering::settle_deleted(&kernel.records[0], |_| true, || link(&kernel, 0));
         assert_eq!(settled, Settled::Unlinked);
         link(&kernel, 2);
         let inserted = kernel.index.admits(time);

@@ -147,7 +147,7 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     install(&fixture.record, deleted, None, &fixture.regions);
     assert!(matches!(fixture.reserve(3), Access::Granted(..)));
     let settle = |unlinked: &mut bool| {
-        TimestampOrdering::settle_deleted(&fixture.record, || true, || *unlinked = true)
+        TimestampOrdering::settle_deleted(&fixture.record, |_| true, || *unlinked = true)
     };
     let mut unlinked = false;
     assert_eq!(settle(&mut unlinked), Settled::Busy);

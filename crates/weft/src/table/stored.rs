@@ -1,0 +1,297 @@
+//! Tables as they are stored: filled without transactions, by recovery and by bulk loading, and
+//! written out from a snapshot.
+//!
+//! What is filled in here is there for everybody at once, with the number 0, as if it had always
+//! been: so nobody else may use the table meanwhile.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_htm::word::Ordering;
+
+use super::{
+    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, is_inline, newest, with_form,
+    with_secondary,
+};
+use crate::column::DecodeError;
+use crate::description::TableDescription;
+use crate::durability::{StorageError, StoredTable};
+use crate::encoding::{Key, KeyForm};
+use crate::index::bplus_tree::LeafHint;
+use crate::index::{Insertion, Lookup};
+use crate::protocol::{Protocol, RecordHeader};
+use crate::record::version::VersionHeader;
+use crate::record::{RecordPointer, StoredRecord};
+use crate::schema::Record;
+use crate::snapshot::Snapshot;
+use crate::transaction::index_key;
+use crate::worker::{Shared, WorkerMemory};
+
+/// Worker memories for threads that fill tables: as many as are at work at a time.
+pub struct FillingMemories {
+    shared: Arc<Shared>,
+    idle: Mutex<Vec<(usize, WorkerMemory)>>,
+}
+
+impl FillingMemories {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        FillingMemories { shared, idle: Mutex::default() }
+    }
+
+    /// Runs `work` with one of the memories, pinned.
+    fn with<R>(&self, work: impl FnOnce(&WorkerMemory) -> R) -> R {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let (slot, memory) = idle.unwrap_or_else(|| {
+            let slot = self.shared.take_slot().expect("no more threads than workers");
+            (slot, WorkerMemory::new(Arc::clone(&self.shared), slot))
+        });
+        memory.pin();
+        let result = work(&memory);
+        memory.unpin();
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push((slot, memory));
+        result
+    }
+}
+
+impl Drop for FillingMemories {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (slot, memory) in idle.drain(..) {
+            memory.leave();
+            self.shared.give_slot(slot);
+        }
+    }
+}
+
+/// What became of a row to be filled in.
+pub enum Filled {
+    /// It is there.
+    New,
+    /// There was one with its key already, which it has replaced.
+    Replaced,
+}
+
+impl<T: Record, P: Protocol> TableInner<T, P> {
+    /// Fills in a row. Nobody else uses the row's key meanwhile.
+    pub fn fill(&self, row: T, memory: &WorkerMemory) -> Filled {
+        let key = row.key();
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let index = K::pick(&self.primary);
+            fill::<K, T, P::Header>(index, self.reference(), &K::from_key(&key), row, memory)
+        })
+    }
+
+    /// Takes a row out, if it is there. Nobody else uses the key meanwhile.
+    fn take_out(&self, key: &T::Key, memory: &WorkerMemory) -> bool {
+        let table = self.reference();
+        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
+            let key = K::from_key(key);
+            let index = K::pick(&self.primary);
+            match index.get(&key, &mut LeafHint::new(), memory) {
+                Lookup::Found(address) => index.remove(&key, address, memory).then_some(address),
+                Lookup::Absent(_) => None,
+            }
+        });
+        let Some(address) = found else { return false };
+        // SAFETY: the table's own index held it, and nobody else is there.
+        let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
+        memory.retire_record(record.block(), table);
+        true
+    }
+
+    /// Builds a part of a secondary index, from the rows that are there.
+    fn build_index(
+        &self,
+        position: usize,
+        (part, parts): (usize, usize),
+        memory: &WorkerMemory,
+    ) -> Result<(), StorageError> {
+        let mut outcome = Ok(());
+        let mut visit = |address: u64| {
+            // Blocks are at least 16 bytes apart; neighbours go to different parts.
+            if (address >> 4) as usize % parts != part || outcome.is_err() {
+                return;
+            }
+            // SAFETY: the table's own index holds it, and nobody else is there; it has a row.
+            let row = unsafe {
+                let record = RecordPointer::<P::Header>::from_address(address);
+                newest::<P>(record.block()).map(|row| row.cast::<T>().as_ref())
+            };
+            let Some(row) = row else { return };
+            let is_new = with_secondary!(&self.secondary[position], |index| {
+                fill_entry(index, position, row, address, memory)
+            });
+            if !is_new {
+                outcome = Err(StorageError::SchemaMismatch {
+                    message: format!(
+                        "table `{}`: two rows have the same key in the unique index `{}`, one of \
+                         them the row with the primary key {:?}",
+                        T::TABLE,
+                        T::INDEXES[position].name,
+                        row.key(),
+                    ),
+                });
+            }
+        };
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            K::pick(&self.primary).for_each_address(memory, &mut visit);
+        });
+        outcome
+    }
+
+    /// Builds a part of all secondary indexes.
+    pub fn build_indexes(
+        &self,
+        part: (usize, usize),
+        memory: &WorkerMemory,
+    ) -> Result<(), StorageError> {
+        (0..self.secondary.len()).try_for_each(|index| self.build_index(index, part, memory))
+    }
+
+    /// How many rows there are, if nobody else is there.
+    pub fn count_rows(&self, memory: &WorkerMemory) -> u64 {
+        let mut rows = 0;
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            K::pick(&self.primary).for_each_address(memory, |_| rows += 1);
+        });
+        rows
+    }
+}
+
+/// Fills in the entry of a row in a secondary index; false if there was one with its key.
+fn fill_entry<K: KeyForm, T: Record, P: Protocol>(
+    index: &Secondary<K, P>,
+    position: usize,
+    row: &T,
+    address: u64,
+    memory: &WorkerMemory,
+) -> bool {
+    let key: K = index_key(row, position);
+    let entry = Entry { record: address, key: key.clone() };
+    let filled =
+        fill::<K, Entry<K>, P::Header>(&index.index, index.reference(), &key, entry, memory);
+    matches!(filled, Filled::New)
+}
+
+/// Puts a row under a key of an index.
+fn fill<K: KeyForm, R, H: RecordHeader>(
+    index: &FormIndex<K>,
+    table: TableRef,
+    key: &K,
+    row: R,
+    memory: &WorkerMemory,
+) -> Filled {
+    let core = table.core();
+    let block = memory.allocate_block(core.record_class);
+    // SAFETY: a new block of the table's record class, and rows of the table's type; nobody else
+    // has the record's address before it is in the index, nor uses the key.
+    unsafe {
+        let record = StoredRecord::<H>::initialise(block);
+        let place = match core.holds_rows_inline() {
+            true => record.initialise_inline(),
+            false => memory.allocate_row(table),
+        };
+        place.cast::<R>().write(row);
+        VersionHeader::of(place).set_number(0);
+        record.get().header.mark_loaded();
+        record.get().newest.store(place.as_ptr(), Ordering::Release);
+        let mut hint = LeafHint::new();
+        let existing = match index.get_or_insert(key, record.address(), &mut hint, memory) {
+            Insertion::Inserted { .. } => return Filled::New,
+            Insertion::Found(address) => RecordPointer::<H>::from_address(address),
+        };
+        // The record that is there takes the row over, in a block of its own.
+        let moved = memory.allocate_row(table);
+        std::ptr::copy_nonoverlapping(place.cast::<R>().as_ptr(), moved.cast().as_ptr(), 1);
+        VersionHeader::of(moved).set_number(0);
+        if !core.holds_rows_inline() {
+            memory.free_block(VersionHeader::block(place), core.row_class);
+        }
+        memory.free_block(block, core.record_class);
+        let newest = &existing.get().newest;
+        let replaced = NonNull::new(newest.load(Ordering::Acquire)).expect("filled in with a row");
+        newest.store(moved.as_ptr(), Ordering::Release);
+        memory.drop_row(replaced, table, is_inline(table, existing, replaced));
+        Filled::Replaced
+    }
+}
+
+/// A table that recovery fills.
+pub struct RecoveringTable<T: Record, P: Protocol> {
+    table: Arc<TableInner<T, P>>,
+    description: TableDescription,
+    memories: Arc<FillingMemories>,
+}
+
+impl<T: Record, P: Protocol> RecoveringTable<T, P> {
+    /// `None` if the table is volatile.
+    pub fn new(table: Arc<TableInner<T, P>>, memories: Arc<FillingMemories>) -> Option<Self> {
+        let description = TableDescription::of::<T>()?;
+        Some(RecoveringTable { table, description, memories })
+    }
+}
+
+impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
+    fn description(&self) -> &TableDescription {
+        &self.description
+    }
+
+    fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
+        let row = decode(row, T::decode_row)?;
+        self.memories.with(|memory| self.table.fill(row, memory));
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
+        let key = decode(key, T::decode_key)?;
+        self.memories.with(|memory| self.table.take_out(&key, memory));
+        Ok(())
+    }
+
+    fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
+        self.memories.with(|memory| self.table.build_indexes((part, parts), memory))
+    }
+
+    fn rows(&self) -> u64 {
+        self.memories.with(|memory| self.table.count_rows(memory))
+    }
+}
+
+/// Decodes all of `input`.
+fn decode<R>(
+    mut input: &[u8],
+    read: impl FnOnce(&mut &[u8]) -> Result<R, DecodeError>,
+) -> Result<R, DecodeError> {
+    let value = read(&mut input)?;
+    match input.is_empty() {
+        true => Ok(value),
+        false => Err(DecodeError::new(input, "there are bytes behind the end")),
+    }
+}
+
+impl<T: Record, P: Protocol> TableInner<T, P> {
+    /// Hands every row of a part of the table to `sink`, encoded, as a snapshot sees them.
+    pub fn encode_part(
+        self: &Arc<Self>,
+        snapshot: &Snapshot<P>,
+        (part, parts): (u32, u32),
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let table = super::Table { inner: Arc::clone(self) };
+        let mut encoded = Vec::new();
+        for (position, row) in (0u64..).zip(snapshot.rows(&table)) {
+            if position % u64::from(parts) != u64::from(part) {
+                continue;
+            }
+            let row = row.map_err(|failure| StorageError::Io {
+                operation: "read the rows of",
+                path: T::TABLE.into(),
+                message: failure.to_string(),
+            })?;
+            encoded.clear();
+            row.encode_row(&mut encoded);
+            sink(&encoded)?;
+        }
+        Ok(())
+    }
+}

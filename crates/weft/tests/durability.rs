@@ -1,0 +1,423 @@
+//! Databases with a directory: what was committed is there when they are opened again, under every
+//! protocol; and what they say when something is wrong.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft::durability::{SimulatedDisk, StorageError};
+use weft::protocol::{Atomic, Dbx, Protocol};
+use weft::{
+    Acknowledge, Builder, Database, DurabilityOptions, Error, Failure, Record, Table,
+    TransactionOptions,
+};
+
+use support::{Seed, for_each_executor, for_each_protocol, stress, threads};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Item {
+    #[record(key)]
+    id: u32,
+    #[record(index)]
+    group: u8,
+    #[record(unique)]
+    label: String,
+    value: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(storage = "hash")]
+struct Cell {
+    #[record(key)]
+    id: u32,
+    value: u64,
+}
+
+#[derive(Clone, Debug, Record)]
+#[record(volatile)]
+struct Scratch {
+    #[record(key)]
+    id: u32,
+}
+
+/// A directory that goes with the test.
+struct TemporaryDirectory(PathBuf);
+
+impl TemporaryDirectory {
+    fn new(name: &str) -> Self {
+        let unique = format!("weft-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
+        let path = std::env::temp_dir().join(unique);
+        std::fs::create_dir(&path).unwrap();
+        TemporaryDirectory(path)
+    }
+}
+
+impl Drop for TemporaryDirectory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Fixture<P: Protocol> {
+    database: Database<P>,
+    items: Table<Item, P>,
+    cells: Table<Cell, P>,
+}
+
+fn builder<P: Protocol>(directory: &Path) -> Builder<P> {
+    let options = DurabilityOptions::new().threads(2);
+    Database::<P>::builder()
+        .table::<Item>()
+        .table::<Cell>()
+        .table::<Scratch>()
+        .directory(directory)
+        .durability(options)
+}
+
+fn item(id: u32, value: u64) -> Item {
+    Item { id, group: (value % 5) as u8, label: format!("{id} is {value}"), value }
+}
+
+impl<P: Protocol> Fixture<P> {
+    fn open(directory: &Path) -> Self {
+        Self::with(builder(directory))
+    }
+
+    fn with(builder: Builder<P>) -> Self {
+        let database = builder.open().unwrap();
+        let (items, cells) = (database.table().unwrap(), database.table().unwrap());
+        Fixture { database, items, cells }
+    }
+
+    fn put(&self, id: u32, value: u64) -> Result<(), Error> {
+        self.database.transact(|tx| {
+            tx.upsert(&self.items, item(id, value))?;
+            tx.upsert(&self.cells, Cell { id, value })?;
+            Ok(())
+        })
+    }
+
+    fn delete(&self, id: u32) -> Result<(), Error> {
+        self.database.transact(|tx| {
+            tx.delete(&self.items, &id)?;
+            tx.delete(&self.cells, &id)?;
+            Ok(())
+        })
+    }
+
+    /// What is there, read in every way.
+    fn state(&self) -> BTreeMap<u32, u64> {
+        let read = self.database.snapshot(|snapshot| {
+            let mut state = BTreeMap::new();
+            for row in snapshot.range(&self.items, ..) {
+                let row = row?;
+                assert_eq!(row, &item(row.id, row.value));
+                let found = snapshot.get_by(&self.items, Item::LABEL, &row.label)?;
+                assert_eq!(found, Some(row), "by its label");
+                assert_eq!(snapshot.get(&self.cells, &row.id)?.unwrap().value, row.value);
+                state.insert(row.id, row.value);
+            }
+            assert_eq!(snapshot.rows(&self.cells).count(), state.len());
+            assert_eq!(snapshot.range_by(&self.items, Item::GROUP, ..).count(), state.len());
+            Ok::<_, Error>(state)
+        });
+        read.unwrap()
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_again() {
+    let seed = Seed::new();
+    for_each_executor!(|P| {
+        let directory = TemporaryDirectory::new("again");
+        let mut random = seed.random(0);
+        let mut model = BTreeMap::new();
+        for round in 0..4 {
+            let fixture = Fixture::<P>::open(&directory.0);
+            assert_eq!(fixture.state(), model, "round {round}");
+            for turn in 0..40 {
+                let id = random.u32(0..30);
+                if random.u8(0..3) == 0 {
+                    fixture.delete(id).unwrap();
+                    model.remove(&id);
+                } else {
+                    let value = round * 1000 + turn;
+                    fixture.put(id, value).unwrap();
+                    model.insert(id, value);
+                }
+            }
+            if round == 1 {
+                let report = fixture.database.checkpoint().unwrap();
+                assert_eq!(report.rows, 2 * model.len() as u64);
+            }
+            assert_eq!(fixture.state(), model);
+            if round == 2 {
+                fixture.database.close().unwrap();
+            }
+        }
+    });
+}
+
+/// Many threads write the same few rows; what is recovered is what was there at the end.
+#[test]
+fn concurrent_writers_recover_to_the_last_state() {
+    let seed = Seed::new();
+    for_each_protocol!(|P| {
+        let directory = TemporaryDirectory::new("writers");
+        let options = DurabilityOptions::new()
+            .acknowledge(Acknowledge::Committed)
+            .epoch_interval(Duration::from_millis(1))
+            .loggers(2);
+        let before = {
+            let fixture = Fixture::<P>::with(builder(&directory.0).durability(options));
+            std::thread::scope(|scope| {
+                for thread in 0..threads::<P>().min(4) {
+                    let (fixture, seed) = (&fixture, &seed);
+                    scope.spawn(move || {
+                        let mut random = seed.random(thread);
+                        for turn in 0..400 * stress() as u64 {
+                            let id = random.u32(0..8);
+                            match random.u8(0..4) {
+                                0 => fixture.delete(id).unwrap(),
+                                _ => fixture.put(id, turn).unwrap(),
+                            }
+                            if thread == 0 && turn % 150 == 100 {
+                                fixture.database.checkpoint().unwrap();
+                            }
+                        }
+                    });
+                }
+            });
+            fixture.state()
+        };
+        let fixture = Fixture::<P>::open(&directory.0);
+        assert_eq!(fixture.state(), before);
+    });
+}
+
+/// Single operations on single rows are logged as well.
+#[test]
+fn atomic_operations_are_logged() {
+    let directory = TemporaryDirectory::new("atomic");
+    let open = || {
+        let options = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
+        Database::<Atomic>::builder()
+            .table::<Cell>()
+            .directory(&directory.0)
+            .durability(options)
+            .open()
+            .unwrap()
+    };
+    let count = |database: &Database<Atomic>| {
+        let cells = database.table::<Cell>().unwrap();
+        let read = database.snapshot(|snapshot| {
+            let values: Vec<_> =
+                (0..4).map(|id| Ok(snapshot.get(&cells, &id)?.map(|cell| cell.value))).collect();
+            values.into_iter().collect::<Result<Vec<_>, Error>>()
+        });
+        read.unwrap()
+    };
+    {
+        let database = open();
+        let cells = database.table::<Cell>().unwrap();
+        for id in 0..4 {
+            database.transact(|tx| tx.insert(&cells, Cell { id, value: 0 })).unwrap();
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    for turn in 0..1000 {
+                        let id = turn % 3;
+                        let add = |cell: &mut Cell| cell.value += 1;
+                        database.transact(|tx| tx.update(&cells, &id, add)).unwrap();
+                    }
+                });
+            }
+        });
+        database.transact(|tx| tx.delete(&cells, &3)).unwrap();
+        assert_eq!(count(&database), [Some(1002), Some(999), Some(999), None]);
+    }
+    assert_eq!(count(&open()), [Some(1002), Some(999), Some(999), None]);
+}
+
+#[test]
+fn a_token_tells_when_a_commit_is_durable() {
+    let directory = TemporaryDirectory::new("token");
+    let options = DurabilityOptions::new()
+        .acknowledge(Acknowledge::Committed)
+        .epoch_interval(Duration::from_secs(3600));
+    let fixture = Fixture::<Dbx>::with(builder(&directory.0).durability(options));
+    let insert = |id| {
+        let body = |tx: &weft::Transaction<'_, Dbx>| tx.insert(&fixture.items, item(id, 1));
+        fixture
+            .database
+            .transact_with_token::<_, Error>(&TransactionOptions::new(), body)
+            .unwrap()
+            .1
+    };
+    let first = insert(1);
+    assert!(fixture.database.durable_epoch().unwrap() < first.epoch(), "nobody waits for it");
+    fixture.database.wait_durable(first).unwrap();
+    assert!(fixture.database.durable_epoch().unwrap() >= first.epoch());
+    let second = insert(2);
+    assert!(second > first);
+    fixture.database.flush().unwrap();
+    assert!(fixture.database.durable_epoch().unwrap() >= second.epoch());
+    // One that has only read relies on what it has read.
+    let body = |tx: &weft::Transaction<'_, Dbx>| Ok(tx.get(&fixture.items, &2)?.is_some());
+    let read = fixture.database.transact_with_token::<_, Error>(&TransactionOptions::new(), body);
+    let (found, token) = read.unwrap();
+    assert!(found && token >= second);
+    let by_hand = fixture.database.begin().unwrap();
+    by_hand.insert(&fixture.items, item(3, 1)).unwrap();
+    assert!(by_hand.commit().unwrap() > second);
+    assert_eq!(fixture.database.metrics().log.unwrap().state, weft::durability::LogState::Running);
+}
+
+#[test]
+fn an_earlier_epoch_can_be_read_and_backed_up() {
+    let directory = TemporaryDirectory::new("epochs");
+    let mut states = Vec::new();
+    {
+        let fixture = Fixture::<Dbx>::open(&directory.0);
+        let mut model = BTreeMap::new();
+        for value in 0..10 {
+            let body = |tx: &weft::Transaction<'_, Dbx>| {
+                tx.upsert(&fixture.items, item(value % 4, u64::from(value)))?;
+                tx.upsert(&fixture.cells, Cell { id: value % 4, value: u64::from(value) })
+            };
+            let options = TransactionOptions::new();
+            let (_, token) =
+                fixture.database.transact_with_token::<_, Error>(&options, body).unwrap();
+            fixture.database.wait_durable(token).unwrap();
+            model.insert(value % 4, u64::from(value));
+            states.push((token.epoch(), model.clone()));
+        }
+    }
+    for (epoch, model) in &states {
+        let fixture = Fixture::<Dbx>::with(builder(&directory.0).at_epoch(*epoch));
+        assert_eq!(&fixture.state(), model, "epoch {epoch}");
+        assert!(matches!(
+            fixture.put(1, 1),
+            Err(Error::Failure(Failure::ReadOnly { epoch: at })) if at == *epoch
+        ));
+        assert!(matches!(fixture.database.checkpoint(), Err(Failure::ReadOnly { .. })));
+    }
+    let (epoch, model) = &states[4];
+    let other = TemporaryDirectory::new("copy");
+    {
+        let fixture = Fixture::<Dbx>::with(builder(&directory.0).at_epoch(*epoch));
+        let report = fixture.database.backup(&other.0).unwrap();
+        assert_eq!(report.rows, 2 * model.len() as u64);
+        assert!(matches!(
+            fixture.database.backup(&other.0),
+            Err(Failure::Storage(StorageError::NotADatabase { .. }))
+        ));
+    }
+    let copy = Fixture::<Dbx>::open(&other.0);
+    assert_eq!(&copy.state(), model);
+    copy.put(100, 100).unwrap();
+    let fixture = Fixture::<Dbx>::open(&directory.0);
+    assert_eq!(fixture.state(), states.last().unwrap().1, "the later epochs are where they were");
+    // A backup of a running database.
+    let third = TemporaryDirectory::new("online");
+    fixture.database.backup(&third.0).unwrap();
+    fixture.put(50, 50).unwrap();
+    assert_eq!(Fixture::<Dbx>::open(&third.0).state(), states.last().unwrap().1);
+}
+
+#[test]
+fn a_directory_is_open_once() {
+    let directory = TemporaryDirectory::new("once");
+    let fixture = Fixture::<Dbx>::open(&directory.0);
+    let second = builder::<Dbx>(&directory.0).open();
+    assert!(matches!(second, Err(Failure::Storage(StorageError::AlreadyOpen { .. }))));
+    drop(fixture);
+    Fixture::<Dbx>::open(&directory.0);
+}
+
+#[test]
+fn volatile_tables_begin_empty() {
+    let directory = TemporaryDirectory::new("volatile");
+    for _ in 0..2 {
+        let fixture = Fixture::<Dbx>::open(&directory.0);
+        let scratch = fixture.database.table::<Scratch>().unwrap();
+        fixture.database.transact(|tx| tx.insert(&scratch, Scratch { id: 1 })).unwrap();
+        fixture.put(1, 1).unwrap();
+    }
+}
+
+#[test]
+fn memory_alone_has_nothing_durable() {
+    let database = Database::<Dbx>::builder().table::<Item>().open().unwrap();
+    assert_eq!(database.checkpoint(), Err(Failure::InMemory));
+    assert_eq!(database.flush(), Err(Failure::InMemory));
+    assert_eq!(database.durable_epoch(), None);
+    assert!(database.recovered().is_none());
+    assert!(database.metrics().log.is_none());
+}
+
+/// The disk fails a sync: nothing is acknowledged from then on, and everybody is told.
+#[test]
+fn a_failed_sync_ends_all_writing() {
+    let disk = SimulatedDisk::new(7);
+    let open = |disk: &SimulatedDisk| {
+        let options = DurabilityOptions::new().threads(1);
+        builder::<Dbx>(Path::new("/db")).backend(Arc::new(disk.clone()), true).durability(options)
+    };
+    let fixture = Fixture::with(open(&disk));
+    fixture.put(1, 1).unwrap();
+    disk.fail_sync(disk.syncs() + 1);
+    let failed = fixture.put(2, 2);
+    assert!(
+        matches!(failed, Err(Error::Failure(Failure::Storage(StorageError::SyncFailed { .. })))),
+        "{failed:?}"
+    );
+    let later = fixture.put(3, 3);
+    assert!(matches!(
+        later,
+        Err(Error::Failure(Failure::Storage(StorageError::SyncFailed { .. })))
+    ));
+    assert_eq!(fixture.state().len(), 2, "what was refused before it began is not there");
+    assert!(fixture.database.close().is_err());
+    drop(fixture);
+    let state = Fixture::with(open(&disk.crash(1))).state();
+    assert!(state.contains_key(&1) && !state.contains_key(&3), "{state:?}");
+}
+
+/// The disk fills up: an error, and when there is space again all goes on, with nothing lost.
+#[test]
+fn a_full_disk_stops_writing_until_there_is_space() {
+    let disk = SimulatedDisk::new(7);
+    let open = |disk: &SimulatedDisk| {
+        let options = DurabilityOptions::new().threads(1);
+        builder::<Dbx>(Path::new("/db")).backend(Arc::new(disk.clone()), false).durability(options)
+    };
+    let fixture = Fixture::with(open(&disk));
+    fixture.put(1, 1).unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + 100));
+    let mut refused = 0;
+    for value in 0..5 {
+        match fixture.put(2, value) {
+            Err(Error::Failure(Failure::Storage(StorageError::DiskFull { .. }))) => refused += 1,
+            result => panic!("{result:?}"),
+        }
+    }
+    assert_eq!(refused, 5);
+    disk.set_capacity(None);
+    // The loggers look now and then whether there is space again.
+    let mut looks = 0;
+    while let Err(Failure::Storage(StorageError::DiskFull { .. })) = fixture.database.flush() {
+        looks += 1;
+        assert!(looks < 10_000, "it does not go on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    fixture.put(4, 4).unwrap();
+    let expected = fixture.state();
+    assert!(expected.contains_key(&4));
+    drop(fixture);
+    assert_eq!(Fixture::with(open(&disk.crash(1))).state(), expected);
+}
