@@ -61,7 +61,8 @@
 //!   rest, and happens again in the twin, where it is real. Overflow and bounds checks that never
 //!   fire cost nothing;
 //! - [`word::spin_loop`] (PAUSE): a region never waits, it aborts and waits outside;
-//! - the first touch of a page, and any other fault;
+//! - the first touch of a page, and any other fault. (Pages of code are touched outside of regions,
+//!   on Linux only: else one that nothing but regions executes would never come in);
 //! - more written lines than the first-level cache holds, or than one of its sets does: 8 or 12
 //!   lines at the same address modulo 4 KiB are the limit.
 //!
@@ -92,6 +93,13 @@ mod rtm;
 #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
 #[path = "rtm_absent.rs"]
 mod rtm;
+
+// Likewise what keeps the code of regions in memory: where it cannot be done, it is nothing.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod code_pages;
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[path = "code_pages_absent.rs"]
+mod code_pages;
 
 // Likewise the points of the shared words: where they are not built in, they are nothing.
 #[cfg(all(feature = "interleave", not(any(loom, shuttle))))]

@@ -29,6 +29,7 @@ pub use elided::ElidedLock;
 
 use elided::Section;
 
+use crate::code_pages;
 use crate::rtm::Rtm;
 use crate::status::{Cause, LOCKED, STARTED};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
@@ -179,7 +180,8 @@ pub struct Htm {
 }
 
 impl Htm {
-    /// Chooses the backend. Looking for RTM takes some microseconds where it works.
+    /// Chooses the backend. Looking for RTM takes some microseconds where it works; then all code
+    /// of the program is brought into memory, which may have to be read from its file.
     ///
     /// # Errors
     ///
@@ -193,6 +195,9 @@ impl Htm {
                 Err(why) => (None, Some(why)),
             },
         };
+        if rtm.is_some() {
+            code_pages::map_all();
+        }
         Ok(Htm { rtm, unavailable, policy })
     }
 
@@ -336,6 +341,9 @@ impl Regions {
             && (!matches!(counter, Counter::Locked) || wait_until_free(still_locked));
         if !retry {
             self.counters.add(Counter::Fallback);
+            if self.counters.get(Counter::Fallback).is_multiple_of(FALLBACKS_BEFORE_MAPPING) {
+                code_pages::map_all();
+            }
         }
         retry
     }
@@ -358,6 +366,12 @@ struct Aborts {
     capacity: u32,
     system_event: u32,
 }
+
+/// Fallbacks of one worker after which it brings the program's code into memory again: the kernel
+/// may have taken a page away, and a region that needs it would fall back for ever. Where nothing
+/// is missing, that takes ten to a hundred nanoseconds for each page; divided by this number, that of
+/// a large program too is little beside a fallback.
+const FALLBACKS_BEFORE_MAPPING: u64 = 8192;
 
 /// Rounds of a wait that spin, each twice as long as the one before: 127 pauses in all, about the
 /// time for which a twin holds a lock if nobody interrupts it.
@@ -487,9 +501,13 @@ impl Counters {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    fn snapshot(&self) -> Statistics {
+    fn get(&self, counter: Counter) -> u64 {
         // Relaxed: see `add`.
-        let count = |counter: Counter| self.0[counter as usize].load(Ordering::Relaxed);
+        self.0[counter as usize].load(Ordering::Relaxed)
+    }
+
+    fn snapshot(&self) -> Statistics {
+        let count = |counter: Counter| self.get(counter);
         let mut statistics = Statistics {
             started: 0,
             committed: count(Counter::Committed),

@@ -1,6 +1,7 @@
 //! [`ElidedLock`] with real machine code of regions, executed by the emulator of
 //! `weft-rtm-emulator`: sections that reach over function calls, and how sections in regions and
-//! sections under the lock keep out of each other's way.
+//! sections under the lock keep out of each other's way; the last also on a processor with RTM.
+//! (For the others there see `rtm_native.rs`.)
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -8,12 +9,17 @@
     not(any(loom, shuttle))
 ))]
 
+#[path = "support/hardware.rs"]
+mod hardware;
+
 use std::hint::black_box;
 use std::thread;
 
 use weft_htm::word::{Ordering, Word, yield_now};
 use weft_htm::{ElidedLock, Htm, Regions, RetryPolicy, Statistics};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Moment, Processor, status};
+
+use hardware::{hardware, on_thread};
 
 const POLICY: RetryPolicy = RetryPolicy { conflict: 3, capacity: 1, system_event: 2 };
 
@@ -116,38 +122,35 @@ fn a_section_that_keeps_aborting_takes_the_lock() {
 /// threads force by a system call half-way.
 #[test]
 fn regions_and_the_lock_lose_no_increment() {
-    emulated(|_, htm| {
-        const THREADS: u64 = 3;
-        const SECTIONS: u64 = 60;
-        let (lock, words) = (ElidedLock::default(), [Word::new(0), Word::new(0)]);
-        let total: Statistics = thread::scope(|scope| {
-            let threads: Vec<_> = (0..THREADS)
-                .map(|thread| {
-                    let (lock, words) = (&lock, &words);
-                    scope.spawn(move || {
-                        let processor =
-                            Processor { conflicts_per_million: 1_000, ..Processor::default() };
-                        let _emulation = Emulation::start(processor, thread + 2).expect("as above");
-                        let regions = Regions::new(htm);
-                        for section in 0..SECTIONS {
-                            lock.enter(&regions);
-                            let before = words.each_ref().map(|word| word.load(Ordering::Acquire));
-                            assert_eq!(before[0], before[1], "half of a section is seen");
-                            add(&words[0], 1);
-                            if section % 8 == thread {
-                                yield_now();
-                            }
-                            add(&words[1], 1);
-                            lock.leave(&regions);
+    let Some((htm, _)) = hardware(POLICY) else { return };
+    const THREADS: u64 = 3;
+    const SECTIONS: u64 = 60;
+    let (lock, words) = (ElidedLock::default(), [Word::new(0), Word::new(0)]);
+    let total: Statistics = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                let (htm, lock, words) = (&htm, &lock, &words);
+                scope.spawn(move || {
+                    let _emulation = on_thread(1_000, thread + 2);
+                    let regions = Regions::new(htm);
+                    for section in 0..SECTIONS {
+                        lock.enter(&regions);
+                        let before = words.each_ref().map(|word| word.load(Ordering::Acquire));
+                        assert_eq!(before[0], before[1], "half of a section is seen");
+                        add(&words[0], 1);
+                        if section % 8 == thread {
+                            yield_now();
                         }
-                        regions.statistics()
-                    })
+                        add(&words[1], 1);
+                        lock.leave(&regions);
+                    }
+                    regions.statistics()
                 })
-                .collect();
-            threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
-        });
-        assert_eq!(words[0].load(Ordering::Acquire), THREADS * SECTIONS);
-        assert_eq!(total.committed + total.fallbacks, THREADS * SECTIONS);
-        assert!(total.committed > 0 && total.fallbacks > 0, "{total:?}");
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).sum()
     });
+    assert_eq!(words[0].load(Ordering::Acquire), THREADS * SECTIONS);
+    assert_eq!(total.committed + total.fallbacks, THREADS * SECTIONS);
+    assert!(total.committed > 0 && total.fallbacks > 0, "{total:?}");
 }

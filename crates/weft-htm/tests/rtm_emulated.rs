@@ -1,6 +1,6 @@
 //! The real machine code of RTM regions, executed by the emulator of `weft-rtm-emulator`, so that
 //! these tests need no processor with RTM. (On one that has it nothing can be trapped; the tests
-//! then say so and pass over their work.)
+//! then say so and pass over their work, which `rtm_native.rs` does.)
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",

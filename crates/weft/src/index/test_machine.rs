@@ -7,6 +7,9 @@ use weft_htm::Htm;
 /// What runs a test's operations.
 pub(super) struct Machine {
     pub(super) htm: Htm,
+    /// Whether the regions are the processor's own, and not emulated. They then abort when chance
+    /// has it: by an interrupt, by the first touch of a page, seldom by a conflict.
+    pub(super) is_native: bool,
     /// What a thread calls before its first operation, with a seed, and keeps until its last.
     pub(super) begin_thread: fn(u64) -> Box<dyn Any>,
 }
@@ -14,7 +17,19 @@ pub(super) struct Machine {
 impl Machine {
     /// A machine without hardware regions.
     pub(super) fn software() -> Self {
-        Machine { htm: Htm::software(), begin_thread: |_| Box::new(()) }
+        Machine { htm: Htm::software(), is_native: false, begin_thread: |_| Box::new(()) }
+    }
+
+    /// What the thread of this number runs its operations on, one of several. The emulator injects
+    /// conflicts, which send operations of every thread to their software twins. The processor
+    /// does not, so there every other thread runs nothing but twins.
+    pub(super) fn htm_of_thread(&self, thread: u64) -> Htm {
+        if self.is_native && thread % 2 == 1 { Htm::software() } else { self.htm.clone() }
+    }
+
+    /// How often a test of single regions may be repeated until chance spares them.
+    pub(super) fn tries(&self) -> u32 {
+        if self.is_native { 100 } else { 1 }
     }
 }
 
@@ -45,6 +60,7 @@ mod hardware {
                     // SAFETY: every thread of a test that runs regions first calls
                     // `begin_thread`, and keeps the emulation that it gets until it ends.
                     htm: unsafe { Htm::assume_rtm(policy) },
+                    is_native: false,
                     begin_thread: |seed| {
                         let emulation = emulate::<CONFLICTS_PER_MILLION>(seed);
                         Box::new(emulation.expect("as on the first thread"))
@@ -52,7 +68,7 @@ mod hardware {
                 }),
                 Err(CannotEmulate::NativeInstructions) => {
                     let htm = Htm::open(Choice::Rtm, policy).ok()?;
-                    Some(Machine { htm, begin_thread: |_| Box::new(()) })
+                    Some(Machine { htm, is_native: true, begin_thread: |_| Box::new(()) })
                 }
                 Err(CannotEmulate::NoAccess) => None,
             }

@@ -9,6 +9,15 @@ use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 /// What a thread holds while it runs regions: an emulation, or nothing on a machine with RTM.
 pub struct OnThread(#[allow(dead_code, reason = "held, not used")] Option<Emulation>);
 
+/// Whether regions run on the processor itself. They then abort when chance has it: by an interrupt,
+/// by the first touch of a page, by a conflict that happens to occur. None is injected.
+pub fn is_native() -> bool {
+    matches!(
+        Emulation::start(Processor::default(), 0).err(),
+        Some(CannotEmulate::NativeInstructions)
+    )
+}
+
 /// RTM for this test, given up after so many conflicts; `None` where there is none and none can
 /// be emulated either.
 pub fn hardware(conflict: u32) -> Option<Htm> {

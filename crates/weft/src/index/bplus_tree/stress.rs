@@ -45,7 +45,7 @@ fn on_threads<K: TestKey>(
                 scope.spawn(move || {
                     let _thread = (machine.begin_thread)(seed ^ thread);
                     let mut random = fastrand::Rng::with_seed(seed ^ thread);
-                    let worker = memory.worker_with(&machine.htm);
+                    let worker = memory.worker_with(&machine.htm_of_thread(thread));
                     work(thread, tree, &worker, &mut random);
                     worker.regions().statistics()
                 })

@@ -311,7 +311,11 @@ fn on_threads(
             scope.spawn(move || {
                 let _thread = (machine.begin_thread)(seed ^ id);
                 start.wait();
-                body(id, memory.worker_with(&machine.htm), fastrand::Rng::with_seed(seed ^ id));
+                body(
+                    id,
+                    memory.worker_with(&machine.htm_of_thread(id)),
+                    fastrand::Rng::with_seed(seed ^ id),
+                );
             });
         }
     });

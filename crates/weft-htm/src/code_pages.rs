@@ -1,0 +1,139 @@
+//! Bringing the program's code into memory before regions execute it.
+//!
+//! A page of code is read from its file when it is first executed, by a page fault. In a region a
+//! fault is an abort: the processor drops it with the rest, and the kernel never hears of it. With
+//! a page of data that does no lasting harm, since the software twin touches it too, faults, and
+//! the next region finds it there. But the twin is other code. A region of which one instruction
+//! lies in a page that nothing but regions executes would abort every time, for as long as the
+//! process lives, and show nothing but a high count of system events. (On the first processor with
+//! RTM that ran Weft, this befell every look-up of a benchmark: see docs/rtm.md.) The same holds for
+//! constants, which the compiler lays beside the code.
+//!
+//! So all code and all constants of the program and of its libraries are touched when a backend
+//! with hardware is opened: some hundred page faults if they lie in the page cache, and else a read
+//! of the files. And since the kernel takes pages away again that it needs more elsewhere, a worker
+//! that has fallen back often touches them once more (`Regions::may_retry`).
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use libc::{_SC_PAGESIZE, PF_R, PF_W, PT_LOAD, dl_iterate_phdr, dl_phdr_info, sysconf};
+
+/// Maps every page of code and constants that is loaded now.
+pub(crate) fn map_all() {
+    // SAFETY: the callback has the type that the function asks for, and needs no data.
+    unsafe { dl_iterate_phdr(Some(map_object), ptr::null_mut()) };
+}
+
+/// Maps the code and the constants of the program, or of one of its libraries.
+unsafe extern "C" fn map_object(object: *mut dl_phdr_info, _: usize, _: *mut c_void) -> c_int {
+    // SAFETY: the caller, `dl_iterate_phdr`, passes a description that is valid for this call,
+    // and keeps the object loaded meanwhile.
+    let (base, headers) = unsafe {
+        let object = &*object;
+        let count = usize::from(object.dlpi_phnum);
+        (object.dlpi_addr as usize, std::slice::from_raw_parts(object.dlpi_phdr, count))
+    };
+    // SAFETY: asks for a constant of the system.
+    let page_bytes = unsafe { sysconf(_SC_PAGESIZE) } as usize;
+    let is_read_only = |flags: u32| flags & PF_R != 0 && flags & PF_W == 0;
+    for header in
+        headers.iter().filter(|header| header.p_type == PT_LOAD && is_read_only(header.p_flags))
+    {
+        let start = base + header.p_vaddr as usize;
+        // The first byte, and then the first one of every further page.
+        let further = (start + 1).next_multiple_of(page_bytes);
+        let end = start + header.p_filesz as usize;
+        for address in std::iter::once(start).chain((further..end).step_by(page_bytes)) {
+            // SAFETY: the byte is part of a loaded segment that may be read, and that nobody
+            // writes to.
+            unsafe { ptr::with_exposed_provenance::<u8>(address).read_volatile() };
+        }
+    }
+    0
+}
+
+#[cfg(all(test, target_arch = "x86_64", not(any(loom, shuttle))))]
+mod tests {
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::{Choice, Htm, Regions, RetryPolicy};
+
+    /// A page of code with one function, which nothing but these tests executes.
+    mod lonely {
+        std::arch::global_asm!(
+            ".pushsection .text.weft_lonely_code, \"ax\", @progbits",
+            ".p2align 12",
+            ".globl weft_lonely_code",
+            "weft_lonely_code:",
+            "mov eax, 42",
+            "ret",
+            ".p2align 12",
+            ".popsection",
+        );
+
+        unsafe extern "C" {
+            pub safe fn weft_lonely_code() -> u32;
+        }
+    }
+
+    const PAGE_BYTES: usize = 4096;
+
+    fn lonely_page() -> usize {
+        lonely::weft_lonely_code as *const () as usize
+    }
+
+    /// Takes the page out of this process' memory. It stays in its file, and in the page cache.
+    fn drop_lonely_page() {
+        let page = ptr::with_exposed_provenance_mut(lonely_page());
+        // SAFETY: the page is unmodified code of a file, and comes back from there when needed.
+        let done = unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_DONTNEED) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Whether the processor finds the page without the kernel's help.
+    fn is_mapped() -> bool {
+        const PRESENT: u64 = 1 << 63;
+        let mut entry = [0; 8];
+        let pages = File::open("/proc/self/pagemap").expect("the kernel shows a process its pages");
+        let position = lonely_page() / PAGE_BYTES * entry.len();
+        pages.read_exact_at(&mut entry, position as u64).expect("the page has an entry");
+        u64::from_ne_bytes(entry) & PRESENT != 0
+    }
+
+    /// Protects the mapping itself, on any processor. One test for all three, because they take
+    /// the same page away; and in several tries, because the kernel may map a page beside others.
+    #[test]
+    fn opening_maps_the_code_that_only_regions_execute() {
+        let was_dropped = (0..100).any(|_| {
+            drop_lonely_page();
+            !is_mapped()
+        });
+        assert!(was_dropped, "the page cannot be taken away: this test sees nothing");
+        map_all();
+        assert!(is_mapped());
+
+        // What it is good for, on a processor with RTM: regions that execute the page abort, again
+        // and again, until it is mapped.
+        let policy = RetryPolicy { system_event: 50, ..RetryPolicy::default() };
+        let Ok(htm) = Htm::open(Choice::Rtm, policy) else { return };
+        let regions = Regions::new(&htm);
+        let run = || regions.run(|_| lonely::weft_lonely_code(), || false);
+        let give_up = || {
+            let gave_up = (0..100).any(|_| {
+                drop_lonely_page();
+                run().is_none()
+            });
+            assert!(gave_up, "a region brought the page in: {:?}", regions.statistics());
+        };
+        give_up();
+        let _again = Htm::open(Choice::Rtm, policy).expect("as before");
+        assert_eq!(run(), Some(42), "{:?}", regions.statistics());
+
+        // And it is mapped again where nobody opens anything.
+        give_up();
+        let committed = (0..10_000).any(|_| run() == Some(42));
+        assert!(committed, "{:?}", regions.statistics());
+    }
+}

@@ -1,0 +1,26 @@
+//! Hardware regions for tests: the machine's own RTM or, where it has none, real RTM machine code
+//! under the emulator of `weft-rtm-emulator`.
+
+use weft_htm::{Choice, Htm, RetryPolicy};
+use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
+
+/// RTM with this policy, and whether it is the processor's own; `None` if the processor reports it
+/// and yet cannot be used.
+pub fn hardware(policy: RetryPolicy) -> Option<(Htm, bool)> {
+    match Emulation::start(Processor::default(), 0) {
+        // SAFETY: every thread of these tests that runs regions calls `on_thread` first, and keeps
+        // what it gets until after its last region.
+        Ok(_) => Some((unsafe { Htm::assume_rtm(policy) }, false)),
+        Err(CannotEmulate::NativeInstructions) => {
+            Htm::open(Choice::Rtm, policy).ok().map(|htm| (htm, true))
+        }
+        Err(why) => panic!("{why}"),
+    }
+}
+
+/// Lets this thread execute RTM's instructions: by emulation, at so many conflicts in a million
+/// instructions, or (`None`) by itself.
+pub fn on_thread(conflicts_per_million: u32, seed: u64) -> Option<Emulation> {
+    let processor = Processor { conflicts_per_million, ..Processor::default() };
+    Emulation::start(processor, seed).ok()
+}
