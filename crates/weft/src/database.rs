@@ -28,7 +28,7 @@ use crate::storage::{CommitToken, DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
 use crate::table::{AnyTable, Identity, Table, TableInner};
 use crate::transaction::Transaction;
-use crate::worker::{Shared, Worker, WorkerMemory, Workers};
+use crate::worker::{CLOSED, Shared, Worker, WorkerMemory, Workers};
 
 /// How many threads may use a database at a time, unless the builder says otherwise.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -637,10 +637,7 @@ impl<P: Protocol> Database<P> {
         deadline: Option<(Instant, Duration)>,
         attempts: u32,
     ) -> Result<(), Failure> {
-        // Relaxed: it is looked at again and again.
-        if self.inner.shared.closed.load(Ordering::Relaxed) != 0 {
-            return Err(Failure::Closed);
-        }
+        self.inner.shared.check_open()?;
         check_deadline(deadline, attempts)
     }
 
@@ -655,7 +652,7 @@ impl<P: Protocol> Database<P> {
         if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
-        self.inner.shared.closed.store(1, Ordering::SeqCst);
+        self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
         while self.inner.shared.grace.horizon() != OFFLINE {
             yield_now();
         }
@@ -719,7 +716,7 @@ impl<P: Protocol> Database<P> {
     #[cold]
     #[inline(never)]
     fn register(&self) -> Result<&Worker<P>, Failure> {
-        if self.inner.shared.closed.load(Ordering::SeqCst) != 0 {
+        if self.inner.shared.closed.load(Ordering::SeqCst) == CLOSED {
             return Err(Failure::Closed);
         }
         let inner = &self.inner;

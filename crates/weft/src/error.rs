@@ -254,8 +254,14 @@ pub enum Failure {
     /// Durability was asked of a database that was opened without a directory.
     #[error("the database lives in memory alone; open it with .directory(path)")]
     InMemory,
+    /// A table is being loaded, and nothing else can be done meanwhile.
+    #[error("a table of the database is being loaded; try again when that is done")]
+    Loading,
+    /// A table cannot be loaded while a snapshot is open, which is not to see the rows.
+    #[error("a snapshot is open; close it before a table is loaded")]
+    SnapshotOpen,
     /// A table that is to be loaded has rows already.
-    #[error("table {table} has rows already; only an empty table can be loaded")]
+    #[error("table {table} has rows, or had some a moment ago; only an empty table can be loaded")]
     NotEmpty {
         /// The table.
         table: &'static str,

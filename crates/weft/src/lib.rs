@@ -105,6 +105,7 @@ mod error;
 pub mod history;
 #[doc(hidden)]
 pub mod index;
+mod load;
 mod metrics;
 mod prefetch;
 pub mod protocol;

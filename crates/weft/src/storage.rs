@@ -278,6 +278,12 @@ impl Storage {
         self.log.as_ref().ok_or(Failure::ReadOnly { epoch: self.recovered.epoch })
     }
 
+    /// Lets nobody else write a checkpoint, or a backup. The value is how much had been logged when
+    /// the last checkpoint began.
+    pub fn hold_checkpoints(&self) -> MutexGuard<'_, u64> {
+        hold(&self.checkpointing)
+    }
+
     pub fn log_metrics(&self) -> Option<LogMetrics> {
         self.log.as_ref().map(|log| log.metrics())
     }
@@ -408,14 +414,25 @@ impl<P: Protocol> Database<P> {
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
+        storage.log()?;
+        let mut logged_before = storage.hold_checkpoints();
+        self.checkpoint_while_held(storage, &mut logged_before, &progress)
+    }
+
+    /// Writes a checkpoint; nobody else is writing one.
+    pub(crate) fn checkpoint_while_held(
+        &self,
+        storage: &Storage,
+        logged_before: &mut u64,
+        progress: &(dyn Fn(CheckpointProgress) + Sync),
+    ) -> Result<CheckpointReport, Failure> {
         let log = storage.log()?;
-        let mut logged_before = hold(&storage.checkpointing);
         let logged = log.metrics().bytes_written;
         let source = self.snapshot_source(storage);
         log.wait_durable(source.epoch())?;
         let plan = &storage.plan;
         let options =
-            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
+            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(progress) };
         let CheckpointWritten { checkpoint, .. } = write_checkpoint(
             &*plan.backend,
             &plan.directory,
@@ -450,6 +467,7 @@ impl<P: Protocol> Database<P> {
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
+        let _alone = storage.hold_checkpoints();
         let source = self.snapshot_source(storage);
         let plan = &storage.plan;
         let options =

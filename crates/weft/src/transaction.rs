@@ -98,10 +98,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         record_invocation(worker);
         worker.memory.pin();
-        // Relaxed: `close` waits for all that were pinned before they could see the flag.
-        if database.shared.closed.load(Ordering::Relaxed) != 0 {
+        if let Err(failure) = database.shared.check_open() {
             worker.memory.unpin();
-            return Err(Failure::Closed);
+            return Err(failure);
         }
         if worker.executor().begin(attempt, &worker.memory).is_err() {
             worker.memory.unpin();

@@ -19,7 +19,7 @@ use crate::encoding::KeyForm;
 use crate::epoch::clock::{Clock, Commits, epoch_of};
 use crate::epoch::garbage::{Batch, Garbage, Retired};
 use crate::epoch::reclaim::GracePeriods;
-use crate::error::ConflictReason;
+use crate::error::{ConflictReason, Failure};
 use crate::index::bplus_tree::{LeafHint, Page};
 use crate::index::{IndexWorker, LongKey};
 use crate::protocol::{Executor, Protocol, Settled};
@@ -40,7 +40,7 @@ pub struct Shared {
     pub retention: Retention,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
-    /// Set when the database is closed.
+    /// Whether transactions begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub closed: Word,
     /// The history, if it is recorded.
     #[cfg(feature = "history")]
@@ -53,6 +53,27 @@ pub struct Shared {
     orphans: Mutex<Vec<Batch>>,
     orphan_batches: Word,
     slots: Mutex<Slots>,
+}
+
+/// Transactions begin.
+pub const OPEN: u64 = 0;
+/// No transaction begins any more.
+pub const CLOSED: u64 = 1;
+/// No transaction begins while a table is loaded.
+pub const LOADING: u64 = 2;
+
+impl Shared {
+    /// Whether a transaction or a snapshot may begin.
+    ///
+    /// Relaxed: who changes it waits for all that were pinned before they could see it.
+    #[inline(always)]
+    pub fn check_open(&self) -> Result<(), Failure> {
+        match self.closed.load(Ordering::Relaxed) {
+            OPEN => Ok(()),
+            LOADING => Err(Failure::Loading),
+            _ => Err(Failure::Closed),
+        }
+    }
 }
 
 /// The log, as the workers see it.
@@ -144,7 +165,7 @@ impl Shared {
             retention: Retention::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
-            closed: Word::new(0),
+            closed: Word::new(OPEN),
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),

@@ -14,17 +14,13 @@
 //! Header of a record: nothing. A record with a null pointer has no row; nor has one whose pointer
 //! has the flag [`ABSENT`]: it leads to the row that was deleted.
 //!
-//! **Memory.** Between `enter` and `leave` no other transaction reads what this one links or
-//! unlinks, and every reference that an earlier transaction had has ended with it. So, if no
-//! snapshot is open, rows and records are freed at once, without a grace period; though only after
-//! `leave`, in the worker's own arena, where it is nobody else's business and lengthens nobody's
-//! wait. (Index nodes are retired as under every protocol: that is the indexes' affair.) A
-//! transaction that waits in `enter` is pinned already, and holds back only such nodes, and those
-//! only as long as it waits.
+//! **Memory.** Where there is one worker at most, and no snapshot open, nobody else is there to read
+//! what a transaction replaces or unlinks. So rows and records are freed at once, without a grace
+//! period. (Index nodes are retired as under every protocol: that is the indexes' affair.)
 //!
-//! If a snapshot is open, rows and records are retired as under every other protocol. A deleted
-//! record then stays in its index, and on a list that whoever has the database to itself looks
-//! through: see [`Deferred`].
+//! Otherwise rows and records are retired as under every other protocol. A deleted record stays in
+//! its index, and on a list that whoever has the database to itself looks through, as long as a
+//! snapshot needs it: see [`Deferred`].
 
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -43,6 +39,11 @@ use crate::worker::{LoggedWrite, WorkerMemory, Written};
 
 /// How a transaction gets the database to itself.
 pub trait Exclusion: Default + Send + Sync + 'static {
+    /// Whether there is one worker at most. Else the next transaction may begin, and replace what
+    /// this one has written, while this one is still at work on it, after `leave`.
+    #[doc(hidden)]
+    const IS_ONE_WORKER: bool;
+
     /// Begins to have it; or the worker finds another transaction running, and does not wait.
     #[doc(hidden)]
     fn enter(&self, memory: &WorkerMemory) -> Result<(), Busy>;
@@ -252,7 +253,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             return Ok(());
         }
         epoch();
-        let is_alone = memory.shared().retention.oldest() == NONE_OPEN;
+        let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
         // While nobody else can commit.
         let order = memory.is_logging().then(|| memory.next_in_log());
         for step in &self.log {
@@ -311,7 +312,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         // A reader of a snapshot that is open, or is being opened, may have come upon what was
         // written; one that is opened later finds it gone.
         fence(Ordering::SeqCst);
-        let is_alone = memory.shared().retention.oldest() == NONE_OPEN;
+        let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
         self.free_unused(is_alone, memory);
     }
 }

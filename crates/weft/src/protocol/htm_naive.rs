@@ -92,6 +92,8 @@ pub struct Coarse {
 }
 
 impl Exclusion for Coarse {
+    const IS_ONE_WORKER: bool = false;
+
     #[inline(always)]
     fn enter(&self, memory: &WorkerMemory) -> Result<(), Busy> {
         // ==== serialization point, if this takes the lock ====

@@ -51,6 +51,8 @@ pub struct Running {
 }
 
 impl Exclusion for Running {
+    const IS_ONE_WORKER: bool = true;
+
     #[inline(always)]
     fn enter(&self, _memory: &WorkerMemory) -> Result<(), Busy> {
         // ==== serialization point ====

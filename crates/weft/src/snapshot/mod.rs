@@ -128,14 +128,14 @@ impl<P: Protocol> Database<P> {
     pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
         let worker = self.worker()?;
         let shared = &self.inner().shared;
-        // Relaxed: a snapshot that is opened while the database is being closed does no harm.
-        if shared.closed.load(Ordering::Relaxed) != 0 {
-            return Err(Failure::Closed);
-        }
+        shared.check_open()?;
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
             shared.turnstile.pass(0, || self.check_wait(None, 0))?;
         }
-        Ok(self.open_snapshot_by(|| shared.clock.take_number()))
+        let snapshot = self.open_snapshot_by(|| shared.clock.take_number());
+        // A table may be loaded since; whoever loads looks for snapshots after it has said so.
+        shared.check_open()?;
+        Ok(snapshot)
     }
 
     /// Opens a snapshot whose number is taken by `take`.

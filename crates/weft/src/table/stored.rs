@@ -39,7 +39,7 @@ impl FillingMemories {
     }
 
     /// Runs `work` with one of the memories, pinned.
-    fn with<R>(&self, work: impl FnOnce(&WorkerMemory) -> R) -> R {
+    pub fn with<R>(&self, work: impl FnOnce(&WorkerMemory) -> R) -> R {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let (slot, memory) = idle.unwrap_or_else(|| {
             let slot = self.shared.take_slot().expect("no more threads than workers");
@@ -105,7 +105,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         position: usize,
         (part, parts): (usize, usize),
         memory: &WorkerMemory,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), DuplicateEntry<T::Key>> {
         let mut outcome = Ok(());
         let mut visit = |address: u64| {
             // Blocks are at least 16 bytes apart; neighbours go to different parts.
@@ -122,15 +122,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
                 fill_entry(index, position, row, address, memory)
             });
             if !is_new {
-                outcome = Err(StorageError::SchemaMismatch {
-                    message: format!(
-                        "table `{}`: two rows have the same key in the unique index `{}`, one of \
-                         them the row with the primary key {:?}",
-                        T::TABLE,
-                        T::INDEXES[position].name,
-                        row.key(),
-                    ),
-                });
+                outcome = Err(DuplicateEntry { index: position, key: row.key() });
             }
         };
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -144,8 +136,28 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         &self,
         part: (usize, usize),
         memory: &WorkerMemory,
-    ) -> Result<(), StorageError> {
+    ) -> Result<(), DuplicateEntry<T::Key>> {
         (0..self.secondary.len()).try_for_each(|index| self.build_index(index, part, memory))
+    }
+
+    /// Whether nothing is in the table, nor is about to leave it.
+    pub fn is_empty(&self, memory: &WorkerMemory) -> bool {
+        self.count_rows(memory) == 0
+    }
+
+    /// Takes everything out. Nobody else uses the table meanwhile.
+    pub fn clear(&self, memory: &WorkerMemory) {
+        for secondary in &self.secondary {
+            with_secondary!(secondary, |index| {
+                clear(&index.index, index.reference(), memory, |entry: &Entry<_>| {
+                    entry.key.clone()
+                });
+            });
+        }
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            let index = K::pick(&self.primary);
+            clear(index, self.reference(), memory, |row: &T| K::from_key(&row.key()));
+        });
     }
 
     /// How many rows there are, if nobody else is there.
@@ -155,6 +167,37 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             K::pick(&self.primary).for_each_address(memory, |_| rows += 1);
         });
         rows
+    }
+}
+
+/// Two rows have the same key in a unique index.
+pub struct DuplicateEntry<K> {
+    /// The index's position.
+    pub index: usize,
+    /// The primary key of one of them.
+    pub key: K,
+}
+
+/// Takes everything out of an index that was filled; `key_of` says where a row is.
+fn clear<K: KeyForm, R>(
+    index: &FormIndex<K>,
+    table: TableRef,
+    memory: &WorkerMemory,
+    key_of: impl Fn(&R) -> K,
+) {
+    let mut addresses = Vec::new();
+    index.for_each_address(memory, |address| addresses.push(address));
+    for address in addresses {
+        let record = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address as usize));
+        let record = record.expect("indexes hold no zeros");
+        // SAFETY: the index leads to the record, which has a row of the table's type, and nobody
+        // else is there.
+        let row = unsafe { (table.core().newest)(record) };
+        let row = row.expect("filled in with a row");
+        // SAFETY: as above.
+        if index.remove(&key_of(unsafe { row.cast::<R>().as_ref() }), address, memory) {
+            memory.retire_record(record, table);
+        }
     }
 }
 
@@ -249,7 +292,15 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
     }
 
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
-        self.memories.with(|memory| self.table.build_indexes((part, parts), memory))
+        let built = self.memories.with(|memory| self.table.build_indexes((part, parts), memory));
+        built.map_err(|DuplicateEntry { index, key }| StorageError::SchemaMismatch {
+            message: format!(
+                "table `{}`: two rows have the same key in the unique index `{}`, one of them the \
+                 row with the primary key {key:?}",
+                T::TABLE,
+                T::INDEXES[index].name,
+            ),
+        })
     }
 
     fn rows(&self) -> u64 {
