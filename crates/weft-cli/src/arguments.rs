@@ -11,6 +11,9 @@ use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
 use crate::check::CheckArguments;
+use crate::durable::export::ExportArguments;
+use crate::durable::log::LogCommand;
+use crate::durable::recover::RecoverArguments;
 use crate::protocols::RAW;
 
 /// The seed of a run that names none: the same for everybody, so that a run can be repeated.
@@ -44,6 +47,16 @@ pub enum Command {
     Check(CheckArguments),
     /// List the concurrency control protocols: name, what it is, where it is from
     Protocols,
+    /// Look at a durable database's directory, or verify that it is whole; changes nothing
+    Log {
+        /// What to do.
+        #[command(subcommand)]
+        command: LogCommand,
+    },
+    /// Recover a database: try what opening it would do, repair it, or write a past state elsewhere
+    Recover(RecoverArguments),
+    /// Write one table of a database as CSV, Arrow or Parquet
+    Export(ExportArguments),
 }
 
 /// The workloads of `weft bench`.

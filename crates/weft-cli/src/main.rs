@@ -3,7 +3,8 @@
 //! What happens from the command line to the exit code, and where it is written:
 //!
 //! 1. `arguments` says which commands and options there are, and what a value may be.
-//! 2. `protocols`, `bench` and `check` are the commands. `bench` is one harness for every workload
+//! 2. `protocols`, `bench` and `check` are the commands, and `durable` has those for databases in a
+//!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload
 //!    and every protocol; a workload adds one small file with its own options (`bench/tpcc.rs`,
 //!    `bench/ycsb.rs`).
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
@@ -15,12 +16,13 @@
 //! | exit code | meaning |
 //! | --- | --- |
 //! | 0 | done; or the reader of the output went away |
-//! | 1 | the engine failed, a worker thread panicked, or what was verified or checked does not hold |
+//! | 1 | the engine failed, a worker thread panicked, what was verified or checked does not hold, or a database is damaged |
 //! | 2 | the arguments ask for something that cannot be had, or name a file that cannot be read |
 
 mod arguments;
 mod bench;
 mod check;
+mod durable;
 mod memory;
 mod numbers;
 mod progress;
@@ -39,6 +41,9 @@ fn main() -> ExitCode {
         Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Protocols => protocols::run(),
+        Command::Log { command } => durable::log::run(&command),
+        Command::Recover(arguments) => durable::recover::run(&arguments),
+        Command::Export(arguments) => durable::export::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

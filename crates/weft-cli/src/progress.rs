@@ -37,6 +37,13 @@ impl Progress {
         !self.bar.is_hidden()
     }
 
+    /// Gives the line another label.
+    pub fn set_label(&self, label: &str) {
+        if self.bar.message() != label {
+            self.bar.set_message(label.to_owned());
+        }
+    }
+
     /// `done` of `total` units are done.
     pub fn set(&self, done: u64, total: u64) {
         self.bar.set_length(total);

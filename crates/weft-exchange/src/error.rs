@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use weft::Failure;
 use weft::column::DecodeError;
 
 /// Why a table was not exported. What was written so far is of no use.
@@ -16,6 +17,20 @@ pub enum ExportError {
         table: String,
         /// What the writer said.
         source: io::Error,
+    },
+    /// The table is volatile: its columns have no stored form.
+    #[error("table `{table}` is volatile, and its columns have no stored form")]
+    Volatile {
+        /// The table.
+        table: String,
+    },
+    /// The rows cannot be read.
+    #[error("table `{table}` cannot be read: {source}")]
+    Read {
+        /// The table.
+        table: String,
+        /// What the snapshot said.
+        source: Failure,
     },
     /// A row is not encoded as the table's description says.
     #[error("row {row} of table `{table}` does not match the table's description: {source}")]

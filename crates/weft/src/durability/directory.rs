@@ -55,7 +55,8 @@ pub fn lock(backend: &dyn Backend, directory: &Path) -> Result<Box<dyn LockGuard
 }
 
 /// What came of the attempt to lock a directory that is only to be read.
-pub(super) struct ReadingLock {
+#[derive(Debug)]
+pub struct ReadingLock {
     /// Another process, or another handle of this one, has the database open.
     pub open_elsewhere: bool,
     /// Keeps others from opening it meanwhile.
@@ -64,7 +65,10 @@ pub(super) struct ReadingLock {
 
 /// Takes the lock of a directory that is only to be read, if it can be had. Nothing is made in a
 /// directory that was never opened.
-pub(super) fn lock_for_reading(
+///
+/// # Errors
+/// Those of the file system.
+pub fn lock_for_reading(
     backend: &dyn Backend,
     directory: &Path,
 ) -> Result<ReadingLock, StorageError> {

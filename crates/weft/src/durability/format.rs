@@ -301,6 +301,11 @@ impl<'f> FrameReader<'f> {
         Ok(FrameReader { file, path, length, position: 0, buffer: Vec::new(), buffer_position: 0 })
     }
 
+    /// Takes the file for being `length` bytes long, if it is longer.
+    pub(super) fn limit(&mut self, length: u64) {
+        self.length = self.length.min(length);
+    }
+
     /// Where the next frame begins, in bytes from the start of the file.
     pub fn position(&self) -> u64 {
         self.position

@@ -2,8 +2,9 @@
 //!
 //! Neither [`inspect`] nor [`verify`] writes anything. They take the lock of the directory if
 //! nobody holds it, so that nobody opens the database meanwhile. If it is open, they read it all
-//! the same: what was written last may then be there in part, which is no damage; and if a
-//! checkpoint replaces files while they are being read, they are read again.
+//! the same: what was written last may then be there in part, which is no damage; and if something
+//! seems to be wrong while files are being appended to, or replaced by a checkpoint, they are read
+//! again.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,7 +130,7 @@ pub fn verify(
     if report.problems.is_empty() { Ok(report) } else { Err(report.problems) }
 }
 
-/// Reads the directory until no checkpoint comes in between.
+/// Reads the directory until nothing that is done to it meanwhile comes in between.
 fn read_quietly(
     backend: &dyn Backend,
     directory: &Path,
@@ -147,7 +148,8 @@ fn read_quietly(
     for _ in 1..ATTEMPTS {
         let report = read(backend, directory, &manifest, lock.open_elsewhere, threads, depth);
         let now = read_manifest()?;
-        if report.problems.is_empty() || now == manifest {
+        let was_quiet = now == manifest && !lock.open_elsewhere;
+        if report.problems.is_empty() || was_quiet {
             return Ok(report);
         }
         manifest = now;

@@ -35,7 +35,7 @@ pub use backup::write_backup;
 pub use checkpoint::{
     CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,
 };
-pub use directory::lock;
+pub use directory::{ReadingLock, lock, lock_for_reading};
 pub use error::StorageError;
 pub use file_system::FileSystem;
 pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, verify};

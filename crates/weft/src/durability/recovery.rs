@@ -47,6 +47,12 @@ pub trait StoredTable: Send + Sync {
     /// The table, as its rows are encoded today.
     fn description(&self) -> &TableDescription;
 
+    /// Whether its rows are wanted. If not, none is put or deleted, and the checkpoint's files of
+    /// this table are not read: for those who want one table of many.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
     /// Puts a row, in place of the one with its key if there is one. Called by several threads at
     /// a time, but not for the same key.
     ///
@@ -332,10 +338,12 @@ fn load_checkpoint(
     options: &RecoveryOptions<'_>,
 ) -> Result<(), StorageError> {
     let Some(checkpoint) = &manifest.checkpoint else { return Ok(()) };
-    let total = checkpoint.bytes();
+    let files: Vec<_> =
+        checkpoint.files.iter().filter(|file| targets.is_wanted(file.table)).collect();
+    let total = files.iter().map(|file| file.length_bytes).sum();
     let done = weft_htm::word::Word::new(0);
-    parallel::run(options.threads, checkpoint.files.len(), |job| {
-        let file = &checkpoint.files[job];
+    parallel::run(options.threads, files.len(), |job| {
+        let file = files[job];
         let mut adapted = Vec::new();
         let mut frame_before = None;
         checkpoint::read_file(backend, directory, checkpoint.epoch, file, |row, path, frame| {

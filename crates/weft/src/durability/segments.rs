@@ -176,7 +176,8 @@ pub(super) struct SegmentScan {
 }
 
 /// Reads the frames of a segment, up to the length that it was listed with, and hands each to
-/// `visit`.
+/// `visit`. What is appended meanwhile, by who has the database open, is left out in all segments
+/// alike: else it would seem to be missing in those that were read first.
 pub(super) fn scan(
     backend: &dyn Backend,
     segment: &Segment,
@@ -186,6 +187,7 @@ pub(super) fn scan(
     let file =
         backend.open_read_only(path).map_err(|error| StorageError::io("open", path, &error))?;
     let mut reader = FrameReader::new(&*file, path)?;
+    reader.limit(segment.length);
     let mut scan = SegmentScan::default();
     loop {
         match reader.next()? {

@@ -45,7 +45,7 @@ pub fn plain(headings: &[&str]) -> Table {
 }
 
 /// An empty table whose first columns hold words and whose other columns hold numbers.
-fn numeric(words: &[&str], numbers: &[&str]) -> Table {
+pub fn numeric(words: &[&str], numbers: &[&str]) -> Table {
     let mut table = plain(&[words, numbers].concat());
     for column in table.column_iter_mut().skip(words.len()) {
         column.set_cell_alignment(CellAlignment::Right);

@@ -19,6 +19,8 @@ pub(super) struct Targets {
 struct Target {
     /// Its position among the tables of today.
     table: usize,
+    /// Whether its rows are wanted.
+    is_wanted: bool,
     /// What is to be done with its rows. An older encoding of a table may be one that cannot be
     /// adapted any more; that matters only if there still are such rows.
     adaptation: Result<Adaptation, SchemaMismatch>,
@@ -80,7 +82,8 @@ impl Targets {
                 .iter()
                 .position(|table| table.name == stored.name)
                 .expect("each name has been found, in its newest description");
-            Target { table, adaptation: Adaptation::new(stored, &current[table]) }
+            let adaptation = Adaptation::new(stored, &current[table]);
+            Target { table, is_wanted: tables[table].is_wanted(), adaptation }
         });
         Ok(Targets { numbers: numbers.collect(), tables: tables.to_vec() })
     }
@@ -92,8 +95,16 @@ impl Targets {
         Ok((&*self.tables[target.table], adaptation))
     }
 
+    /// Whether the rows of table `number` are wanted.
+    pub(super) fn is_wanted(&self, number: u32) -> bool {
+        self.numbers.get(number as usize).is_none_or(|target| target.is_wanted)
+    }
+
     /// Puts a stored row of table `number`; `adapted` is a buffer for the row that it becomes.
     pub(super) fn put(&self, number: u32, row: &[u8], adapted: &mut Vec<u8>) -> Result<(), Fault> {
+        if !self.is_wanted(number) {
+            return Ok(());
+        }
         let (table, adaptation) = self.target(number)?;
         let put = if adaptation.is_identity() {
             table.put(row)
@@ -106,6 +117,9 @@ impl Targets {
 
     /// Deletes the row of table `number` with this key.
     pub(super) fn delete(&self, number: u32, key: &[u8]) -> Result<(), Fault> {
+        if !self.is_wanted(number) {
+            return Ok(());
+        }
         let (table, _) = self.target(number)?;
         table.delete(key).map_err(|error| undecodable(table, error))
     }

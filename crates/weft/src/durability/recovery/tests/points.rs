@@ -71,6 +71,79 @@ fn a_point_in_time_is_the_state_of_its_epoch() {
     assert_eq!(before, after);
 }
 
+/// A table of which nothing is wanted.
+struct Unwanted(TableDescription);
+
+impl StoredTable for Unwanted {
+    fn description(&self) -> &TableDescription {
+        &self.0
+    }
+
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn put(&self, _row: &[u8]) -> Result<(), DecodeError> {
+        panic!("nobody wants this row");
+    }
+
+    fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
+        panic!("nobody wants this row's end");
+    }
+
+    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn rows(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn of_a_table_that_is_not_wanted_no_file_is_read() {
+    let (disk, model) = database(4, Shape::default());
+    let manifest = Manifest::read(&disk, Path::new(DIRECTORY)).unwrap().unwrap();
+    let checkpoint = manifest.checkpoint.unwrap();
+    let orders = checkpoint.files.iter().filter(|file| file.table == 1 && file.rows > 0);
+    for file in orders {
+        disk.flip_bit(checkpoint::rows_path(Path::new(DIRECTORY), checkpoint.epoch, file), 800);
+    }
+    look(&disk).expect_err("a file of the checkpoint is damaged");
+    let [accounts, orders] = default_tables().try_into().unwrap();
+    let accounts = MapTable::new(accounts);
+    let stored: [Arc<dyn StoredTable>; 2] =
+        [Arc::clone(&accounts) as Arc<dyn StoredTable>, Arc::new(Unwanted(orders))];
+    let options = RecoveryOptions { dry_run: true, ..RecoveryOptions::default() };
+    let recovered = recover(&disk, Path::new(DIRECTORY), &stored, &options).unwrap();
+    assert_eq!(accounts.texts(), model.state_at(recovered.epoch)[0]);
+}
+
+/// The segments of the loggers are read one after the other, and the database goes on meanwhile.
+#[test]
+fn what_is_appended_while_the_log_is_read_is_left_out() {
+    for seed in 0..10 {
+        let (disk, mut model) = (new_disk(seed), Model::default());
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut engine = Engine::open(&disk, &mut model, Shape::default()).unwrap();
+        work(&mut engine, &mut random, &mut model, 10).unwrap();
+        let manifest = engine.manifest.lock().unwrap().clone();
+        let epoch = look(&disk).unwrap().0.epoch;
+        let listing = segments::list(&disk, Path::new(DIRECTORY), &manifest).unwrap();
+        let mut logs = Vec::new();
+        for segments in listing.loggers {
+            let scan = |segment: &Segment| segments::scan(&disk, segment, |_| Ok(())).unwrap();
+            let scans = segments.iter().map(scan).collect();
+            logs.push(LoggerLog { segments, scans });
+            for _ in 0..3 {
+                engine.transact(&mut random, &mut model);
+                engine.step(&mut model).unwrap();
+            }
+        }
+        assert_eq!(segments::assess(&manifest, &logs).unwrap().epoch, epoch, "seed {seed}");
+    }
+}
+
 #[test]
 fn indexes_are_built_once_in_all_parts() {
     let (disk, _) = database(2, Shape::default());

@@ -1,0 +1,180 @@
+//! `weft export`: one table of a database, as a file for other programs.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use weft::description::TableDescription;
+use weft::durability::{Manifest, RecoveryOptions, StoredTable};
+use weft_exchange::{ExportError, Exporter, Format};
+
+use super::reading::recover_in_memory;
+use super::table::{KeptTable, UnwantedTable};
+use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
+use crate::numbers::counted;
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// What is shown below the options.
+const ABOUT: &str = "\
+The ending of FILE says how it is written: .csv (RFC 4180, with a header), .arrow or .feather (Arrow
+IPC), .parquet (Apache Parquet). Rows are in the order of their primary keys.
+
+  $ weft export shop.db accounts accounts.parquet
+  $ weft export shop.db accounts yesterday.csv --up-to-epoch 812
+
+The table is recovered into memory; the checkpoint's files of other tables are not read. Nothing is
+written into DIR, and it may be open. FILE appears when it is complete, in place of what had that
+name before.
+
+Exit code: 0 if FILE was written, 1 if the database is damaged or FILE cannot be written, 2 if there
+is no such database, table, epoch or format.";
+
+/// The options of `weft export`.
+#[derive(Args, Debug)]
+#[command(after_long_help = ABOUT)]
+pub struct ExportArguments {
+    #[command(flatten)]
+    directory: DirectoryArguments,
+
+    /// The table's name
+    table: String,
+
+    /// The file to be written; its ending names the format
+    file: PathBuf,
+
+    /// Export the state at the end of this epoch
+    #[arg(long, value_name = "E", value_parser = epoch, allow_negative_numbers = true)]
+    up_to_epoch: Option<u64>,
+}
+
+/// Exports a table.
+///
+/// # Errors
+/// The database, the table, the epoch or the format is none; something is damaged; or the file
+/// cannot be written.
+pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
+    let directory = arguments.directory.directory()?;
+    let format = Format::from_path(&arguments.file).ok_or_else(|| {
+        let file = arguments.file.display();
+        Stop::Usage(format!(
+            "{file}: expected a name that ends in .csv, .arrow, .feather or .parquet"
+        ))
+    })?;
+    expect_outside(&arguments.file, directory)?;
+    let unfinished = Unfinished::create(&arguments.file)?;
+
+    let progress = Progress::new("recovering");
+    let show = |recovery| show_recovery(&progress, recovery);
+    let options = RecoveryOptions {
+        threads: arguments.directory.threads(),
+        up_to_epoch: arguments.up_to_epoch,
+        progress: Some(&show),
+        ..RecoveryOptions::default()
+    };
+    let reading = recover_in_memory(directory, &options, |manifest| {
+        let wanted = find(manifest, &arguments.table, directory)?;
+        let kept = KeptTable::new(wanted.clone());
+        let stored = manifest.current_tables().into_iter().map(|number| {
+            let table = &manifest.tables[number as usize];
+            match table.name == wanted.name {
+                true => Arc::clone(&kept) as Arc<dyn StoredTable>,
+                false => Arc::new(UnwantedTable(table.clone())),
+            }
+        });
+        let stored = stored.collect();
+        Ok((kept, stored))
+    })?;
+
+    let table = reading.tables;
+    let rows = table.take_rows();
+    progress.set_label("writing");
+    let total = rows.len() as u64;
+    let mut bytes = 0;
+    let exporter = Exporter::new(table.description(), format, &unfinished.file);
+    let written = exporter.and_then(|exporter| {
+        let mut exporter = exporter.on_progress(|written| {
+            progress.set(written.rows, total);
+            bytes = written.bytes;
+        });
+        rows.iter().try_for_each(|row| exporter.push(row))?;
+        exporter.finish().map(drop)
+    });
+    drop(progress);
+    written.map_err(|error: ExportError| Stop::Failed(error.to_string()))?;
+    unfinished.finish()?;
+
+    let mut out = io::stdout().lock();
+    if reading.is_open {
+        write!(out, "{}", report::OPEN)?;
+    }
+    write!(out, "{}", report::cut_lines(&reading.recovered.cuts, "does not count"))?;
+    writeln!(
+        out,
+        "{}: {} of `{}` at the end of epoch {}, {} of {format}",
+        arguments.file.display(),
+        counted(total, "row"),
+        arguments.table,
+        reading.recovered.epoch,
+        counted(bytes, "byte"),
+    )?;
+    Ok(())
+}
+
+/// The description of the table with this name.
+fn find<'a>(
+    manifest: &'a Manifest,
+    name: &str,
+    directory: &Path,
+) -> Result<&'a TableDescription, Stop> {
+    let number = manifest.table_number(name).ok_or_else(|| {
+        let table = |number: &u32| format!("`{}`", manifest.tables[*number as usize].name);
+        let tables: Vec<String> = manifest.current_tables().iter().map(table).collect();
+        let directory = directory.display();
+        Stop::Usage(match tables.is_empty() {
+            true => format!("{directory} has no tables"),
+            false => format!("{directory} has no table `{name}`, but {}", tables.join(", ")),
+        })
+    })?;
+    Ok(&manifest.tables[number as usize])
+}
+
+/// A file that gets its name when it is complete, and is removed if that does not come about.
+struct Unfinished<'a> {
+    file: File,
+    path: PathBuf,
+    name: &'a Path,
+    is_finished: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    fn create(name: &'a Path) -> Result<Unfinished<'a>, Stop> {
+        let mut path = name.as_os_str().to_owned();
+        path.push(".unfinished");
+        let path = PathBuf::from(path);
+        let cannot = |error: io::Error| Stop::Usage(format!("{}: {error}", name.display()));
+        if name.is_dir() {
+            return Err(cannot(io::ErrorKind::IsADirectory.into()));
+        }
+        let file = File::create(&path).map_err(cannot)?;
+        Ok(Unfinished { file, path, name, is_finished: false })
+    }
+
+    fn finish(mut self) -> Result<(), Stop> {
+        let finished = self.file.sync_all().and_then(|()| fs::rename(&self.path, self.name));
+        finished.map_err(|error| Stop::Failed(format!("{}: {error}", self.name.display())))?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Whoever is told why the file was not written can do without it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

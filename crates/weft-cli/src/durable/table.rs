@@ -1,0 +1,281 @@
+//! Recovered tables of rows whose Rust types are not known: encoded rows in the order of their keys.
+//!
+//! Stored keys do not sort as their values do (numbers have their lowest byte first), so each row
+//! is kept under a *sort key*, bytes that do:
+//!
+//! ```text
+//!   integer        16 bytes, the highest first; signed ones with the sign bit flipped
+//!   bool, char     as an integer: 0 or 1, the code point
+//!   enum           as an integer: the variant's position
+//!   text, bytes    the bytes, where 00 is written 01 01, and 01 is written 01 02; then 00
+//!   list           each value after 01; then 00
+//!   option         00, or 01 and the value
+//!   tuple, struct  the values, one after the other
+//! ```
+//!
+//! That is the order of the program's own indexes ([`weft::encoding`]), but for keys of a type that
+//! has an order of its own. Different keys of one table have different sort keys, none of which is
+//! the beginning of another.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft::column::DecodeError;
+use weft::description::{TableDescription, Value};
+use weft::durability::{CheckpointSource, Manifest, StorageError, StoredTable};
+
+/// How many maps the rows of a table are divided among, so that the threads of a recovery seldom
+/// meet.
+const SHARDS: usize = 64;
+
+/// Encoded rows by their sort keys.
+type Shard = HashMap<Box<[u8]>, Box<[u8]>>;
+
+/// A table whose rows are kept.
+pub struct KeptTable {
+    description: TableDescription,
+    shards: [Mutex<Shard>; SHARDS],
+    hasher: RandomState,
+}
+
+impl KeptTable {
+    /// An empty one.
+    pub fn new(description: TableDescription) -> Arc<KeptTable> {
+        let shards = std::array::from_fn(|_| Mutex::default());
+        Arc::new(KeptTable { description, shards, hasher: RandomState::new() })
+    }
+
+    /// Takes all rows out of it, in the order of their keys.
+    pub fn take_rows(&self) -> Vec<Box<[u8]>> {
+        let mut rows = Vec::new();
+        for shard in &self.shards {
+            rows.extend(mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner)));
+        }
+        rows.sort_unstable();
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    fn shard(&self, sort_key: &[u8]) -> std::sync::MutexGuard<'_, Shard> {
+        let shard = self.hasher.hash_one(sort_key) as usize % SHARDS;
+        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sort key of a row, which is whole.
+    fn sort_key(&self, row: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let columns = &self.description.columns;
+        let mut starts = Vec::with_capacity(columns.len());
+        let mut rest = row;
+        for column in columns {
+            starts.push(rest);
+            let skipped = column.type_of.skip(&mut rest);
+            skipped.map_err(|error| error.in_column(column.name.clone(), row.len()))?;
+        }
+        if !rest.is_empty() {
+            return Err(DecodeError::new(rest, "the row should end here").within(row.len()));
+        }
+        let mut sort_key = Vec::new();
+        for &position in &self.description.key {
+            let column = &columns[position];
+            let value = column.type_of.read_value(&mut starts[position]);
+            let value = value.map_err(|error| error.in_column(column.name.clone(), row.len()))?;
+            write_sort_key(&value, &mut sort_key);
+        }
+        Ok(sort_key)
+    }
+}
+
+impl StoredTable for KeptTable {
+    fn description(&self) -> &TableDescription {
+        &self.description
+    }
+
+    fn put(&self, row: &[u8]) -> Result<(), DecodeError> {
+        let sort_key = self.sort_key(row)?.into_boxed_slice();
+        self.shard(&sort_key).insert(sort_key, row.into());
+        Ok(())
+    }
+
+    fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
+        let mut sort_key = Vec::new();
+        for value in self.description.read_key(key)? {
+            write_sort_key(&value, &mut sort_key);
+        }
+        self.shard(&sort_key).remove(&*sort_key);
+        Ok(())
+    }
+
+    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn rows(&self) -> u64 {
+        let count = |shard: &Mutex<Shard>| {
+            shard.lock().unwrap_or_else(PoisonError::into_inner).len() as u64
+        };
+        self.shards.iter().map(count).sum()
+    }
+}
+
+fn write_sort_key(value: &Value, sort_key: &mut Vec<u8>) {
+    let mut write_integer = |number: u128| sort_key.extend_from_slice(&number.to_be_bytes());
+    match value {
+        Value::Bool(value) => write_integer(u128::from(*value)),
+        Value::Signed(number) => write_integer(number.cast_unsigned() ^ (1 << 127)),
+        Value::Unsigned(number) => write_integer(*number),
+        Value::Char(letter) => write_integer(u128::from(*letter)),
+        Value::Enum(variant) => write_integer(*variant as u128),
+        // Not possible in a key; what counts is that no two are the same.
+        Value::F32(number) => write_integer(number.to_bits().into()),
+        Value::F64(number) => write_integer(number.to_bits().into()),
+        Value::String(text) => write_bytes(text.as_bytes(), sort_key),
+        Value::Bytes(bytes) => write_bytes(bytes, sort_key),
+        Value::List(values) => {
+            for value in values {
+                sort_key.push(1);
+                write_sort_key(value, sort_key);
+            }
+            sort_key.push(0);
+        }
+        Value::Option(None) => sort_key.push(0),
+        Value::Option(Some(value)) => {
+            sort_key.push(1);
+            write_sort_key(value, sort_key);
+        }
+        Value::Tuple(values) => values.iter().for_each(|value| write_sort_key(value, sort_key)),
+    }
+}
+
+fn write_bytes(bytes: &[u8], sort_key: &mut Vec<u8>) {
+    for &byte in bytes {
+        match byte {
+            0 => sort_key.extend_from_slice(&[1, 1]),
+            1 => sort_key.extend_from_slice(&[1, 2]),
+            byte => sort_key.push(byte),
+        }
+    }
+    sort_key.push(0);
+}
+
+/// A table that nobody asked for.
+pub struct UnwantedTable(pub TableDescription);
+
+impl StoredTable for UnwantedTable {
+    fn description(&self) -> &TableDescription {
+        &self.0
+    }
+
+    fn is_wanted(&self) -> bool {
+        false
+    }
+
+    fn put(&self, _row: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn rows(&self) -> u64 {
+        0
+    }
+}
+
+/// All tables of a database, recovered: what a backup is written from.
+pub struct KeptState {
+    epoch: u64,
+    /// Each table's number, and its rows.
+    tables: Vec<(u32, Vec<Box<[u8]>>)>,
+}
+
+impl KeptState {
+    /// Empty tables for all that `manifest` has.
+    pub fn tables(manifest: &Manifest) -> Vec<Arc<KeptTable>> {
+        let kept = |number: &u32| KeptTable::new(manifest.tables[*number as usize].clone());
+        manifest.current_tables().iter().map(kept).collect()
+    }
+
+    /// The rows of `tables`, which have these numbers, at the end of an epoch.
+    pub fn new(epoch: u64, tables: &[Arc<KeptTable>], numbers: &[u32]) -> KeptState {
+        let tables = numbers.iter().zip(tables).map(|(&number, table)| (number, table.take_rows()));
+        KeptState { epoch, tables: tables.collect() }
+    }
+
+    /// How many rows there are.
+    pub fn rows(&self) -> u64 {
+        self.tables.iter().map(|(_, rows)| rows.len() as u64).sum()
+    }
+}
+
+impl CheckpointSource for KeptState {
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn rows(
+        &self,
+        table: u32,
+        part: u32,
+        parts: u32,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let found = self.tables.iter().find(|(number, _)| *number == table);
+        let rows = found.map_or(&[][..], |(_, rows)| rows);
+        let bound = |part: u32| rows.len() * part as usize / parts as usize;
+        rows[bound(part)..bound(part + 1)].iter().try_for_each(|row| sink(row))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sort_keys_sort_as_values_do() {
+        let text = |text: &str| Value::String(text.to_owned());
+        let some = |value| Value::Option(Some(Box::new(value)));
+        let ascending = [
+            vec![Value::Signed(i128::MIN), Value::Signed(-1), Value::Signed(0), Value::Signed(300)],
+            vec![Value::Unsigned(0), Value::Unsigned(255), Value::Unsigned(256)],
+            vec![Value::Bool(false), Value::Bool(true)],
+            vec![
+                text(""),
+                text("\0"),
+                text("\0\0"),
+                text("\u{1}"),
+                text("\u{2}"),
+                text("a"),
+                text("ab"),
+            ],
+            vec![Value::Option(None), some(Value::Unsigned(0)), some(Value::Unsigned(1))],
+            vec![
+                Value::List(vec![]),
+                Value::List(vec![Value::Unsigned(1)]),
+                Value::List(vec![Value::Unsigned(1), Value::Unsigned(0)]),
+                Value::List(vec![Value::Unsigned(2)]),
+            ],
+            vec![
+                Value::Tuple(vec![text("a"), Value::Unsigned(9)]),
+                Value::Tuple(vec![text("a\0"), Value::Unsigned(1)]),
+                Value::Tuple(vec![text("b"), Value::Unsigned(0)]),
+            ],
+        ];
+        for values in ascending {
+            let sort_keys = values.iter().map(|value| {
+                let mut sort_key = Vec::new();
+                write_sort_key(value, &mut sort_key);
+                sort_key
+            });
+            let sort_keys: Vec<_> = sort_keys.collect();
+            for (before, after) in sort_keys.iter().zip(&sort_keys[1..]) {
+                assert!(before < after && !after.starts_with(before), "{values:?}");
+            }
+        }
+    }
+}

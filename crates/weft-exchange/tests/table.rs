@@ -1,0 +1,128 @@
+//! Tables of a running database, through a snapshot, to files and back.
+
+use std::io::Cursor;
+
+use weft::description::TableDescription;
+use weft::protocol::Protocol;
+use weft::{Database, Failure, Record};
+use weft_exchange::{ExportError, Format, Importer, Progress, export_table};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "readings", key(sensor, number))]
+struct Reading {
+    sensor: String,
+    number: u32,
+    value: f64,
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "names", storage = "hash")]
+struct Name {
+    #[record(key)]
+    id: u64,
+    name: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "sessions", volatile)]
+struct Session {
+    #[record(key)]
+    id: u64,
+    opened: std::time::Instant,
+}
+
+/// More than two batches.
+const ROWS: u32 = 20_000;
+
+fn database<P: Protocol>() -> Database<P> {
+    let builder = Database::<P>::builder();
+    builder.table::<Reading>().table::<Name>().table::<Session>().open().unwrap()
+}
+
+fn fill<P: Protocol>(database: &Database<P>) {
+    let (readings, names) =
+        (database.table::<Reading>().unwrap(), database.table::<Name>().unwrap());
+    // Backwards, so that order is not that of insertion.
+    for number in (0..ROWS).rev() {
+        let inserted = database.transact(|tx| {
+            let sensor = ["north", "south"][number as usize % 2].to_owned();
+            tx.insert(&readings, Reading { sensor, number, value: f64::from(number) / 3.0 })?;
+            let name = (number % 3 > 0).then(|| format!("name {number}"));
+            tx.insert(&names, Name { id: number.into(), name })
+        });
+        inserted.unwrap();
+    }
+}
+
+fn import<T: Record>(format: Format, file: Vec<u8>) -> Vec<T> {
+    let table = TableDescription::of::<T>().unwrap();
+    let rows = Importer::new(&table, format, "file", Cursor::new(file)).unwrap();
+    rows.map(|row| T::decode_row(&mut &row.unwrap()[..]).unwrap()).collect()
+}
+
+#[test]
+fn a_snapshot_is_exported_whatever_is_written_meanwhile() {
+    let database = database::<weft::protocol::Dbx>();
+    fill(&database);
+    let readings = database.table::<Reading>().unwrap();
+    let snapshot = database.open_snapshot().unwrap();
+    let expected: Vec<Reading> = snapshot.rows(&readings).map(|row| row.unwrap().clone()).collect();
+    assert_eq!(expected.len(), ROWS as usize);
+    for format in Format::ALL {
+        let mut told: Vec<Progress> = Vec::new();
+        let file = export_table(&snapshot, &readings, format, Vec::new(), |progress| {
+            // Between two batches, a row that is still to come goes, and another comes.
+            database
+                .transact(|tx| {
+                    tx.delete(&readings, &("south".to_owned(), 19_999))?;
+                    tx.upsert(&readings, Reading { sensor: "t".into(), number: 0, value: 0.0 })
+                })
+                .unwrap();
+            told.push(progress);
+        });
+        let file = file.unwrap();
+        assert!(told.len() >= 3, "{format}: {told:?}");
+        let last = told.last().unwrap();
+        assert_eq!((last.rows, last.bytes), (ROWS.into(), file.len() as u64), "{format}");
+        assert_eq!(import::<Reading>(format, file), expected, "{format}");
+    }
+}
+
+#[test]
+fn a_hash_table_is_exported_in_some_order_under_another_protocol() {
+    let database = database::<weft::protocol::TwoPhaseLocking>();
+    fill(&database);
+    let names = database.table::<Name>().unwrap();
+    let snapshot = database.open_snapshot().unwrap();
+    let file = export_table(&snapshot, &names, Format::Parquet, Vec::new(), |_| ()).unwrap();
+    let mut rows = import::<Name>(Format::Parquet, file);
+    rows.sort_by_key(|row| row.id);
+    assert_eq!(rows.len(), ROWS as usize);
+    for (id, row) in (0..).zip(&rows) {
+        assert_eq!(row.id, id);
+        assert_eq!(row.name, (id % 3 > 0).then(|| format!("name {id}")));
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_is_refused() {
+    let database = database::<weft::protocol::Dbx>();
+    let sessions = database.table::<Session>().unwrap();
+    let session = Session { id: 1, opened: std::time::Instant::now() };
+    database.transact(|tx| tx.insert(&sessions, session.clone())).unwrap();
+    let snapshot = database.open_snapshot().unwrap();
+    let error = export_table(&snapshot, &sessions, Format::Csv, Vec::new(), |_| ()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "table `sessions` is volatile, and its columns have no stored form"
+    );
+
+    let foreign = self::database::<weft::protocol::Dbx>();
+    let readings = foreign.table::<Reading>().unwrap();
+    let error = export_table(&snapshot, &readings, Format::Csv, Vec::new(), |_| ()).unwrap_err();
+    let is_foreign = matches!(
+        &error,
+        ExportError::Read { table, source: Failure::ForeignTable { .. } } if table == "readings"
+    );
+    assert!(is_foreign, "{error}");
+}
