@@ -92,6 +92,10 @@ pub enum ImportError {
         /// Every difference, in words.
         problems: Vec<String>,
     },
+    /// The table cannot be filled: it has rows already, two rows of the file have the same key, or
+    /// what else [`Database::load`](weft::Database::load) says.
+    #[error(transparent)]
+    Load(#[from] weft::Failure),
     /// A value that its column cannot take.
     #[error("{file}{}, column `{column}`: expected {expected}, found {found}", place.after_comma())]
     Value {

@@ -3,7 +3,7 @@
 //! An [`Exporter`] takes encoded rows and writes a file; an [`Importer`] reads a file and gives
 //! encoded rows. What a row consists of they know from the table's
 //! [`TableDescription`](weft::description::TableDescription), so neither needs the Rust type, nor
-//! a database. [`export_table`] is for those who have both. What is exported and imported again is the same, to the bit, in every format.
+//! a database. [`export_table`] and [`import_table`] are for those who have both. What is exported and imported again is the same, to the bit, in every format.
 //!
 //! # The forms of values
 //!
@@ -66,4 +66,4 @@ pub use export::Exporter;
 pub use format::Format;
 pub use import::Importer;
 pub use progress::Progress;
-pub use table::export_table;
+pub use table::{export_table, import_table};

@@ -1,14 +1,16 @@
-//! A table of a database to a file, by the rows' Rust type.
+//! A table of a database to a file and back, by the rows' Rust type.
 
 use std::io::Write;
+use std::sync::{Mutex, PoisonError};
 
 use weft::description::TableDescription;
 use weft::protocol::Protocol;
-use weft::{Record, Snapshot, Table};
+use weft::{Database, Record, Snapshot, Table};
 
-use crate::error::ExportError;
+use crate::error::{ExportError, ImportError};
 use crate::export::Exporter;
 use crate::format::Format;
+use crate::import::Importer;
 use crate::progress::Progress;
 
 /// Writes all rows of a table, as a snapshot sees them, and returns the writer. Rows are in the
@@ -58,4 +60,68 @@ pub fn export_table<T: Record, P: Protocol, W: Write + Send>(
         exporter.push(&encoded)?;
     }
     exporter.finish()
+}
+
+/// How many rows a thread takes from the file at a time.
+const ROWS_AT_ONCE: usize = 256;
+
+/// Fills an empty table with the rows of a file, by `threads` threads, one of which reads at a time;
+/// returns how many there are. The database is closed for everything else meanwhile; if it fails,
+/// the table is empty again: see [`Database::load`]. For progress, see [`Importer::on_progress`].
+///
+/// ```
+/// use weft::description::TableDescription;
+/// use weft::{Database, Error, Record};
+/// use weft_exchange::{Format, Importer, import_table};
+///
+/// #[derive(Clone, Record)]
+/// struct Seat { #[record(key)] number: u16, taken_by: Option<String> }
+///
+/// let database: Database = Database::builder().table::<Seat>().open()?;
+/// let seats = database.table::<Seat>()?;
+/// let description = TableDescription::of::<Seat>().expect("not volatile");
+/// let file = "taken_by,number\nAda,1\n,2\n".as_bytes();
+/// let rows = Importer::from_csv_stream(&description, "seats.csv", file)?;
+/// assert_eq!(import_table(&database, &seats, rows, 2)?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Those of the [`Importer`]; [`ImportError::Load`].
+pub fn import_table<T: Record, P: Protocol>(
+    database: &Database<P>,
+    table: &Table<T, P>,
+    rows: Importer<'_>,
+    threads: usize,
+) -> Result<u64, ImportError> {
+    let rows = Mutex::new(rows);
+    let part = |_| {
+        let mut batches = Batches { rows: &rows, batch: Vec::new().into_iter() };
+        std::iter::from_fn(move || {
+            let row = batches.next_encoded()?;
+            Some(row.map(|row| {
+                T::decode_row(&mut &row[..]).expect("an importer makes rows of its table")
+            }))
+        })
+    };
+    database.load(table, (0..threads.max(1)).map(part), |_| {})
+}
+
+/// The rows of a file, as one of several threads gets them.
+struct Batches<'a, 'f> {
+    rows: &'a Mutex<Importer<'f>>,
+    batch: std::vec::IntoIter<Result<Vec<u8>, ImportError>>,
+}
+
+impl Batches<'_, '_> {
+    /// The next row, encoded; decoding it is the thread's own work.
+    fn next_encoded(&mut self) -> Option<Result<Vec<u8>, ImportError>> {
+        if let Some(row) = self.batch.next() {
+            return Some(row);
+        }
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        self.batch = rows.by_ref().take(ROWS_AT_ONCE).collect::<Vec<_>>().into_iter();
+        drop(rows);
+        self.batch.next()
+    }
 }

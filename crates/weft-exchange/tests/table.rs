@@ -5,7 +5,9 @@ use std::io::Cursor;
 use weft::description::TableDescription;
 use weft::protocol::Protocol;
 use weft::{Database, Failure, Record};
-use weft_exchange::{ExportError, Format, Importer, Progress, export_table};
+use weft_exchange::{
+    ExportError, Format, ImportError, Importer, Progress, export_table, import_table,
+};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "readings", key(sensor, number))]
@@ -125,4 +127,39 @@ fn what_cannot_be_exported_is_refused() {
         ExportError::Read { table, source: Failure::ForeignTable { .. } } if table == "readings"
     );
     assert!(is_foreign, "{error}");
+}
+
+/// What was exported is imported again, by several threads, into a table of its own; and the
+/// secondary ways of getting it wrong leave the table empty.
+#[test]
+fn an_exported_table_is_imported_again() {
+    let source = database::<weft::protocol::Dbx>();
+    fill(&source);
+    let readings = source.table::<Reading>().unwrap();
+    let snapshot = source.open_snapshot().unwrap();
+    for format in Format::ALL {
+        let file = export_table(&snapshot, &readings, format, Vec::new(), |_| ()).unwrap();
+        let target = database::<weft::protocol::TwoPhaseLocking>();
+        let imported = target.table::<Reading>().unwrap();
+        let description = TableDescription::of::<Reading>().unwrap();
+        let rows = |file: &[u8]| {
+            Importer::new(&description, format, "readings", Cursor::new(file.to_vec()))
+        };
+        let damaged = rows(&file[..file.len() / 2]);
+        let refused = damaged.and_then(|rows| import_table(&target, &imported, rows, 2));
+        if format != Format::Csv {
+            assert!(refused.is_err(), "{format}");
+            assert_eq!(target.open_snapshot().unwrap().rows(&imported).count(), 0);
+        }
+        let target = database::<weft::protocol::TwoPhaseLocking>();
+        let imported = target.table::<Reading>().unwrap();
+        let count = import_table(&target, &imported, rows(&file).unwrap(), 3).unwrap();
+        assert_eq!(count, u64::from(ROWS));
+        let copy = target.open_snapshot().unwrap();
+        let pairs = snapshot.rows(&readings).zip(copy.rows(&imported));
+        assert!(pairs.into_iter().all(|(one, other)| one.unwrap() == other.unwrap()), "{format}");
+        drop(copy);
+        let again = import_table(&target, &imported, rows(&file).unwrap(), 3);
+        assert!(matches!(again, Err(ImportError::Load(Failure::NotEmpty { .. }))), "{again:?}");
+    }
 }

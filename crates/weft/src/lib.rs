@@ -63,7 +63,8 @@
 //! 5. [`protocol`]: the concurrency-control protocols, of which one is the parameter of
 //!    [`Database`]. The default, [`protocol::Dbx`], is the right one for an application.
 //!
-//! What is in memory only is gone with the process: there is no log and no recovery yet.
+//! 6. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
+//!    survives its process, and crashes.
 //!
 //! # For who reads it
 //!
@@ -72,8 +73,8 @@
 //! 1. `weft-htm` ([`htm`]): the words that threads share, hardware regions and their twins.
 //! 2. `epoch`: `clock`, the epoch that orders commits; `reclaim`, when memory may be freed;
 //!    `garbage`, what waits for that.
-//! 3. `record`: the layout of a record (in its `mod.rs`), its version word (`tid`), and where its
-//!    memory comes from (`arena`).
+//! 3. `record`: the layout of a record (in its `mod.rs`), its version word (`tid`), the chain of its
+//!    versions (`version`), and where its memory comes from (`arena`).
 //! 4. `index`: the memory store. [`index`](mod@index) is the vocabulary, `key` how keys lie in
 //!    nodes, `bplus_tree` and `hash` the two kinds.
 //! 5. `protocol`: `mod.rs` is the interface, `access_set` what a transaction remembers,
@@ -84,7 +85,10 @@
 //! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
 //!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
 //!    retry loop, closing.
-//! 8. `error`, `metrics`, `prefetch`: as they say.
+//! 8. `snapshot`: read-only views, and the versions that are kept for them.
+//! 9. [`durability`]: the log, checkpoints and recovery, of which `storage` makes a database with a
+//!    directory; `load`: filling tables without transactions.
+//! 10. `error`, `metrics`, `prefetch`: as they say.
 //!
 //! With the cargo feature `history` there is also `history`, which records what transactions did,
 //! for a checker.

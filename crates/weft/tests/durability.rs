@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft::durability::{SimulatedDisk, StorageError};
@@ -420,4 +420,67 @@ fn a_full_disk_stops_writing_until_there_is_space() {
     assert!(expected.contains_key(&4));
     drop(fixture);
     assert_eq!(Fixture::with(open(&disk.crash(1))).state(), expected);
+}
+
+/// Loaded rows are there for everybody afterwards, and durable; a load that fails leaves nothing.
+#[test]
+fn a_table_is_loaded_whole_or_not_at_all() {
+    for_each_executor!(|P| {
+        let directory = TemporaryDirectory::new("load");
+        let rows =
+            |from: u32, to: u32| (from..to).map(|id| Ok::<_, Error>(item(id, u64::from(id))));
+        let expected: BTreeMap<u32, u64> = (0..3000).map(|id| (id, u64::from(id))).collect();
+        {
+            let fixture = Fixture::<P>::open(&directory.0);
+            let load = |parts: Vec<std::ops::Range<u32>>| {
+                let parts = parts.into_iter().map(|part| rows(part.start, part.end));
+                fixture.database.load(&fixture.items, parts, |_| {})
+            };
+            let cells = (0..3000).map(|id| Ok::<_, Error>(Cell { id, value: id.into() }));
+            assert_eq!(fixture.database.load(&fixture.cells, [cells], |_| {}).unwrap(), 3000);
+            // The same primary key twice, the same label twice, and an error of the caller's.
+            let twice = load(vec![0..2000, 1000..3000]);
+            assert!(matches!(
+                twice,
+                Err(Error::Failure(Failure::DuplicateKey { index: None, .. }))
+            ));
+            let label = || Item { label: "one and the same".into(), ..item(7000, 0) };
+            let labels = [Ok::<_, Error>(label()), Ok(Item { id: 7001, ..label() })];
+            let twice = fixture.database.load(&fixture.items, [labels], |_| {});
+            assert!(matches!(
+                twice,
+                Err(Error::Failure(Failure::DuplicateKey { index: Some("label"), .. }))
+            ));
+            let broken = rows(0, 100).chain([Err(Failure::InMemory.into())]);
+            let failed = fixture.database.load(&fixture.items, [broken], |_| {});
+            assert!(matches!(failed, Err(Error::Failure(Failure::InMemory))));
+            let snapshot = fixture.database.open_snapshot().unwrap();
+            assert_eq!(snapshot.rows(&fixture.items).count(), 0, "empty again");
+            let refused = load(vec![0..10]);
+            assert!(matches!(refused, Err(Error::Failure(Failure::SnapshotOpen))));
+            drop(snapshot);
+            let meanwhile = Mutex::new(None);
+            let parts = [rows(0, 1500), rows(1500, 3000)].map(|part| {
+                part.inspect(|row| {
+                    if row.as_ref().unwrap().id == 700 {
+                        *meanwhile.lock().unwrap() = Some(fixture.put(1, 1));
+                    }
+                })
+            });
+            assert_eq!(fixture.database.load(&fixture.items, parts, |_| {}).unwrap(), 3000);
+            assert!(matches!(
+                meanwhile.into_inner().unwrap(),
+                Some(Err(Error::Failure(Failure::Loading)))
+            ));
+            assert_eq!(fixture.state(), expected);
+            let again = load(vec![0..1]);
+            assert!(matches!(again, Err(Error::Failure(Failure::NotEmpty { .. }))));
+            assert!(fixture.database.transact(|tx| tx.insert(&fixture.items, item(5, 5))).is_err());
+        }
+        let fixture = Fixture::<P>::open(&directory.0);
+        assert_eq!(fixture.state(), expected);
+        fixture.delete(17).unwrap();
+        fixture.put(18, 3).unwrap();
+        assert_eq!(fixture.state().len(), 2999);
+    });
 }

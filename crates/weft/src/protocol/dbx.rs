@@ -43,13 +43,14 @@
 //!   counts 40 % of a small transaction's overhead for those regions (§7.3.2).
 //! - A read of an absent key notes the version of the index node where the key would be, as range
 //!   queries do (§5.3), in place of inserting an empty record: nothing has to be cleaned up.
-//! - The sequence number is a pair with the global epoch, for the log (§5.6) to come.
+//! - The sequence number is a pair with the global epoch, for the log (§5.6).
 //! - Algorithm 1 validates the write set by the flag REMOVED alone, since a blind write conflicts
 //!   with nothing. In this engine every write has read its record (an insert: its absence), so
 //!   the version is compared, which covers REMOVED.
 //! - A transaction that has read one record and done nothing else commits without validation: what
 //!   it saw was current when it was read. (The paper's commits all run their region.)
-//! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) wait for snapshots.
+//! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) are done after the commit, for
+//!   all protocols alike: see [`snapshot`](crate::Snapshot).
 
 use weft_htm::word::Ordering;
 

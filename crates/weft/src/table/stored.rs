@@ -149,9 +149,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
     pub fn clear(&self, memory: &WorkerMemory) {
         for secondary in &self.secondary {
             with_secondary!(secondary, |index| {
-                clear(&index.index, index.reference(), memory, |entry: &Entry<_>| {
-                    entry.key.clone()
-                });
+                clear_entries(index, memory);
             });
         }
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -199,6 +197,10 @@ fn clear<K: KeyForm, R>(
             memory.retire_record(record, table);
         }
     }
+}
+
+fn clear_entries<K: KeyForm, P: Protocol>(index: &Secondary<K, P>, memory: &WorkerMemory) {
+    clear(&index.index, index.reference(), memory, |entry: &Entry<K>| entry.key.clone());
 }
 
 /// Fills in the entry of a row in a secondary index; false if there was one with its key.
