@@ -37,6 +37,8 @@ pub struct Client {
     /// Numbers of the customers, or items, that a transaction has found.
     pub(super) found: Vec<u32>,
     pub(super) new_order: new_order::Output,
+    /// The key of the order entered last.
+    pub(super) entered: Option<(u16, u8, u32)>,
 }
 
 impl Client {
@@ -59,7 +61,13 @@ impl Client {
             history: (History::FIRST_CLIENT + number, 0),
             found: Vec::with_capacity(20 * super::schema::LINES_MAX),
             new_order: new_order::Output::default(),
+            entered: None,
         }
+    }
+
+    /// The key of the order that this client has entered last: warehouse, district and number.
+    pub fn last_order(&self) -> Option<(u16, u8, u32)> {
+        self.entered
     }
 
     /// Chooses the next transaction's type.

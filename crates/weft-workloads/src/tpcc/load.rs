@@ -10,7 +10,7 @@ use std::thread;
 use weft::htm::word::{Mutex, Ordering, Word};
 use weft::protocol::Protocol;
 use weft::schema::Record;
-use weft::{Database, Failure, Table};
+use weft::{Builder, Database, Failure, Table};
 
 use super::random::{Constants, Random, last_name};
 use super::schema::{
@@ -37,6 +37,7 @@ const LINES_MEAN: u64 = (5 + LINES_MAX as u64) / 2;
 /// # Panics
 /// If a number in `parameters` is 0.
 pub(super) fn load<P: Protocol>(
+    builder: Builder<P>,
     parameters: &Parameters,
     options: &LoadOptions<'_>,
 ) -> Result<Tpcc<P>, Failure> {
@@ -47,8 +48,8 @@ pub(super) fn load<P: Protocol>(
         items > 0 && customers_per_district > 0 && orders_per_district > 0,
         "TPC-C needs items, customers and orders: {scale:?}"
     );
-    let (database, tables) = open(parameters, options)?;
-    let constants = Constants::draw(&mut Random::new(options.seed, 0));
+    let (database, tables) = open(builder, parameters)?;
+    let constants = constants(options.seed);
     let loader = Loader {
         database: &database,
         tables: &tables,
@@ -62,6 +63,28 @@ pub(super) fn load<P: Protocol>(
     };
     loader.run(&units(parameters), options.threads.clamp(1, P::WORKERS_MAX))?;
     Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients: Word::new(0) })
+}
+
+/// Opens a database that was filled before, with the same parameters and seed.
+pub(super) fn reopen<P: Protocol>(
+    builder: Builder<P>,
+    parameters: &Parameters,
+    seed: u64,
+) -> Result<Tpcc<P>, Failure> {
+    let (database, tables) = open(builder, parameters)?;
+    // Clients to come must not write under the name of those that were there before.
+    let last_origin = database.transact(|tx| {
+        let last = tx.range(&tables.history, ..).descending().next().transpose()?;
+        Ok(last.map_or(0, |row| row.h_origin))
+    });
+    let last_origin = last_origin.map_err(failure_of)?;
+    let clients = Word::new((last_origin + 1).saturating_sub(History::FIRST_CLIENT).into());
+    let constants = constants(seed);
+    Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients })
+}
+
+fn constants(seed: u64) -> Constants {
+    Constants::draw(&mut Random::new(seed, 0))
 }
 
 /// Rows of a table for each warehouse, but for the items, which all warehouses share.
@@ -98,17 +121,15 @@ fn rows_of(parameters: &Parameters) -> u64 {
     u64::from(parameters.scale.items) + u64::from(parameters.warehouses) * per_warehouse
 }
 
-/// An empty database with the nine tables.
+/// A database with the nine tables.
 fn open<P: Protocol>(
+    builder: Builder<P>,
     parameters: &Parameters,
-    options: &LoadOptions<'_>,
 ) -> Result<(Database<P>, Tables<P>), Failure> {
     let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
         Cardinalities::of(&parameters.scale);
     let all = |per_warehouse: u64| usize::from(parameters.warehouses) * per_warehouse as usize;
-    let database = Database::<P>::builder()
-        .htm(options.htm)
-        .reserve_bytes(options.reserve_bytes)
+    let database = builder
         .table_with_capacity::<Warehouse>(all(1))
         .table_with_capacity::<District>(all(districts))
         .table_with_capacity::<Customer>(all(customers))

@@ -50,7 +50,7 @@ mod tests;
 
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::Protocol;
-use weft::{Database, Failure, Table};
+use weft::{Builder, Database, Failure, Table};
 
 pub use client::Client;
 pub use mix::Mix;
@@ -146,6 +146,32 @@ pub struct Tpcc<P: Protocol> {
 }
 
 impl<P: Protocol> Tpcc<P> {
+    /// As [`Workload::load`], but `builder`, which names no tables, says where the database lies and
+    /// how: `options` decide the rows only.
+    ///
+    /// # Errors
+    /// Those of [`Workload::load`].
+    pub fn load_with(
+        builder: Builder<P>,
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+    ) -> Result<Self, Failure> {
+        load::load(builder, parameters, options)
+    }
+
+    /// Opens a database that was loaded before, with the same parameters and seed; `builder`, which
+    /// names no tables, says where it lies.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn reopen(
+        builder: Builder<P>,
+        parameters: &Parameters,
+        seed: u64,
+    ) -> Result<Self, Failure> {
+        load::reopen(builder, parameters, seed)
+    }
+
     /// The parameters it was loaded with.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
@@ -165,7 +191,8 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     type Client = Client;
 
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(parameters, options)
+        let builder = Database::builder().htm(options.htm).reserve_bytes(options.reserve_bytes);
+        load::load(builder, parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

@@ -133,7 +133,10 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let result = tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, output));
     black_box(&*output);
     match result {
-        Ok(()) => Ok(false),
+        Ok(()) => {
+            client.entered = Some((input.w_id, input.d_id, output.o_id));
+            Ok(false)
+        }
         Err(NotEntered::UnusedItem) => Ok(true),
         Err(NotEntered::Engine(error)) => Err(failure_of(error)),
     }

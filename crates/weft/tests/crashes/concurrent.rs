@@ -1,0 +1,284 @@
+//! Crashes at any moment while several threads commit, the log is written by threads of its own, and
+//! checkpoints are.
+//!
+//! What has to survive together is found by *clocks*: each row says how many transactions of each
+//! writer it depends on, directly or through others. A transaction takes the greatest that it finds
+//! in the rows that it reads, counts itself, and leaves that in the rows that it writes.
+
+use std::collections::BTreeMap;
+use std::thread::scope;
+
+use weft::durability::SimulatedDisk;
+use weft::htm::word::{Ordering, Word};
+use weft::protocol::{Dbx, Protocol, Silo, TwoPhaseLocking};
+use weft::{Acknowledge, Database, DurabilityOptions, Error, Record, Table, TransactionOptions};
+
+use super::place;
+use super::support::{Named, Seed, stress};
+
+/// A row that everybody writes.
+#[derive(Clone, Debug, Record)]
+struct Shared {
+    #[record(key)]
+    id: u32,
+    #[record(index)]
+    writer: u8,
+    value: i64,
+    clock: Vec<u64>,
+}
+
+/// What a writer has done.
+#[derive(Clone, Debug, Record)]
+#[record(storage = "hash")]
+struct Writer {
+    #[record(key)]
+    number: u32,
+    transactions: u64,
+    /// The rows that the last of them wrote.
+    wrote: Vec<u32>,
+}
+
+/// A row that a writer inserts and deletes by turns.
+#[derive(Clone, Debug, Record)]
+struct Fleeting {
+    #[record(key)]
+    writer: u32,
+    transactions: u64,
+}
+
+const WRITERS: usize = 3;
+const SHARED: u32 = 6;
+
+struct Tables<P: Protocol> {
+    database: Database<P>,
+    shared: Table<Shared, P>,
+    writers: Table<Writer, P>,
+    fleeting: Table<Fleeting, P>,
+}
+
+impl<P: Protocol> Tables<P> {
+    fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
+        let builder =
+            Database::<P>::builder().table::<Shared>().table::<Writer>().table::<Fleeting>();
+        let database = place(builder, disk, options, manual).open().unwrap();
+        let (shared, writers) = (database.table().unwrap(), database.table().unwrap());
+        let fleeting = database.table().unwrap();
+        Tables { database, shared, writers, fleeting }
+    }
+
+    fn fill(&self) {
+        let filled = self.database.transact(|tx| {
+            for id in 0..SHARED {
+                let row = Shared { id, writer: 0, value: 0, clock: vec![0; WRITERS] };
+                tx.insert(&self.shared, row)?;
+            }
+            (0..WRITERS as u32).try_for_each(|number| {
+                let row = Writer { number, transactions: 0, wrote: Vec::new() };
+                tx.insert(&self.writers, row)
+            })
+        });
+        filled.map_err(|error: Error| error).unwrap();
+    }
+
+    /// One transaction of a writer, which ends when it is durable; how many the writer has made.
+    fn step(&self, writer: usize, random: &mut fastrand::Rng) -> u64 {
+        let from = random.u32(..SHARED);
+        let to = (from + random.u32(1..SHARED)) % SHARED;
+        let amount = random.i64(-9..=9);
+        let only_reads = random.u8(..4) == 0;
+        let body = |tx: &weft::Transaction<'_, P>| {
+            let number = writer as u32;
+            let row = tx.get(&self.writers, &number)?.expect("a writer");
+            let transactions = row.transactions + 1;
+            let source = tx.get(&self.shared, &from)?.expect("a row");
+            let target = tx.get(&self.shared, &to)?.expect("a row");
+            let mut clock = source.clock.clone();
+            clock.iter_mut().zip(&target.clock).for_each(|(one, other)| *one = (*one).max(*other));
+            clock[writer] = transactions;
+            let put = |id, amount| {
+                let done = tx.update(&self.shared, &id, |row| {
+                    row.writer = writer as u8;
+                    row.value += amount;
+                    row.clock.clone_from(&clock);
+                });
+                done.map(|done| done.expect("a row"))
+            };
+            // Either it moves something from one row to another, or what it has read of one is
+            // in the other.
+            let wrote = if only_reads {
+                put(to, 0)?;
+                vec![to]
+            } else {
+                put(from, -amount)?;
+                put(to, amount)?;
+                vec![from, to]
+            };
+            tx.upsert(&self.writers, Writer { number, transactions, wrote })?;
+            if transactions.is_multiple_of(2) {
+                tx.insert(&self.fleeting, Fleeting { writer: number, transactions })?;
+            } else {
+                tx.delete(&self.fleeting, &number)?;
+            }
+            Ok::<u64, Error>(transactions)
+        };
+        if writer == 0 {
+            // One of them does it by hand.
+            let done = self.database.transact_with_token(&TransactionOptions::new(), body);
+            let (transactions, token) = done.unwrap();
+            self.database.wait_durable(token).unwrap();
+            transactions
+        } else {
+            self.database.transact(body).unwrap()
+        }
+    }
+
+    /// What is there depends on nothing that is not, and no transaction is there in part. Returns
+    /// how many transactions of each writer are there.
+    fn check(&self, circumstances: &str) -> Vec<u64> {
+        let read = self.database.snapshot(|snapshot| {
+            let rows = snapshot.range(&self.shared, ..).collect::<Result<Vec<_>, _>>()?;
+            let mut writers = BTreeMap::new();
+            for row in snapshot.rows(&self.writers) {
+                let row = row?;
+                writers.insert(row.number, row.clone());
+            }
+            assert_eq!((rows.len(), writers.len()), (SHARED as usize, WRITERS), "{circumstances}");
+            let sum: i64 = rows.iter().map(|row| row.value).sum();
+            assert_eq!(sum, 0, "{circumstances}");
+            for row in &rows {
+                for (writer, &seen) in writers.values().zip(&row.clock) {
+                    assert!(
+                        seen <= writer.transactions,
+                        "{row:?} depends on what is not there, {writer:?}: {circumstances}"
+                    );
+                }
+            }
+            for (number, writer) in &writers {
+                for &id in &writer.wrote {
+                    let seen = rows[id as usize].clock[*number as usize];
+                    assert_eq!(seen, writer.transactions, "{writer:?}, row {id}: {circumstances}");
+                }
+                let fleeting = snapshot.get(&self.fleeting, number)?.map(|row| row.transactions);
+                let even = writer.transactions > 0 && writer.transactions.is_multiple_of(2);
+                let expected = even.then_some(writer.transactions);
+                assert_eq!(fleeting, expected, "{writer:?}: {circumstances}");
+            }
+            let by_writer = snapshot.range_by(&self.shared, Shared::WRITER, ..).count();
+            assert_eq!(by_writer, rows.len(), "{circumstances}");
+            Ok::<_, Error>(writers.values().map(|writer| writer.transactions).collect())
+        });
+        read.unwrap()
+    }
+}
+
+/// How much was tried.
+#[derive(Debug, Default)]
+struct Tried {
+    crashes: u32,
+    /// Transactions that were known to be durable when the crash came.
+    acknowledged: u64,
+    /// Transactions that survived it.
+    survived: u64,
+}
+
+/// Lets writers run on `disk`, crashes it at random moments, and checks what is left each time; the
+/// last of these disks.
+fn round<P: Protocol>(
+    disk: &SimulatedDisk,
+    seed: u64,
+    crashes: u32,
+    tried: &mut Tried,
+) -> SimulatedDisk {
+    let _named = Named(P::NAME);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let acknowledge = if random.bool() { Acknowledge::Durable } else { Acknowledge::Committed };
+    let options = DurabilityOptions::new()
+        .acknowledge(acknowledge)
+        .loggers(random.usize(1..=2))
+        .segment_bytes([2_000, 20_000, 1 << 20][random.usize(..3)])
+        .epoch_interval(std::time::Duration::from_micros(200))
+        .threads(2);
+    let tables = Tables::<P>::open(disk, options.clone(), false);
+    if tables.database.recovered().is_some_and(|recovered| recovered.is_new) {
+        tables.fill();
+        tables.database.flush().unwrap();
+    }
+    // By writer: how many of its transactions it knows to be durable.
+    let before = tables.check("before");
+    let acknowledged: Vec<Word> = before.iter().copied().map(Word::new).collect();
+    let stop = Word::new(0);
+    let mut crashed = disk.clone();
+    scope(|scope| {
+        let (tables, acknowledged, stop) = (&tables, &acknowledged, &stop);
+        for (writer, acknowledged) in acknowledged.iter().enumerate() {
+            let mut random = fastrand::Rng::with_seed(seed + writer as u64);
+            scope.spawn(move || {
+                while stop.load(Ordering::SeqCst) == 0 {
+                    let transactions = tables.step(writer, &mut random);
+                    if writer == 0 || acknowledge == Acknowledge::Durable {
+                        acknowledged.store(transactions, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        scope.spawn(move || {
+            while stop.load(Ordering::SeqCst) == 0 {
+                tables.database.checkpoint().unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+        });
+        // Also when a check fails: who waits for the writers would wait for ever.
+        let _stop = Stop(stop);
+        for crash in 0..crashes {
+            std::thread::sleep(std::time::Duration::from_micros(random.u64(..4000)));
+            let acknowledged: Vec<u64> =
+                acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).collect();
+            crashed = disk.crash(random.u64(..));
+            let circumstances = format!("{}, crash {crash}, {options:?}", P::NAME);
+            let survivor = Tables::<P>::open(&crashed, options.clone(), true);
+            let survived = survivor.check(&circumstances);
+            assert!(
+                survived.iter().zip(&acknowledged).all(|(survived, count)| survived >= count),
+                "{survived:?} of {acknowledged:?}: {circumstances}"
+            );
+            let of_round = |counts: &[u64]| counts.iter().sum::<u64>() - before.iter().sum::<u64>();
+            tried.crashes += 1;
+            tried.acknowledged += of_round(&acknowledged);
+            tried.survived += of_round(&survived);
+        }
+    });
+    drop(tables);
+    // And at the end, without a crash, all that ever committed.
+    Tables::<P>::open(&disk.snapshot(), options, true).check("at the end");
+    crashed
+}
+
+struct Stop<'a>(&'a Word);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn what_survives_a_crash_depends_on_nothing_that_does_not() {
+    fn rounds<P: Protocol>(seed: &Seed, rounds: usize) {
+        let mut tried = Tried::default();
+        let mut random = seed.random(0);
+        let mut disk = SimulatedDisk::new(seed.0);
+        for number in 0..rounds {
+            // A database that has crashed goes on, or a new one begins.
+            if number % 3 == 0 {
+                disk = SimulatedDisk::new(random.u64(..));
+            }
+            disk = round::<P>(&disk, random.u64(..), 12, &mut tried);
+        }
+        println!("{}: {tried:?}", P::NAME);
+        assert!(tried.acknowledged > 0, "{}: nothing happened", P::NAME);
+    }
+    let seed = Seed::new();
+    rounds::<Dbx>(&seed, 12 * stress());
+    rounds::<Silo>(&seed, 6 * stress());
+    rounds::<TwoPhaseLocking>(&seed, 6 * stress());
+}

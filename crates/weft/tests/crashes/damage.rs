@@ -1,0 +1,329 @@
+//! What is said when something is wrong with the files, or with the disk, word by word; and that the
+//! files are left as they are.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use weft::durability::{Backend, SimulatedDisk};
+use weft::protocol::Dbx;
+use weft::{Acknowledge, Builder, Database, DurabilityOptions, Failure, Record};
+
+use super::accounts::{Account, Bank, Posting, State, builder};
+use super::{DIRECTORY, place};
+
+fn options() -> DurabilityOptions {
+    DurabilityOptions::new().threads(1).segment_bytes(1000)
+}
+
+fn open_as(builder: Builder<Dbx>, disk: &SimulatedDisk) -> Result<Database<Dbx>, Failure> {
+    place(builder, disk, options(), true).open()
+}
+
+fn open(disk: &SimulatedDisk) -> Result<Bank<Dbx>, Failure> {
+    Ok(Bank::of(open_as(builder(), disk)?))
+}
+
+/// Commits the transactions with the numbers `numbers`, each of them durable.
+fn work(bank: &Bank<Dbx>, state: &mut State, numbers: std::ops::Range<u32>) -> Result<(), Failure> {
+    for number in numbers {
+        let changes = match number {
+            0 => State::founding(),
+            _ => state.draw(&mut fastrand::Rng::with_seed(number.into()), number),
+        };
+        bank.database.transact(|tx| bank.change(tx, &changes)).map_err(|error| match error {
+            weft::Error::Failure(failure) => failure,
+            weft::Error::Conflict(conflict) => unreachable!("nobody else is there: {conflict}"),
+        })?;
+        state.apply(&changes);
+    }
+    Ok(())
+}
+
+/// A database with a checkpoint and several segments behind it, closed in an orderly way.
+fn closed() -> (SimulatedDisk, State) {
+    let (disk, mut state) = (SimulatedDisk::new(1), State::default());
+    let bank = open(&disk).unwrap();
+    work(&bank, &mut state, 0..10).unwrap();
+    bank.database.checkpoint().unwrap();
+    work(&bank, &mut state, 10..40).unwrap();
+    bank.database.close().unwrap();
+    drop(bank);
+    (disk, state)
+}
+
+/// The same, but the power failed.
+fn crashed() -> (SimulatedDisk, State) {
+    let (disk, _) = closed();
+    let bank = open(&disk).unwrap();
+    let mut state = bank.state();
+    work(&bank, &mut state, 100..110).unwrap();
+    (disk.crash(1), state)
+}
+
+fn files(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    disk.files().into_iter().map(|path| (path.clone(), disk.contents(&path))).collect()
+}
+
+/// What opening says; it has changed no file.
+fn refusal(disk: &SimulatedDisk) -> String {
+    refusal_as(builder(), disk)
+}
+
+fn refusal_as(builder: Builder<Dbx>, disk: &SimulatedDisk) -> String {
+    let before = files(disk);
+    let refused = open_as(builder, disk).expect_err("something is wrong");
+    let mut after = files(disk);
+    // The file that is locked may be new; there is nothing in it.
+    after.retain(|path, _| !path.ends_with("LOCK") || before.contains_key(path));
+    assert!(after == before, "it has changed files: {refused}");
+    refused.to_string()
+}
+
+fn segments(disk: &SimulatedDisk) -> Vec<PathBuf> {
+    disk.files().into_iter().filter(|path| path.starts_with("/db/log")).collect()
+}
+
+#[test]
+fn a_torn_tail_is_cut_off_and_reported() {
+    let (disk, state) = crashed();
+    let last = segments(&disk).pop().unwrap();
+    // What was acknowledged last is still there, and half a frame behind it.
+    disk.damage(&last, |bytes| {
+        let frame = bytes[..100].to_vec();
+        bytes.extend(frame);
+    });
+    let length = disk.contents(&last).len() as u64;
+    let bank = open(&disk).unwrap();
+    assert_eq!(bank.state(), state);
+    let cuts = &bank.database.recovered().unwrap().cuts;
+    let [cut] = &cuts[..] else { panic!("{cuts:?}") };
+    assert_eq!((&cut.path, cut.offset, cut.bytes), (&last, length - 100, 100));
+    assert_eq!(cut.what, "a frame of 171 bytes, of which the file has 100");
+    drop(bank);
+    let bank = open(&disk).unwrap();
+    assert_eq!(bank.state(), state);
+    assert_eq!(bank.database.recovered().unwrap().cuts, []);
+}
+
+#[test]
+fn a_changed_bit_is_found() {
+    let (disk, _) = closed();
+    let first = segments(&disk).remove(0);
+    disk.flip_bit(&first, 8 * 300 + 1);
+    assert_eq!(
+        refusal(&disk),
+        "/db/log/0-0000000002.log is damaged at byte 250: \
+         a frame of 191 bytes whose checksum is dff7be12 instead of 5c935c91"
+    );
+    // Put right, it opens.
+    disk.flip_bit(&first, 8 * 300 + 1);
+    open(&disk).unwrap();
+}
+
+#[test]
+fn a_missing_segment_is_missed() {
+    let (disk, _) = closed();
+    let second = segments(&disk).remove(1);
+    disk.remove(&second).unwrap();
+    assert_eq!(
+        refusal(&disk),
+        "/db/log/0-0000000003.log is damaged at byte 0: the file is missing"
+    );
+}
+
+#[test]
+fn a_missing_file_of_the_checkpoint_is_missed() {
+    let (disk, _) = closed();
+    let is_rows = |path: &PathBuf| path.extension().is_some_and(|end| end == "rows");
+    let rows = disk.files().into_iter().find(is_rows).unwrap();
+    disk.remove(&rows).unwrap();
+    assert_eq!(
+        refusal(&disk),
+        "/db/checkpoint-00000000000000000011/0-0.rows is damaged at byte 0: the file is missing"
+    );
+}
+
+#[test]
+fn a_missing_manifest_is_missed() {
+    let (disk, _) = closed();
+    disk.remove(Path::new("/db/MANIFEST")).unwrap();
+    assert_eq!(
+        refusal(&disk),
+        "/db is not a database: it holds `checkpoint-00000000000000000011`, but no MANIFEST: \
+         that was lost, or this is a backup that was interrupted"
+    );
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let disk = SimulatedDisk::new(1);
+    disk.create_directory(Path::new(DIRECTORY)).unwrap();
+    let file = disk.create_new(Path::new("/db/holiday.jpg")).unwrap();
+    file.write_at(b"the sea", 0).unwrap();
+    assert_eq!(
+        refusal(&disk),
+        "/db is not a database: it holds `holiday.jpg`, and no MANIFEST; \
+         a new database needs an empty directory"
+    );
+}
+
+mod other {
+    //! The tables as another program knows them.
+    use super::Record;
+
+    #[derive(Clone, Debug, Record)]
+    #[record(table = "accounts")]
+    pub struct Account {
+        #[record(key)]
+        pub id: u64,
+        #[record(index)]
+        pub branch: u8,
+        #[record(unique)]
+        pub label: String,
+        pub owner: String,
+    }
+}
+
+#[test]
+fn tables_that_do_not_fit_are_refused() {
+    let (disk, state) = closed();
+    let builder = Database::<Dbx>::builder().table::<other::Account>().table::<Posting>();
+    assert_eq!(
+        refusal_as(builder, &disk),
+        "the tables differ from the stored ones: table `accounts`: \
+         column `id` is stored as u32, and is u64 now; \
+         column `balance`, which is stored as i64, is not there now; \
+         column `owner` is new, and has no default for the rows that are stored: \
+         give it one with `#[record(default = …)]`. \
+         Tables, indexes, and columns with a default may be added; for any other change, \
+         export the table and import it into the new one"
+    );
+    let builder = Database::<Dbx>::builder().table::<Account>();
+    assert_eq!(
+        refusal_as(builder, &disk),
+        "the tables differ from the stored ones: table `postings`: \
+         it is stored, and is not among the tables that are opened now, unless as a volatile one. \
+         Tables, indexes, and columns with a default may be added; for any other change, \
+         export the table and import it into the new one"
+    );
+    assert_eq!(open(&disk).unwrap().state(), state);
+}
+
+#[test]
+fn an_epoch_that_is_not_there_cannot_be_opened() {
+    let (disk, _) = closed();
+    let before = files(&disk);
+    let refused = place(builder::<Dbx>(), &disk, options(), true).at_epoch(3).open();
+    assert_eq!(
+        refused.expect_err("it is gone").to_string(),
+        "cannot open epoch 3: the checkpoint and the log hold the states from epoch 11 to 43"
+    );
+    assert!(files(&disk) == before);
+}
+
+const SYNC_FAILED: &str = "cannot sync /db/log/0-0000000006.log: simulated input/output error; \
+     nothing committed since the last durable epoch is durable, \
+     and nothing will be until the database is opened again";
+
+/// A sync fails: whoever commits is told, and so is everybody later.
+#[test]
+fn a_failed_sync_is_said_to_all() {
+    let (disk, mut state) = closed();
+    let bank = open(&disk).unwrap();
+    let before = state.clone();
+    disk.fail_sync(disk.syncs() + 1);
+    for attempt in 0..3 {
+        let failed = work(&bank, &mut state, 50..60).expect_err("the sync fails").to_string();
+        assert_eq!(failed, SYNC_FAILED, "attempt {attempt}");
+    }
+    assert_eq!(bank.database.flush().unwrap_err().to_string(), SYNC_FAILED);
+    assert_eq!(bank.database.checkpoint().unwrap_err().to_string(), SYNC_FAILED);
+    assert_eq!(bank.database.close().unwrap_err().to_string(), SYNC_FAILED);
+    drop(bank);
+    // Opened again, it goes on from what was durable, or with the transaction of which the disk
+    // has said that it could not keep it.
+    let bank = open(&disk).unwrap();
+    let mut after = before.clone();
+    let changes = before.draw(&mut fastrand::Rng::with_seed(50), 50);
+    after.apply(&changes);
+    assert!([before, after].contains(&bank.state()));
+    work(&bank, &mut bank.state(), 50..60).unwrap();
+}
+
+/// The disk is full: whoever commits is told, and when there is space it goes on, in the same process.
+#[test]
+fn a_full_disk_is_said_until_there_is_space() {
+    let (disk, mut state) = closed();
+    // With threads of the log, which try again; all in one segment.
+    let options = options().segment_bytes(1 << 20);
+    let bank = Bank::of(place(builder::<Dbx>(), &disk, options, false).open().unwrap());
+    work(&bank, &mut state, 50..52).unwrap();
+    disk.set_capacity(Some(disk.used_bytes() + 10));
+    let before = state.clone();
+    let full = work(&bank, &mut state, 60..70).expect_err("the disk is full").to_string();
+    assert_eq!(
+        full,
+        "no space left on the disk for /db/log/0-0000000006.log; free some, and the database goes on"
+    );
+    // It does not begin.
+    let changes = before.draw(&mut fastrand::Rng::with_seed(3), 80);
+    let refused = bank.database.transact(|tx| bank.change(tx, &changes));
+    assert_eq!(refused.expect_err("the disk is full").to_string(), full);
+    disk.set_capacity(None);
+    let mut looks = 0;
+    while let Err(error) = bank.database.flush() {
+        assert_eq!(error.to_string(), full);
+        looks += 1;
+        assert!(looks < 10_000, "it does not go on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut state = bank.state();
+    work(&bank, &mut state, 90..100).unwrap();
+    drop(bank);
+    assert_eq!(open(&disk.crash(3)).unwrap().state(), state);
+}
+
+const HOLDER: &str = "WEFT_CRASHES_HOLD";
+
+/// A process that has the database open, until it is killed.
+#[test]
+#[ignore = "another test runs it, as a process of its own"]
+fn holds_a_database_open() {
+    let Ok(directory) = std::env::var(HOLDER) else { return };
+    let database = builder::<Dbx>().directory(directory).open().unwrap();
+    println!("\nopen");
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+        // Ends when nobody listens.
+        println!("{:?}", database.durable_epoch());
+    }
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let unique = format!("weft-crashes-{}-{:x}", std::process::id(), fastrand::u64(..));
+    let directory = std::env::temp_dir().join(unique);
+    let options = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
+    let open = || builder::<Dbx>().directory(&directory).durability(options.clone()).open();
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "damage::holds_a_database_open", "--ignored", "--nocapture"])
+        .env(HOLDER, &directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "open"), "the other process opens it");
+    let refused = open().expect_err("another process has it");
+    assert_eq!(
+        refused.to_string(),
+        format!("{} is open already; a database is open in one process, once", directory.display())
+    );
+    // The operating system takes the lock from the dead.
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    drop(open().unwrap());
+    std::fs::remove_dir_all(&directory).unwrap();
+}

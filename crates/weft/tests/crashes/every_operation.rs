@@ -1,0 +1,347 @@
+//! Crashes at every operation that changes the disk, of one thread's work that is the same each time.
+
+use weft::durability::{SimulatedDisk, StorageError};
+use weft::protocol::{Dbx, Protocol, TimestampOrdering, TwoPhaseLocking};
+use weft::{Acknowledge, DurabilityOptions, Error, Failure, TransactionOptions};
+
+use super::accounts::{Bank, State, builder};
+use super::place;
+use super::support::{Named, on_a_thread, stress};
+
+/// How a run is configured.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    loggers: usize,
+    segment_bytes: u64,
+    /// Every commit waits until it is durable; otherwise only now and then one does.
+    durable: bool,
+}
+
+impl Shape {
+    fn of(seed: u64) -> Shape {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x5ba9e);
+        Shape {
+            loggers: (seed % 2) as usize + 1,
+            segment_bytes: [400, 1500, 4000][random.usize(..3)],
+            durable: seed % 4 < 2,
+        }
+    }
+}
+
+/// What a run has done so far.
+struct Run {
+    /// What there was after so many transactions.
+    states: Vec<State>,
+    /// So many of them were acknowledged as durable.
+    acknowledged: usize,
+}
+
+impl Run {
+    fn new() -> Run {
+        Run { states: vec![State::default()], acknowledged: 0 }
+    }
+
+    fn last(&self) -> &State {
+        self.states.last().expect("there is a first")
+    }
+
+    /// How many transactions have led to `state`, if it can be.
+    fn survived(&self, state: &State) -> Option<usize> {
+        self.states.iter().rposition(|possible| possible == state)
+    }
+
+    fn acknowledge_all(&mut self) {
+        self.acknowledged = self.states.len() - 1;
+    }
+}
+
+fn open<P: Protocol>(disk: &SimulatedDisk, shape: Shape) -> Result<Bank<P>, Failure> {
+    let acknowledge = if shape.durable { Acknowledge::Durable } else { Acknowledge::Committed };
+    let options = DurabilityOptions::new()
+        .acknowledge(acknowledge)
+        .loggers(shape.loggers)
+        .segment_bytes(shape.segment_bytes)
+        .threads(1);
+    Ok(Bank::of(place(builder::<P>(), disk, options, true).open()?))
+}
+
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Failure(failure) => failure,
+        Error::Conflict(conflict) => unreachable!("nobody else is there: {conflict}"),
+    }
+}
+
+/// How many transactions the two runs of a scenario have.
+const TRANSACTIONS: (u32, u32) = (22, 14);
+
+/// Two runs, the first of which may end without a word.
+fn scenario<P: Protocol>(
+    disk: &SimulatedDisk,
+    seed: u64,
+    shape: Shape,
+    run: &mut Run,
+) -> Result<(), Failure> {
+    let random = &mut fastrand::Rng::with_seed(seed);
+    let bank = open::<P>(disk, shape)?;
+    work(&bank, shape, random, run, TRANSACTIONS.0)?;
+    if random.bool() {
+        bank.database.close()?;
+        run.acknowledge_all();
+    }
+    drop(bank);
+    // Another number of loggers than before.
+    let shape = Shape { loggers: shape.loggers % 2 + 1, ..shape };
+    let bank = open::<P>(disk, shape)?;
+    // All of it; or less, if the disk failed at the end, and nobody was left to be told.
+    let survived = run.survived(&bank.state()).expect("the state after some transaction");
+    assert!(survived >= run.acknowledged, "seed {seed}: opened again, without a crash");
+    run.states.truncate(survived + 1);
+    work(&bank, shape, random, run, TRANSACTIONS.1)?;
+    bank.database.close()?;
+    run.acknowledge_all();
+    Ok(())
+}
+
+fn work<P: Protocol>(
+    bank: &Bank<P>,
+    shape: Shape,
+    random: &mut fastrand::Rng,
+    run: &mut Run,
+    transactions: u32,
+) -> Result<(), Failure> {
+    for _ in 0..transactions {
+        let number = run.states.len() as u32;
+        let changes = match number {
+            1 => State::founding(),
+            _ => run.last().draw(random, number),
+        };
+        let mut after = run.last().clone();
+        after.apply(&changes);
+        // Two slots, hence two loggers: this thread keeps the first one. (Its first transaction
+        // comes first.)
+        let elsewhere = number > 1 && random.bool();
+        let in_slot = |commit: &(dyn Fn() -> Result<_, Failure> + Sync)| {
+            if elsewhere { on_a_thread(commit) } else { commit() }
+        };
+        if shape.durable {
+            // If it fails, it may have committed and have survived.
+            run.states.push(after);
+            in_slot(&|| {
+                let done = bank.database.transact(|tx| bank.change(tx, &changes));
+                done.map(|()| None).map_err(failure)
+            })?;
+            run.acknowledge_all();
+        } else {
+            let token = in_slot(&|| {
+                let options = TransactionOptions::new();
+                let done =
+                    bank.database.transact_with_token(&options, |tx| bank.change(tx, &changes));
+                done.map(|((), token)| Some(token)).map_err(failure)
+            })?;
+            run.states.push(after);
+            if random.u8(..4) == 0 {
+                bank.database.wait_durable(token.expect("it was given one"))?;
+                run.acknowledge_all();
+            }
+        }
+        if random.u8(..16) == 0 {
+            bank.database.checkpoint()?;
+            run.acknowledge_all();
+        }
+    }
+    Ok(())
+}
+
+/// How much was tried.
+#[derive(Debug, Default)]
+struct Tried {
+    crashes: u32,
+    crashes_of_recovery: u32,
+    failed_syncs: u32,
+    with_cuts: u32,
+    with_checkpoint: u32,
+}
+
+/// Opens what a crash has left, and sees that it is what it should be.
+fn check<P: Protocol>(
+    disk: &SimulatedDisk,
+    shape: Shape,
+    run: &Run,
+    circumstances: &str,
+    tried: &mut Tried,
+) -> State {
+    let bank = open::<P>(disk, shape).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+    let recovered = bank.database.recovered().expect("it has a directory");
+    tried.with_cuts += u32::from(!recovered.cuts.is_empty());
+    tried.with_checkpoint += u32::from(recovered.checkpoint_epoch.is_some());
+    let state = bank.state();
+    assert_eq!(state.sum(), 0, "{circumstances}");
+    let Some(survived) = run.survived(&state) else {
+        panic!("{state:?}\nis not the state after any transaction: {circumstances}");
+    };
+    assert!(
+        survived >= run.acknowledged,
+        "{survived} transactions instead of {}: {circumstances}",
+        run.acknowledged
+    );
+    state
+}
+
+/// Checks a crashed disk; opening it again, after a crash that comes at once, changes nothing; and
+/// then it goes on.
+fn check_crashed<P: Protocol>(
+    crashed: &SimulatedDisk,
+    shape: Shape,
+    run: &Run,
+    circumstances: &str,
+    tried: &mut Tried,
+) -> State {
+    tried.crashes += 1;
+    let disk = crashed.snapshot();
+    let state = check::<P>(&disk, shape, run, circumstances, tried);
+    let bank = open::<P>(&disk.crash(1), shape)
+        .unwrap_or_else(|error| panic!("{error}: the second time: {circumstances}"));
+    assert_eq!(bank.state(), state, "the second time: {circumstances}");
+    let cuts = &bank.database.recovered().expect("it has a directory").cuts;
+    assert!(cuts.is_empty(), "all was cut off the first time: {cuts:?}: {circumstances}");
+    state
+}
+
+/// Crashes at every operation of the opening after a crash.
+fn crash_recovery<P: Protocol>(
+    crashed: &SimulatedDisk,
+    shape: Shape,
+    run: &Run,
+    circumstances: &str,
+    tried: &mut Tried,
+) {
+    let whole = crashed.snapshot();
+    let bank = open::<P>(&whole, shape).unwrap_or_else(|error| panic!("{error}: {circumstances}"));
+    let (operations, state) = (whole.operations(), bank.state());
+    drop(bank);
+    for stop in 1..=operations {
+        let circumstances = format!("operation {stop} of recovery: {circumstances}");
+        let disk = crashed.snapshot();
+        disk.stop_at(stop);
+        assert!(open::<P>(&disk, shape).is_err(), "{circumstances}");
+        tried.crashes_of_recovery += 1;
+        let same = check::<P>(&disk.crash(stop), shape, run, &circumstances, tried);
+        assert_eq!(same, state, "{circumstances}");
+    }
+}
+
+/// It goes on after a crash: what is committed then survives the next one.
+fn go_on<P: Protocol>(crashed: &SimulatedDisk, shape: Shape, run: &Run, circumstances: &str) {
+    let disk = crashed.snapshot();
+    let bank = open::<P>(&disk, shape).unwrap();
+    let state = bank.state();
+    let mut after = Run { states: vec![state.clone()], acknowledged: 0 };
+    // Numbers that no label and no posting has yet.
+    after.states.resize(run.states.len() + 1, state);
+    after.acknowledge_all();
+    let random = &mut fastrand::Rng::with_seed(1);
+    if !after.last().is_founded() {
+        return;
+    }
+    work(&bank, Shape { durable: true, ..shape }, random, &mut after, 4).unwrap();
+    bank.database.flush().unwrap();
+    let later = open::<P>(&disk.crash(2), shape)
+        .unwrap_or_else(|error| panic!("{error}: going on: {circumstances}"));
+    assert_eq!(&later.state(), after.last(), "going on: {circumstances}");
+}
+
+/// The disk after a run in which nothing goes wrong, and nothing is lost.
+fn undisturbed<P: Protocol>(seed: u64, shape: Shape) -> SimulatedDisk {
+    let disk = SimulatedDisk::new(seed);
+    let mut run = Run::new();
+    scenario::<P>(&disk, seed, shape, &mut run).unwrap();
+    assert_eq!(run.acknowledged as u32, TRANSACTIONS.0 + TRANSACTIONS.1, "seed {seed}");
+    disk
+}
+
+/// All crashes of one seed's run; of a few of the crashed disks, all crashes of their recovery.
+fn campaign<P: Protocol>(seed: u64, every: u64, tried: &mut Tried) {
+    let shape = Shape::of(seed);
+    let operations = undisturbed::<P>(seed, shape).operations();
+    for stop in (1..=operations).step_by(every as usize) {
+        let disk = SimulatedDisk::new(seed);
+        disk.stop_at(stop);
+        let mut run = Run::new();
+        let result = scenario::<P>(&disk, seed, shape, &mut run);
+        assert!(result.is_err(), "{}, seed {seed}, operation {stop}: no crash", P::NAME);
+        for crash in 0..3 {
+            let circumstances =
+                format!("{}, seed {seed}, {shape:?}, operation {stop}, crash {crash}", P::NAME);
+            let crashed = disk.crash(crash);
+            check_crashed::<P>(&crashed, shape, &run, &circumstances, tried);
+            if stop % 4 == 0 && crash == 0 {
+                go_on::<P>(&crashed, shape, &run, &circumstances);
+            }
+            if stop % 24 == 1 && crash == 1 {
+                crash_recovery::<P>(&crashed, shape, &run, &circumstances, tried);
+            }
+        }
+    }
+}
+
+fn report<P: Protocol>(tried: &Tried) {
+    println!("{}: {tried:?}", P::NAME);
+    assert!(tried.with_cuts > 0 && tried.with_checkpoint > 0, "{tried:?}");
+}
+
+/// Whatever operation is the last: what was acknowledged is there, what is there is what some number
+/// of transactions have done, opening again gives the same, and so it is after a crash of recovery.
+#[test]
+fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
+    let mut tried = Tried::default();
+    for seed in 0..20 * stress() as u64 {
+        campaign::<Dbx>(seed, 1, &mut tried);
+    }
+    report::<Dbx>(&tried);
+    assert!(tried.crashes > 5000, "{tried:?}");
+}
+
+#[test]
+fn so_it_is_under_other_protocols() {
+    fn some<P: Protocol>() {
+        let _named = Named(P::NAME);
+        let mut tried = Tried::default();
+        for seed in 100..100 + 4 * stress() as u64 {
+            campaign::<P>(seed, 3, &mut tried);
+        }
+        report::<P>(&tried);
+    }
+    some::<TwoPhaseLocking>();
+    some::<TimestampOrdering>();
+}
+
+/// A sync fails, whichever it is: nothing is acknowledged from then on that is not there after a
+/// crash, be it that the process goes on or that the power fails.
+#[test]
+fn a_failed_sync_loses_nothing_that_was_acknowledged() {
+    let mut tried = Tried::default();
+    for seed in 0..4 * stress() as u64 {
+        let shape = Shape::of(seed);
+        let syncs = undisturbed::<Dbx>(seed, shape).syncs();
+        for sync in 1..=syncs {
+            let disk = SimulatedDisk::new(seed);
+            disk.fail_sync(sync);
+            let mut run = Run::new();
+            let result = scenario::<Dbx>(&disk, seed, shape, &mut run);
+            let circumstances = format!("seed {seed}, {shape:?}, sync {sync}: {result:?}");
+            match result {
+                // Whoever waited was told; a sync that nobody waited for is made again by the
+                // next opening.
+                Ok(()) | Err(Failure::Storage(StorageError::SyncFailed { .. })) => {}
+                Err(error) => panic!("{error}: {circumstances}"),
+            }
+            tried.failed_syncs += 1;
+            for crashed in [disk.crash(seed), disk.snapshot()] {
+                check_crashed::<Dbx>(&crashed, shape, &run, &circumstances, &mut tried);
+            }
+        }
+    }
+    println!("{tried:?}");
+    assert!(tried.failed_syncs > 100, "{tried:?}");
+}
