@@ -58,6 +58,9 @@ impl<P: Protocol> Database<P> {
         let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints());
         let exclusive = Exclusive::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
+        if memories.with(|memory| !table.inner.is_empty(memory)) {
+            return Err(Failure::NotEmpty { table: T::TABLE }.into());
+        }
         let loader = Loader { table, memories: &memories, progress: &progress, rows: Word::new(0) };
         let result = loader.load(parts).and_then(|rows| {
             if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
@@ -121,9 +124,6 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
         I: IntoIterator<Item = Result<T, E>> + Send,
         E: From<Failure> + Send,
     {
-        if self.memories.with(|memory| !self.table.inner.is_empty(memory)) {
-            return Err(Failure::NotEmpty { table: T::TABLE }.into());
-        }
         let outcome = Mutex::new(Ok(()));
         let failed = Word::new(0);
         let work = |result: Result<(), E>| {

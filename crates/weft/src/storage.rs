@@ -378,6 +378,17 @@ impl<P: Protocol> Database<P> {
         Ok(self.storage()?.log()?.wait_durable(commit.epoch)?)
     }
 
+    /// Waits until everything is durable that may have been read so far, if commits are acknowledged
+    /// when they are durable.
+    pub(crate) fn await_durable_reads(&self) -> Result<(), Failure> {
+        match (&self.inner().storage, self.inner().shared.log.get()) {
+            (Some(storage), Some(engine)) if storage.acknowledges_durable() => {
+                Ok(engine.log.wait_durable(engine.last_epoch())?)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits until everything is durable that has committed so far.
     ///
     /// # Errors

@@ -105,15 +105,21 @@ impl<P: Protocol> std::fmt::Debug for Snapshot<P> {
 impl<P: Protocol> Database<P> {
     /// Runs `body` on a snapshot of the present state, once.
     ///
-    /// In a transaction, it shows what had committed before, and nothing of the transaction's own.
+    /// In a transaction, it shows what had committed before, and nothing of the transaction's own. If
+    /// the database [acknowledges](crate::Acknowledge) durable commits only, this returns when what
+    /// was read is durable, too.
     ///
     /// # Errors
-    /// Those of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    /// Those of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`],
+    /// [`Failure::Storage`].
     pub fn snapshot<R, E: From<Error>>(
         &self,
         body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
     ) -> Result<R, E> {
-        body(&self.open_snapshot().map_err(Error::from)?)
+        let snapshot = self.open_snapshot().map_err(Error::from)?;
+        let result = body(&snapshot)?;
+        self.await_durable_reads().map_err(Error::from)?;
+        Ok(result)
     }
 
     /// Opens a snapshot of the present state.
@@ -124,7 +130,7 @@ impl<P: Protocol> Database<P> {
     /// itself, because it was [starving](Database#starvation), opening waits for it.)
     ///
     /// # Errors
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`].
     pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
         let worker = self.worker()?;
         let shared = &self.inner().shared;
