@@ -160,7 +160,7 @@ impl StoragePlan {
         StoragePlan {
             directory: directory.to_owned(),
             options: DurabilityOptions::default(),
-            backend: Arc::new(FileSystem::default()),
+            backend: Arc::new(FileSystem),
             manual: false,
             at_epoch: None,
             watcher: None,

@@ -694,7 +694,8 @@ impl WorkerMemory {
             return;
         }
         let epoch = self.shared.clock.epoch();
-        while let Some((_, retired)) = deleted.pop_front_if(|(deleted_in, _)| *deleted_in < epoch) {
+        while deleted.front().is_some_and(|(deleted_in, _)| *deleted_in < epoch) {
+            let (_, retired) = deleted.pop_front().expect("there is a first");
             if let Retired::Deleted(_, table) = retired {
                 self.push_deleted(retired, table);
             }
