@@ -3,10 +3,12 @@
 
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
+use weft::{Acknowledge, DurabilityOptions};
 
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
@@ -129,12 +131,89 @@ pub struct BenchArguments {
     #[arg(long)]
     pub verify: bool,
 
+    /// Keep the databases in DIR, with a log, instead of in memory alone
+    ///
+    /// Each has a subdirectory of its own, which is removed at the end. The load ends with a
+    /// checkpoint; none is written after that, so the log takes space as long as the call runs.
+    #[arg(long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+
+    /// When commits return; several values take turns, and `memory` among them has no directory
+    #[arg(
+        long,
+        value_name = "WHEN,…",
+        value_delimiter = ',',
+        default_value = "durable",
+        requires = "directory"
+    )]
+    pub acknowledge: Vec<AcknowledgeName>,
+
+    /// Threads that write the log, each to files of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = loggers,
+          requires = "directory")]
+    #[arg(allow_negative_numbers = true)]
+    pub loggers: usize,
+
+    /// The longest time from one epoch to the next; each that has written something costs a sync
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = epoch_interval,
+          requires = "directory")]
+    #[arg(allow_negative_numbers = true)]
+    pub epoch_interval_ms: u64,
+
     /// Write the results as JSON too; `-`: to standard output, in place of the report
     ///
     /// An array with one object per protocol. A path that cannot be written is refused before the
     /// run, and an existing file keeps its content until the results are there.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+impl BenchArguments {
+    /// By what the databases acknowledge commits, in turns.
+    pub fn acknowledges(&self) -> &[AcknowledgeName] {
+        if self.directory.is_some() { &self.acknowledge } else { &[AcknowledgeName::Memory] }
+    }
+
+    /// How a database keeps its data that has a directory.
+    pub fn durability(&self, acknowledge: Acknowledge) -> DurabilityOptions {
+        DurabilityOptions::new()
+            .acknowledge(acknowledge)
+            .loggers(self.loggers)
+            .epoch_interval(Duration::from_millis(self.epoch_interval_ms))
+            .checkpoint_log_bytes(None)
+            .threads(self.threads)
+    }
+}
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AcknowledgeName {
+    /// When it survives any crash
+    Durable,
+    /// When it has committed in memory; it becomes durable soon after
+    Committed,
+    /// Likewise, and it never becomes durable: without a log
+    Memory,
+}
+
+impl AcknowledgeName {
+    /// As on the command line and in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            AcknowledgeName::Durable => "durable",
+            AcknowledgeName::Committed => "committed",
+            AcknowledgeName::Memory => "memory",
+        }
+    }
+
+    /// The engine's name for it; `None` without a log.
+    pub fn mode(self) -> Option<Acknowledge> {
+        match self {
+            AcknowledgeName::Durable => Some(Acknowledge::Durable),
+            AcknowledgeName::Committed => Some(Acknowledge::Committed),
+            AcknowledgeName::Memory => None,
+        }
+    }
 }
 
 /// Accepts the names of the protocols, and shows in the help what each is.
@@ -170,6 +249,15 @@ fn threads(text: &str) -> Result<usize, String> {
 fn reserve(text: &str) -> Result<usize, String> {
     let mib = whole_number(text, 0..=1 << 24)?;
     Ok(usize::try_from(mib).expect("the range is far below usize::MAX"))
+}
+
+fn loggers(text: &str) -> Result<usize, String> {
+    let loggers = whole_number(text, 1..=64)?;
+    Ok(usize::try_from(loggers).expect("the range is far below usize::MAX"))
+}
+
+fn epoch_interval(text: &str) -> Result<u64, String> {
+    whole_number(text, 1..=10_000)
 }
 
 fn seed(text: &str) -> Result<u64, String> {

@@ -64,6 +64,12 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
         (&["--json", env!("CARGO_MANIFEST_DIR")], &["--json", "directory"]),
         (&["--json", "/nowhere/at/all.json"], &["/nowhere/at/all.json", "--json"]),
         (&["--thread", "2"], &["--threads"]),
+        (&["--snapshots", "maybe"], &["--snapshots", "off", "on"]),
+        (&["--acknowledge", "committed"], &["--directory"]),
+        (&["--directory", "/tmp", "--acknowledge", "soon"], &["durable", "committed", "memory"]),
+        (&["--directory", "/nowhere/at/all"], &["/nowhere/at/all", "--directory"]),
+        (&["--directory", "/tmp", "--loggers", "0"], &["--loggers", "from 1 to 64"]),
+        (&["--directory", "/tmp", "--epoch-interval-ms", "0"], &["from 1 to 10000"]),
     ];
     refused("tpcc", cases);
 }
@@ -96,6 +102,8 @@ fn ycsb_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
         (&["--storage", "hash", "-p", "raw"], &["raw", "--storage tree"]),
         (&["--distribution", "normal"], &["zipf", "latest"]),
         (&["--protocol", "cooked"], &["cooked", "raw", "dbx"]),
+        (&["--snapshots", "on"], &["--snapshots"]),
+        (&["-p", "raw", "--directory", "/tmp"], &["raw", "--directory"]),
         (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
     ];
     refused("ycsb", cases);
@@ -152,6 +160,9 @@ fn help_teaches() {
     let output = run(&["bench", "tpcc", "--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
+    for word in ["--directory", "--snapshots", "- committed:"] {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
     for word in ["What is measured", "Examples:", "- none:", "- dbx:", "orderstatus", "Exit code"] {
         assert!(help.contains(word), "{word:?} is missing in:\n{help}");
     }
@@ -283,6 +294,8 @@ fn json_keys_have_one_order() {
         "protocol",
         "htm_backend",
         "twin",
+        "snapshots",
+        "acknowledge",
         "threads",
         "seed",
         "warehouses",
@@ -303,6 +316,8 @@ fn json_keys_have_one_order() {
         "transactions_per_sample",
         "htm",
         "memory",
+        "log",
+        "versions_held",
         "verified",
         "conditions",
         "pinned",
@@ -313,6 +328,59 @@ fn json_keys_have_one_order() {
     assert_eq!(keys, expected);
     let report: Value = serde_json::from_str(json).expect("nothing but JSON");
     assert!(report[0]["verified"].is_null(), "nobody asked for it");
+}
+
+/// Each contender logs to a directory of its own, of which nothing is left.
+#[test]
+fn with_a_directory_there_is_a_log_and_afterwards_nothing() {
+    let directory = scratch("log");
+    std::fs::create_dir(&directory).expect("the directory can be made");
+    let file = directory.to_str().expect("the path is UTF-8");
+    let all = ["--directory", file, "--acknowledge", "memory,committed,durable", "--json", "-"];
+    let more = ["-p", "dbx,2pl", "--loggers", "2", "--epoch-interval-ms", "5", "--verify"];
+    for short in [&SHORT[..], &SHORT_YCSB[..]] {
+        let output = run(&[short, &all, &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+        let reports = json.as_array().expect("an array");
+        assert_eq!(reports.len(), 6);
+        let ways = ["memory", "committed", "durable"];
+        for (report, way) in reports.iter().zip(ways.into_iter().cycle()) {
+            assert_eq!((&report["acknowledge"], &report["verified"]), (&way.into(), &true.into()));
+            let log = &report["log"];
+            assert_eq!(log.is_null(), way == "memory", "{report}");
+            if way == "memory" {
+                continue;
+            }
+            for key in ["bytes_written", "transactions", "epochs_written", "syncs"] {
+                assert!(number(&log[key]) > 0.0, "{key}: {report}");
+            }
+            let bytes = number(&log["bytes_written"]) / number(&log["transactions"]);
+            assert!((number(&log["bytes_per_transaction"]) - bytes).abs() < 1e-6 * bytes, "{log}");
+            assert_eq!(log["acknowledged_us"].is_null(), way == "committed", "{report}");
+        }
+        let left = std::fs::read_dir(&directory).expect("it is there").count();
+        assert_eq!(left, 0, "something is left in {file}");
+    }
+    let output = run(&[&SHORT[..], &all[..4]].concat());
+    for word in ["dbx+log", "dbx+durable", "bytes/write tx", "durable p50 µs"] {
+        assert!(text(&output.stdout).contains(word), "{}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn snapshots_take_turns_with_transactions() {
+    let options = ["--snapshots", "off,on", "--mix", "50,0,0,0,50", "-t", "2", "-w", "1"];
+    let output = run(&[&SHORT[..], &options, &["--verify"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for word in ["| dbx ", "| dbx+snapshots ", "versions held", "dbx+snapshots: verified"] {
+        assert!(text(&output.stdout).contains(word), "{}", text(&output.stdout));
+    }
+    for (options, expected) in [(&["--snapshots"][..], true), (&[], false)] {
+        let output = run(&[&SHORT[..], options, &["--json", "-"]].concat());
+        let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+        assert_eq!(json[0]["snapshots"], expected);
+    }
 }
 
 #[test]

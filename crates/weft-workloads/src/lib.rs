@@ -25,4 +25,4 @@ pub mod tpcc;
 pub mod workload;
 pub mod ycsb;
 
-pub use workload::{Condition, LoadOptions, Outcome, Progress, Workload};
+pub use workload::{Condition, LoadOptions, Outcome, Progress, StorageOptions, Workload};

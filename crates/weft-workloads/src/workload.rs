@@ -9,9 +9,10 @@
 //! 3. once all clients have stopped, calls [`Workload::verify`] and reports every [`Condition`].
 
 use std::fmt;
+use std::path::Path;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure};
+use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
 ///
@@ -72,18 +73,54 @@ pub struct LoadOptions<'a> {
     pub htm: weft::htm::Choice,
     /// Memory for the database to take, and touch, before it is filled.
     pub reserve_bytes: usize,
+    /// Where the database keeps its data; in memory alone if `None`.
+    pub storage: Option<StorageOptions<'a>>,
     /// Told of the rows loaded so far.
     pub progress: Progress<'a>,
 }
 
+/// Where a database keeps its data, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageOptions<'a> {
+    /// The directory, in which there is no database yet.
+    pub directory: &'a Path,
+    /// How. Whatever commits are acknowledged by, the load waits for the disk only once, at its
+    /// end, when it writes a checkpoint.
+    pub durability: &'a DurabilityOptions,
+}
+
+impl LoadOptions<'_> {
+    /// Starts to open the database.
+    pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
+        let builder = Database::<P>::builder().htm(self.htm).reserve_bytes(self.reserve_bytes);
+        match self.storage {
+            Some(StorageOptions { directory, durability }) => {
+                // A checkpoint is written by workers.
+                let threads = durability.threads.clamp(1, P::WORKERS_MAX);
+                builder.directory(directory).durability(durability.clone().threads(threads))
+            }
+            None => builder,
+        }
+    }
+
+    /// Ends the load: what was loaded becomes a checkpoint, if there is a directory.
+    pub(crate) fn settle<P: Protocol>(&self, database: &Database<P>) -> Result<(), Failure> {
+        match self.storage {
+            Some(_) => database.checkpoint().map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, no report of progress.
+    /// One thread, seed 0, whatever HTM there is, no directory, no report of progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
             threads: 1,
             htm: weft::htm::Choice::Auto,
             reserve_bytes: 0,
+            storage: None,
             progress: &|_, _| {},
         }
     }
@@ -132,6 +169,15 @@ impl fmt::Display for Condition {
             None => Ok(()),
         }
     }
+}
+
+/// Runs a transaction of the load, which does not wait until it is durable.
+pub(crate) fn insert_batch<P: Protocol>(
+    database: &Database<P>,
+    body: impl FnMut(&Transaction<'_, P>) -> Result<(), Error>,
+) -> Result<(), Failure> {
+    let inserted = database.transact_with_token(&TransactionOptions::new(), body);
+    inserted.map(|((), _token)| ()).map_err(failure_of)
 }
 
 /// What remains of an engine's error once conflicts are retried.

@@ -1,7 +1,12 @@
 //! Churn: threads update the rows of one table at random, and nothing else. However long it goes
 //! on, the memory stays what it was: replaced versions are reused after their grace period.
 //!
-//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS]` (10, 1000000 and 2)
+//! With `--hold-snapshot` one snapshot is open for so many seconds, from the second sixth of the time
+//! on. Then the memory grows by one version of each row, and no more; and when the snapshot is
+//! dropped, what was kept for it is used again.
+//!
+//! `cargo run --release --example churn -- [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS]` (10,
+//! 1000000 and 2)
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +21,31 @@ struct Row {
     payload: [u64; 12],
 }
 
+fn usage() -> ! {
+    eprintln!(
+        "usage: churn [SECONDS] [ROWS] [THREADS] [--hold-snapshot SECONDS], whole numbers above 0"
+    );
+    std::process::exit(2)
+}
+
 fn main() -> Result<(), Error> {
-    let mut arguments = std::env::args().skip(1).map(|argument| argument.parse::<u64>());
-    let mut argument = |default| match arguments.next() {
+    let (mut numbers, mut held) = (Vec::new(), None);
+    let mut arguments = std::env::args().skip(1);
+    let number = |argument: Option<String>| match argument.map(|argument| argument.parse::<u64>()) {
         Some(Ok(number)) if number > 0 => number,
-        Some(_) => {
-            eprintln!("usage: churn [SECONDS] [ROWS] [THREADS], whole numbers above 0");
-            std::process::exit(2)
-        }
-        None => default,
+        _ => usage(),
     };
-    let (seconds, rows, threads) = (argument(10), argument(1_000_000), argument(2));
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--hold-snapshot" => held = Some(Duration::from_secs(number(arguments.next()))),
+            _ => numbers.push(number(Some(argument))),
+        }
+    }
+    if numbers.len() > 3 {
+        usage();
+    }
+    let argument = |position, default| numbers.get(position).copied().unwrap_or(default);
+    let (seconds, rows, threads) = (argument(0, 10), argument(1, 1_000_000), argument(2, 2));
 
     let database: Database =
         Database::builder().table_with_capacity::<Row>(rows as usize).open()?;
@@ -58,8 +77,26 @@ fn main() -> Result<(), Error> {
                 })
             })
             .collect();
+        let step = Duration::from_secs(seconds.div_ceil(6));
+        let sleep_until = |deadline: Instant| {
+            std::thread::sleep(deadline.min(end).saturating_duration_since(Instant::now()));
+        };
+        sleep_until(start + step);
+        report(&database, start);
+        if let Some(held) = held {
+            let snapshot = database.open_snapshot()?;
+            let dropped = (Instant::now() + held).min(end);
+            while Instant::now() < dropped {
+                sleep_until((Instant::now() + step.min(held / 4)).min(dropped));
+                report(&database, start);
+            }
+            let dropping = Instant::now();
+            drop(snapshot);
+            println!("the snapshot is dropped, in {:.3} s", dropping.elapsed().as_secs_f64());
+            report(&database, start);
+        }
         while Instant::now() < end {
-            std::thread::sleep(Duration::from_secs(seconds.div_ceil(6)).min(end - Instant::now()));
+            sleep_until(Instant::now() + step);
             report(&database, start);
         }
         workers.into_iter().try_for_each(|worker| worker.join().expect("workers do not panic"))
@@ -71,10 +108,12 @@ fn report(database: &Database, start: Instant) {
     let resident = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let resident = resident.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     println!(
-        "{:4.0} s: {:>11} transactions, {:4} MiB of chunks, resident {}",
+        "{:4.0} s: {:>11} transactions, {:4} MiB of chunks, {:>7} versions held ({} MiB), resident {}",
         start.elapsed().as_secs_f64(),
         metrics.committed,
         metrics.memory.chunk_bytes >> 20,
+        metrics.snapshots.versions_held,
+        metrics.snapshots.bytes_held >> 20,
         resident.unwrap_or("unknown").trim(),
     );
 }

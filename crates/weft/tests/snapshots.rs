@@ -467,6 +467,30 @@ fn atomic_operations_have_snapshots() {
     assert_eq!(before.rows(&cells).count(), 10);
 }
 
+/// To announce keys changes nothing of what is read: whether they are there, gone, or were never.
+#[test]
+fn announced_rows_are_read_as_they_are() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        for id in 0..IDS {
+            fixture.put(id, u64::from(id));
+        }
+        let snapshot = fixture.database.open_snapshot().unwrap();
+        for id in 0..IDS {
+            if id % 3 == 0 { fixture.delete(id) } else { fixture.put(id, 0) }
+        }
+        // The keys come from the snapshot itself.
+        let keys = || snapshot.range(&fixture.items, ..).map(|row| row.unwrap().id).chain([IDS]);
+        snapshot.prefetch(&fixture.items, keys()).unwrap();
+        snapshot.prefetch(&fixture.cells, keys()).unwrap();
+        for id in 0..IDS {
+            assert_eq!(snapshot.get(&fixture.items, &id).unwrap().unwrap().value, u64::from(id));
+            assert_eq!(snapshot.get(&fixture.cells, &id).unwrap().unwrap().value, u64::from(id));
+        }
+        assert_eq!(snapshot.get(&fixture.items, &IDS).unwrap(), None);
+    });
+}
+
 /// What a snapshot refuses.
 #[test]
 fn misuse_is_an_error() {
@@ -474,6 +498,7 @@ fn misuse_is_an_error() {
     let other = Fixture::<weft::protocol::Dbx>::new();
     let snapshot = fixture.database.open_snapshot().unwrap();
     assert!(matches!(snapshot.get(&other.items, &1), Err(Failure::ForeignTable { .. })));
+    assert!(matches!(snapshot.prefetch(&other.items, [1]), Err(Failure::ForeignTable { .. })));
     assert!(matches!(
         snapshot.range(&other.items, ..).next(),
         Some(Err(Failure::ForeignTable { .. }))

@@ -7,19 +7,49 @@
 use weft::protocol::Protocol;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
+use crate::arguments::AcknowledgeName;
 use crate::progress::Progress;
 use crate::stop::Stop;
 
 use super::round::{self, Plan, Round};
 use super::tally::Tally;
 
+/// In what contenders may differ.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The protocol's name.
+    pub protocol: String,
+    /// Whether read-only transactions run on snapshots.
+    pub snapshots: bool,
+    /// When commits return.
+    pub acknowledge: AcknowledgeName,
+}
+
+impl Variant {
+    /// What the tables call it: `dbx+log+snapshots`.
+    pub fn label(&self) -> String {
+        let log = match self.acknowledge {
+            AcknowledgeName::Memory => "",
+            AcknowledgeName::Committed => "+log",
+            AcknowledgeName::Durable => "+durable",
+        };
+        let snapshots = if self.snapshots { "+snapshots" } else { "" };
+        format!("{}{log}{snapshots}", self.protocol)
+    }
+}
+
 /// What one `weft bench` command is about.
 pub trait Benchmark {
-    /// Loads what takes part by the name of `name`, for so many clients as `options` has threads.
+    /// Loads what takes part, for so many clients as `options` has threads; `options` say where
+    /// the database keeps its data.
     ///
     /// # Errors
     /// Whatever the workload or the engine fails with.
-    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop>;
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop>;
 }
 
 /// Somebody who takes part, with the database that it keeps for the whole call.
@@ -61,14 +91,14 @@ pub trait Driven: Sync {
     /// The names of its transaction types.
     const TRANSACTIONS: &'static [&'static str];
 
-    /// How many transactions run for each one whose latency is taken; see `tally`.
-    const TRANSACTIONS_PER_SAMPLE: u64;
-
     /// What one thread carries from one transaction to the next.
     type Client: Send;
 
     /// By what name it takes part.
     fn name(&self) -> &'static str;
+
+    /// How many transactions run for each one whose latency is taken; see `tally`.
+    fn transactions_per_sample(&self) -> u64;
 
     /// See [`Contender::htm_backend`].
     fn htm_backend(&self) -> Option<String>;
@@ -82,25 +112,33 @@ pub trait Driven: Sync {
     /// The engine's own account of itself.
     fn metrics(&self) -> weft::Metrics;
 
+    /// Waits until the log, if there is one, is written: what a round leaves to be written is not
+    /// to disturb the next one, which is another contender's.
+    fn flush(&self) -> Result<(), weft::Failure>;
+
     /// See [`Workload::verify`].
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, weft::Failure>;
 }
 
 /// A workload loaded under protocol `P`, of which the latency of one transaction in `SAMPLE` is
-/// taken.
+/// taken; of each, if a commit waits for the disk.
 pub struct UnderProtocol<P, W, const SAMPLE: u64> {
     workload: W,
+    waits_for_disk: bool,
     protocol: std::marker::PhantomData<fn() -> P>,
 }
 
 impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P, W, SAMPLE> {
     const WORKLOAD: &'static str = W::NAME;
     const TRANSACTIONS: &'static [&'static str] = W::TRANSACTIONS;
-    const TRANSACTIONS_PER_SAMPLE: u64 = SAMPLE;
     type Client = W::Client;
 
     fn name(&self) -> &'static str {
         P::NAME
+    }
+
+    fn transactions_per_sample(&self) -> u64 {
+        if self.waits_for_disk { 1 } else { SAMPLE }
     }
 
     fn htm_backend(&self) -> Option<String> {
@@ -120,6 +158,14 @@ impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P,
         self.workload.database().metrics()
     }
 
+    fn flush(&self) -> Result<(), weft::Failure> {
+        let database = self.workload.database();
+        match database.durable_epoch() {
+            Some(_) => database.flush(),
+            None => Ok(()),
+        }
+    }
+
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, weft::Failure> {
         self.workload.verify(&|done, total| progress.set(done, total))
     }
@@ -135,7 +181,10 @@ pub fn load_under<P: Protocol, W: Workload<P> + 'static, const SAMPLE: u64>(
 ) -> Result<Box<dyn Contender>, Stop> {
     let workload =
         W::load(parameters, options).map_err(|failure| failed_to_load(P::NAME, &failure))?;
-    let driven = UnderProtocol::<P, W, SAMPLE> { workload, protocol: std::marker::PhantomData };
+    let acknowledge = options.storage.map(|storage| storage.durability.acknowledge);
+    let waits_for_disk = acknowledge == Some(weft::Acknowledge::Durable);
+    let protocol = std::marker::PhantomData;
+    let driven = UnderProtocol::<P, W, SAMPLE> { workload, waits_for_disk, protocol };
     Ok(Box::new(Loaded::new(driven, options.threads)))
 }
 
@@ -181,11 +230,14 @@ impl<D: Driven> Contender for Loaded<D> {
     }
 
     fn transactions_per_sample(&self) -> u64 {
-        D::TRANSACTIONS_PER_SAMPLE
+        self.driven.transactions_per_sample()
     }
 
     fn round(&mut self, plan: &Plan, progress: &Progress) -> Result<Round, Stop> {
-        round::run(&self.driven, &mut self.clients, &mut self.totals, plan, progress)
+        let round = round::run(&self.driven, &mut self.clients, &mut self.totals, plan, progress)?;
+        let name = self.driven.name();
+        self.driven.flush().map_err(|failure| Stop::Failed(format!("{name}, log: {failure}")))?;
+        Ok(round)
     }
 
     fn totals(&self) -> &[Tally] {

@@ -24,6 +24,7 @@
 mod contender;
 pub mod report;
 mod round;
+mod scratch;
 mod statistics;
 mod tally;
 #[cfg(test)]
@@ -34,17 +35,18 @@ pub mod ycsb;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use weft_workloads::workload::{Condition, LoadOptions};
+use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
 use crate::arguments::BenchArguments;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::{memory, numbers, protocols};
 
-use contender::{Benchmark, Contender};
+use contender::{Benchmark, Contender, Variant};
 use report::json::{JsonOutput, JsonTarget};
 use report::{Description, Report, table};
 use round::{Plan, Round};
+use scratch::Scratch;
 
 /// What the harness has to be told about one call, apart from the options of every benchmark.
 pub struct Subject {
@@ -56,17 +58,22 @@ pub struct Subject {
     pub operations: Option<u32>,
     /// Whether each transaction is one access of one row, which is all that some protocols can do.
     pub is_single_key: bool,
+    /// Whether read-only transactions run on snapshots, in turns.
+    pub snapshots: Vec<bool>,
     /// About how much memory one loaded database takes.
     pub loaded_bytes: u64,
     /// By how much it grows in a second, at most, for each thread that runs transactions.
     pub growth_bytes_per_second: u64,
 }
 
-/// One protocol's part in the benchmark, and what has been measured of it so far.
+/// One contender's part in the benchmark, and what has been measured of it so far.
 struct Entry {
-    /// The protocol's name, and its number if it takes part more than once.
+    /// What it is called, with its number if it takes part more than once.
     label: String,
+    variant: Variant,
     contender: Box<dyn Contender>,
+    /// Goes after the database in it.
+    _directory: Option<Scratch>,
     rounds: Vec<Round>,
     memory: report::Resident,
     conditions: Option<Vec<Condition>>,
@@ -87,13 +94,17 @@ pub fn run(
     let plan = Plan::new(arguments);
     let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
     // A program that reads the JSON from standard output wants nothing else there.
+    if let Some(parent) = &arguments.directory {
+        // Whether it can be written is known before anything is announced.
+        drop(Scratch::create(parent, 0)?);
+    }
     let for_people = !matches!(&json, Some(target) if target.is_standard_output());
     if for_people {
         heading(arguments, &plan, &subject, out)?;
     }
     warn_if_too_large(arguments, &subject);
 
-    let mut entries = load(arguments, htm, benchmark)?;
+    let mut entries = load(arguments, htm, benchmark, &variants(arguments, &subject))?;
     run_rounds(&mut entries, arguments, &plan)?;
     if arguments.verify {
         for entry in &mut entries {
@@ -170,8 +181,9 @@ fn heading(
     subject: &Subject,
     out: &mut impl Write,
 ) -> Result<(), Stop> {
-    let protocols = arguments.protocol.len();
-    let seconds = database_seconds(arguments) * protocols as f64;
+    let variants = variants(arguments, subject);
+    let labels: Vec<String> = variants.iter().map(Variant::label).collect();
+    let seconds = database_seconds(arguments) * variants.len() as f64;
     writeln!(
         out,
         "{}; {}{}, seed {}",
@@ -183,14 +195,14 @@ fn heading(
     writeln!(
         out,
         "{}: {} of {}, each after {} of warm-up; {} in all, and the load",
-        arguments.protocol.join(", "),
+        labels.join(", "),
         numbers::counted(arguments.rounds, "round"),
         numbers::span(arguments.seconds),
         numbers::span(arguments.warmup),
         numbers::span(seconds)
     )?;
-    if protocols > 1 {
-        writeln!(out, "The protocols take turns, and each has a database of its own.")?;
+    if variants.len() > 1 {
+        writeln!(out, "They take turns, and each has a database of its own.")?;
     }
     Ok(())
 }
@@ -206,30 +218,51 @@ fn warn_if_too_large(arguments: &BenchArguments, subject: &Subject) {
         * arguments.threads as f64
         * database_seconds(arguments);
     let database_bytes = subject.loaded_bytes as f64 + growth;
-    let needed = (database_bytes * arguments.protocol.len() as f64) as u64;
+    let databases = variants(arguments, subject).len() as u64;
+    let needed = (database_bytes * databases as f64) as u64;
     if let Some(available) = memory::available_bytes()
         && needed > available
     {
         let _ = writeln!(
             io::stderr(),
             "warning: {} may grow to {} of memory, and {} are free; the system may end the run",
-            numbers::counted(arguments.protocol.len() as u64, "database"),
+            numbers::counted(databases, "database"),
             numbers::size(needed),
             numbers::size(available)
         );
     }
 }
 
-/// Loads a database for each protocol.
+/// Whoever takes part, in order.
+fn variants(arguments: &BenchArguments, subject: &Subject) -> Vec<Variant> {
+    let mut variants = Vec::new();
+    for protocol in &arguments.protocol {
+        for &acknowledge in arguments.acknowledges() {
+            for &snapshots in &subject.snapshots {
+                variants.push(Variant { protocol: protocol.clone(), snapshots, acknowledge });
+            }
+        }
+    }
+    variants
+}
+
+/// Loads a database for each contender.
 fn load(
     arguments: &BenchArguments,
     htm: weft::htm::Choice,
     benchmark: &dyn Benchmark,
+    variants: &[Variant],
 ) -> Result<Vec<Entry>, Stop> {
-    let mut entries = Vec::with_capacity(arguments.protocol.len());
-    for (position, name) in arguments.protocol.iter().enumerate() {
-        let earlier = arguments.protocol[..position].iter().filter(|other| *other == name).count();
-        let label = if earlier == 0 { name.clone() } else { format!("{name} ({})", earlier + 1) };
+    let mut entries: Vec<Entry> = Vec::with_capacity(variants.len());
+    for variant in variants {
+        let name = variant.label();
+        let earlier = entries.iter().filter(|entry| entry.variant.label() == name).count();
+        let label = if earlier == 0 { name } else { format!("{name} ({})", earlier + 1) };
+        let durability = variant.acknowledge.mode().map(|mode| arguments.durability(mode));
+        let directory = match (&arguments.directory, &durability) {
+            (Some(parent), Some(_)) => Some(Scratch::create(parent, entries.len())?),
+            _ => None,
+        };
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
         let options = LoadOptions {
@@ -237,15 +270,26 @@ fn load(
             threads: arguments.threads,
             htm,
             reserve_bytes: arguments.reserve_mib << 20,
+            storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
+                StorageOptions { directory: directory.path(), durability }
+            }),
             progress: &|done, total| progress.set(done, total),
         };
-        let contender = benchmark.load(name, &options)?;
+        let contender = benchmark.load(variant, &options)?;
         let memory = report::Resident {
             before_load_bytes,
             after_load_bytes: memory::resident_bytes(),
             after_run_bytes: None,
         };
-        entries.push(Entry { label, contender, rounds: Vec::new(), memory, conditions: None });
+        entries.push(Entry {
+            label,
+            variant: variant.clone(),
+            contender,
+            _directory: directory,
+            rounds: Vec::new(),
+            memory,
+            conditions: None,
+        });
     }
     Ok(entries)
 }
@@ -273,6 +317,7 @@ fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report
             Report::new(
                 description,
                 &entry.label,
+                &entry.variant,
                 &*entry.contender,
                 &entry.rounds,
                 first,

@@ -287,10 +287,11 @@ fn measure<D: Driven>(
     shared: &Shared,
 ) -> Result<(), weft::Failure> {
     let mut batch = Batch::new(tallies.len());
+    let per_sample = driven.transactions_per_sample();
     let mut begun = Instant::now();
     while !shared.is_stopped() {
-        if D::TRANSACTIONS_PER_SAMPLE > 1 {
-            for _ in 1..D::TRANSACTIONS_PER_SAMPLE {
+        if per_sample > 1 {
+            for _ in 1..per_sample {
                 batch.count(driven.execute(client)?);
             }
             begun = Instant::now();

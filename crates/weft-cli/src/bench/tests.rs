@@ -8,9 +8,9 @@ use weft::protocol::{Protocol, with_protocol};
 use weft::{Database, Error, Failure, Record, Table};
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 
-use super::contender::{Benchmark, Contender, load_under};
+use super::contender::{Benchmark, Contender, Variant, load_under};
 use super::{Subject, run};
-use crate::arguments::BenchArguments;
+use crate::arguments::{AcknowledgeName, BenchArguments};
 use crate::stop::Stop;
 
 /// The only row has key 0.
@@ -146,8 +146,12 @@ fn failure(error: Error) -> Failure {
 struct CountingBenchmark(Trouble);
 
 impl Benchmark for CountingBenchmark {
-    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop> {
-        with_protocol!(name, |P| load_under::<P, Counting<P>, 1>(&self.0, options))
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        with_protocol!(&variant.protocol, |P| load_under::<P, Counting<P>, 1>(&self.0, options))
             .expect("the tests name protocols of the list")
     }
 }
@@ -163,6 +167,10 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         htm: Some(weft::htm::Choice::Software),
         reserve_mib: 0,
         verify: true,
+        directory: None,
+        acknowledge: vec![AcknowledgeName::Durable],
+        loggers: 1,
+        epoch_interval_ms: 10,
         json: json.then(|| PathBuf::from("-")),
     }
 }
@@ -173,6 +181,7 @@ fn subject() -> Subject {
         options: vec![("zeal", "some".into())],
         operations: Some(3),
         is_single_key: false,
+        snapshots: vec![false],
         loaded_bytes: 1,
         growth_bytes_per_second: 0,
     }

@@ -12,7 +12,7 @@ use crate::numbers;
 use crate::stop::Stop;
 
 use super::Subject;
-use super::contender::{Benchmark, Contender, load_under};
+use super::contender::{Benchmark, Contender, Variant, load_under};
 
 /// The most warehouses: their numbers are 16 bits wide.
 const WAREHOUSES_MAX: u64 = 65_535;
@@ -40,6 +40,10 @@ Examples:
       what concurrency control costs: DBX against none at all, in turns; checks both databases
   weft bench tpcc --threads 4 --warehouses 1 --mix payment
       four threads fight for the rows of one warehouse
+  weft bench tpcc --threads 2 --warehouses 1 --mix 50,0,0,0,50 --snapshots off,on
+      what it is worth that large reads run on snapshots
+  weft bench tpcc --directory /var/tmp --acknowledge memory,committed
+      what the log costs; with `durable`, how long a commit waits for the disk
   weft bench tpcc --seconds 60 --rounds 5 --json results.json
       longer rounds, all numbers for a program
 
@@ -68,8 +72,22 @@ pub struct TpccArguments {
     #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
     scale: ScaleName,
 
+    /// Whether Stock-Level and Order-Status run on snapshots: `on`, or `off,on` to compare
+    ///
+    /// A snapshot never conflicts with anything, so nothing of it is ever run again.
+    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off")]
+    #[arg(num_args = 0..=1, default_missing_value = "on")]
+    snapshots: Vec<Switch>,
+
     #[command(flatten)]
     bench: BenchArguments,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Switch {
+    Off,
+    On,
 }
 
 /// The cardinalities on offer.
@@ -108,8 +126,13 @@ impl ScaleName {
 struct TpccBenchmark(Parameters);
 
 impl Benchmark for TpccBenchmark {
-    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop> {
-        with_protocol!(name, |P| load_under::<P, Tpcc<P>, 1>(&self.0, options))
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let parameters = Parameters { snapshots: variant.snapshots, ..self.0.clone() };
+        with_protocol!(&variant.protocol, |P| load_under::<P, Tpcc<P>, 1>(&parameters, options))
             .expect("the parser lets only names of the list through")
     }
 }
@@ -130,7 +153,12 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
         ScaleName::Specification => String::new(),
         other => format!(" of {} scale", other.name()),
     };
-    let parameters = Parameters { warehouses, mix: arguments.mix, scale: arguments.scale.scale() };
+    let parameters = Parameters {
+        warehouses,
+        mix: arguments.mix,
+        scale: arguments.scale.scale(),
+        snapshots: false,
+    };
     let subject = Subject {
         title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
         options: vec![
@@ -140,6 +168,7 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
         ],
         operations: None,
         is_single_key: false,
+        snapshots: arguments.snapshots.iter().map(|&switch| switch == Switch::On).collect(),
         loaded_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
         growth_bytes_per_second: growth_bytes_per_second(&arguments.mix),
     };

@@ -19,7 +19,7 @@ use crate::progress::Progress;
 use crate::stop::Stop;
 
 use super::Subject;
-use super::contender::{Benchmark, Contender, Driven, Loaded, failed_to_load, load_under};
+use super::contender::{Benchmark, Contender, Driven, Loaded, Variant, failed_to_load, load_under};
 use super::tally::SAMPLE_OF_SMALL;
 
 /// The most operations in a transaction.
@@ -265,6 +265,7 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
         distribution: distribution.distribution(),
     };
     check_storage(arguments, &parameters)?;
+    check_log(bench)?;
     let shares = Kind::ALL.map(|kind| (Kind::NAMES[kind as usize], parameters.mix.share(kind)));
     let mut options = vec![
         ("preset", preset.name().into()),
@@ -283,6 +284,7 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
         title: title(arguments, &parameters, value_bytes),
         options,
         operations: Some(parameters.operations),
+        snapshots: vec![false],
         is_single_key: parameters.is_single_key(),
         loaded_bytes: loaded_bytes(&parameters, value_bytes, bench.threads),
         growth_bytes_per_second: row_bytes(value_bytes)
@@ -351,6 +353,17 @@ fn check_storage(arguments: &YcsbArguments, parameters: &Parameters) -> Result<(
     Ok(())
 }
 
+/// Checks that there is a log only where there are transactions.
+fn check_log(bench: &BenchArguments) -> Result<(), Stop> {
+    let is_logged = bench.acknowledges().iter().any(|name| name.mode().is_some());
+    if is_logged && bench.protocol.iter().any(|name| name == RAW) {
+        return Err(Stop::Usage(
+            "--protocol raw has no transactions to log: it goes without --directory".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// About what one row takes: the record, in steps of a cache line, and its place in the index.
 fn row_bytes(value_bytes: usize) -> u64 {
     (24 + value_bytes as u64).next_multiple_of(64) + 24
@@ -374,8 +387,12 @@ struct YcsbBenchmark {
 }
 
 impl Benchmark for YcsbBenchmark {
-    fn load(&self, name: &str, options: &LoadOptions<'_>) -> Result<Box<dyn Contender>, Stop> {
-        let load = Load { name, parameters: &self.parameters, options };
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let load = Load { name: &variant.protocol, parameters: &self.parameters, options };
         with_row(self.value_bytes, self.storage, load)
             .expect("the parser lets only sizes through that there are rows of")
     }
@@ -409,11 +426,14 @@ struct Raw<R: Row>(RawYcsb<R>);
 impl<R: Row> Driven for Raw<R> {
     const WORKLOAD: &'static str = "ycsb";
     const TRANSACTIONS: &'static [&'static str] = RawYcsb::<R>::TRANSACTIONS;
-    const TRANSACTIONS_PER_SAMPLE: u64 = SAMPLE_OF_SMALL;
     type Client = RawClient<R>;
 
     fn name(&self) -> &'static str {
         RAW
+    }
+
+    fn transactions_per_sample(&self) -> u64 {
+        SAMPLE_OF_SMALL
     }
 
     fn htm_backend(&self) -> Option<String> {
@@ -431,6 +451,10 @@ impl<R: Row> Driven for Raw<R> {
 
     fn metrics(&self) -> weft::Metrics {
         self.0.metrics()
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(())
     }
 
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Failure> {

@@ -3,11 +3,12 @@
 
 use arrayvec::ArrayString;
 use weft::protocol::Protocol;
-use weft::{Error, Table, Transaction};
+use weft::{Error, Table};
 
 use super::client::Client;
 use super::random::last_name;
 use super::schema::{Customer, NAME_BYTES_MAX};
+use super::view::View;
 
 /// What the user knows of the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ impl Selector {
     pub(super) fn find<P: Protocol>(
         &self,
         customers: &Table<Customer, P>,
-        tx: &Transaction<'_, P>,
+        view: &impl View<P>,
         (w_id, d_id): (u16, u8),
         found: &mut Vec<u32>,
     ) -> Result<u32, Error> {
@@ -48,7 +49,7 @@ impl Selector {
             Selector::Number(c_id) => Ok(*c_id),
             Selector::LastName(last) => {
                 found.clear();
-                for customer in tx.prefix_by(customers, Customer::BY_NAME, &(w_id, d_id, *last)) {
+                for customer in view.prefix_by(customers, Customer::BY_NAME, &(w_id, d_id, *last)) {
                     found.push(customer?.c_id);
                 }
                 Ok(found[found.len().div_ceil(2) - 1])

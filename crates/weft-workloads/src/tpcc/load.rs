@@ -17,8 +17,8 @@ use super::schema::{
     BAD_CREDIT, BasisPoints, Cents, Customer, DISTRICTS, District, FixedText, GOOD_CREDIT, History,
     Item, LINES_MAX, NewOrderRow, Order, OrderLine, Stock, Timestamp, Warehouse,
 };
-use super::{Parameters, Scale, Tables, Tpcc, failure_of};
-use crate::workload::{LoadOptions, Progress};
+use super::{Parameters, Scale, Tables, Tpcc};
+use crate::workload::{LoadOptions, Progress, insert_batch};
 
 /// What each customer has paid before the load ends (clause 4.3.3.1).
 const FIRST_PAYMENT: Cents = 10_00;
@@ -62,6 +62,7 @@ pub(super) fn load<P: Protocol>(
         rows_done: Word::new(0),
     };
     loader.run(&units(parameters), options.threads.clamp(1, P::WORKERS_MAX))?;
+    options.settle(&database)?;
     Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients: Word::new(0) })
 }
 
@@ -273,17 +274,13 @@ impl<P: Protocol> Loader<'_, P> {
                 no_d_id: d_id,
                 no_o_id: o_id,
             });
-            self.database
-                .transact(|tx| {
-                    tx.insert(&self.tables.order, order.clone())?;
-                    if let Some(new_order) = &new_order {
-                        tx.insert(&self.tables.new_order, new_order.clone())?;
-                    }
-                    lines
-                        .iter()
-                        .try_for_each(|line| tx.insert(&self.tables.order_line, line.clone()))
-                })
-                .map_err(failure_of)?;
+            insert_batch(self.database, |tx| {
+                tx.insert(&self.tables.order, order.clone())?;
+                if let Some(new_order) = &new_order {
+                    tx.insert(&self.tables.new_order, new_order.clone())?;
+                }
+                lines.iter().try_for_each(|line| tx.insert(&self.tables.order_line, line.clone()))
+            })?;
             lines.clear();
             self.done(1 + u64::from(new_order.is_some()) + LINES_MEAN);
         }
@@ -303,9 +300,9 @@ impl<P: Protocol> Loader<'_, P> {
             if batch.is_empty() {
                 return Ok(());
             }
-            self.database
-                .transact(|tx| batch.iter().try_for_each(|row| tx.insert(table, row.clone())))
-                .map_err(failure_of)?;
+            insert_batch(self.database, |tx| {
+                batch.iter().try_for_each(|row| tx.insert(table, row.clone()))
+            })?;
             self.done(batch.len() as u64);
         }
     }

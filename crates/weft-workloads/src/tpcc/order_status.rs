@@ -6,11 +6,12 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure};
 
 use super::client::Client;
 use super::customer::Selector;
 use super::schema::{Cents, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp};
+use super::view::View;
 use super::{Tables, Tpcc, failure_of};
 
 /// What the user enters (clause 2.6.1).
@@ -78,12 +79,16 @@ pub struct LineOutput {
     pub delivery_d: Option<Timestamp>,
 }
 
-/// Draws an input and runs the transaction; it is never rolled back.
+/// Draws an input and runs the transaction, on a snapshot if so asked for; it is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
-    let output =
-        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found)).map_err(failure_of)?;
+    let output = if tpcc.parameters.snapshots {
+        tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
+    } else {
+        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found))
+    };
+    let output = output.map_err(failure_of)?;
     black_box(&output);
     Ok(false)
 }
@@ -91,21 +96,20 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// The transaction's profile (clause 2.6.2.2).
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
+    view: &impl View<P>,
     input: &Input,
     found: &mut Vec<u32>,
 ) -> Result<Output, Error> {
     let &Input { w_id, d_id, ref customer } = input;
 
     // The customer, by number (case 1) or by last name (case 2).
-    let c_id = customer.find(&tables.customer, tx, (w_id, d_id), found)?;
+    let c_id = customer.find(&tables.customer, view, (w_id, d_id), found)?;
     let customer =
-        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
+        view.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
 
     // The order with the largest number of all that are the customer's.
-    let orders = tx.prefix_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id));
-    let order = match orders.descending().next() {
-        Some(order) => Some(show(tables, tx, order?)?),
+    let order = match view.last_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id))? {
+        Some(order) => Some(show(tables, view, order)?),
         None => None,
     };
     Ok(Output {
@@ -120,11 +124,11 @@ pub(super) fn run<P: Protocol>(
 /// The order and its lines.
 fn show<P: Protocol>(
     tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
+    view: &impl View<P>,
     order: &Order,
 ) -> Result<OrderOutput, Error> {
     let mut lines = ArrayVec::new();
-    for line in tx.prefix(&tables.order_line, &(order.o_w_id, order.o_d_id, order.o_id)) {
+    for line in view.prefix(&tables.order_line, &(order.o_w_id, order.o_d_id, order.o_id)) {
         let line = line?;
         lines.push(LineOutput {
             supply_w_id: line.ol_supply_w_id,

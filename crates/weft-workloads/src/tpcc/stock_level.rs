@@ -1,14 +1,16 @@
 //! The Stock-Level transaction (clause 2.8): how many of the items sold lately are running short?
 //!
 //! A heavy read-only transaction: some two hundred order lines and their stock. The specification
-//! would let it see less than a serializable transaction must; here it is one like the others.
+//! would let it see less than a serializable transaction must; here it is one like the others, or
+//! reads a snapshot.
 
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure};
 
 use super::client::Client;
+use super::view::View;
 use super::{Tables, Tpcc, failure_of};
 
 /// How many of the last orders are looked at.
@@ -36,12 +38,16 @@ impl Input {
     }
 }
 
-/// Draws an input and runs the transaction; it is never rolled back.
+/// Draws an input and runs the transaction, on a snapshot if so asked for; it is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
-    let low_stock =
-        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found)).map_err(failure_of)?;
+    let low_stock = if tpcc.parameters.snapshots {
+        tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
+    } else {
+        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found))
+    };
+    let low_stock = low_stock.map_err(failure_of)?;
     black_box(low_stock);
     Ok(false)
 }
@@ -50,30 +56,30 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// `found` is a buffer.
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
+    view: &impl View<P>,
     input: &Input,
     found: &mut Vec<u32>,
 ) -> Result<usize, Error> {
     let &Input { w_id, d_id, threshold } = input;
 
     // The number that the district's next order will have.
-    let district = tx.get(&tables.district, &(w_id, d_id))?.expect("districts are never removed");
+    let district = view.get(&tables.district, &(w_id, d_id))?.expect("districts are never removed");
     let next_o_id = district.d_next_o_id;
 
     // The items of the last twenty orders, each once.
     let first = next_o_id.saturating_sub(ORDERS);
     found.clear();
-    for line in tx.range(&tables.order_line, (w_id, d_id, first, 0)..(w_id, d_id, next_o_id, 0)) {
+    for line in view.range(&tables.order_line, (w_id, d_id, first, 0)..(w_id, d_id, next_o_id, 0)) {
         found.push(line?.ol_i_id);
     }
     found.sort_unstable();
     found.dedup();
 
     // Those of which less is in stock than the threshold.
-    tx.prefetch(&tables.stock, found.iter().map(|&i_id| (w_id, i_id)))?;
+    view.prefetch(&tables.stock, found.iter().map(|&i_id| (w_id, i_id)))?;
     let mut low_stock = 0;
     for i_id in found {
-        let stock = tx.get(&tables.stock, &(w_id, *i_id))?.expect("stock is never removed");
+        let stock = view.get(&tables.stock, &(w_id, *i_id))?.expect("stock is never removed");
         if stock.s_quantity < threshold {
             low_stock += 1;
         }

@@ -47,7 +47,9 @@ pub use mix::{Kind, Mix};
 pub use raw::RawYcsb;
 pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
+};
 use client::{Done, Ledgers};
 use survey::{Survey, expected_keys};
 
@@ -139,16 +141,14 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
     /// If a number in `parameters` is out of its range, or a hash table is to be scanned.
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         parameters.check(R::STORAGE);
-        let database = Database::<P>::builder()
-            .htm(options.htm)
-            .reserve_bytes(options.reserve_bytes)
-            .table_with_capacity::<R>(parameters.records as usize)
-            .open()?;
+        let database =
+            options.builder::<P>().table_with_capacity::<R>(parameters.records as usize).open()?;
         let table = database.table::<R>()?;
         let ycsb = Ycsb { database, table, parameters: *parameters, ledgers: Ledgers::default() };
         let threads = options.threads.clamp(1, P::WORKERS_MAX);
         let insert = |keys| ycsb.insert_rows(keys);
         load::run(parameters.records, threads, options.progress, || Ok(insert))?;
+        options.settle(&ycsb.database)?;
         Ok(ycsb)
     }
 
@@ -219,11 +219,9 @@ impl<P: Protocol, R: Row> Ycsb<P, R> {
         while first < keys.end {
             let batch = first..keys.end.min(first + Self::BATCH_ROWS as u64);
             first = batch.end;
-            self.database
-                .transact(|tx| -> Result<(), Error> {
-                    batch.clone().try_for_each(|key| tx.insert(&self.table, R::new(key)))
-                })
-                .map_err(failure_of)?;
+            insert_batch(&self.database, |tx| {
+                batch.clone().try_for_each(|key| tx.insert(&self.table, R::new(key)))
+            })?;
         }
         Ok(())
     }

@@ -24,6 +24,7 @@
 //! - The paper's old versions go when all read-only transactions that were running have ended.
 //!   Here a version goes when no open snapshot needs it: see [`retention`].
 
+mod prefetch;
 pub mod retention;
 mod scan;
 

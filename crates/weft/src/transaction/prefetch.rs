@@ -13,11 +13,11 @@ use crate::table::{FormIndex, PickForm, Table, with_form};
 use crate::worker::StoredForm;
 
 /// How many keys are prefetched together: about as many lines as a core can wait for at a time.
-const PREFETCH_BATCH: usize = 16;
+pub(crate) const PREFETCH_BATCH: usize = 16;
 
 /// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
 /// lines that nobody needs delay the others.
-pub(super) const PREFETCH_READ_BYTES: usize = 128;
+pub(crate) const PREFETCH_READ_BYTES: usize = 128;
 
 /// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
 /// a still larger one.

@@ -10,6 +10,8 @@
 //! | `workload`, `protocol` | names |
 //! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
 //! | `twin` | what takes the place of hardware regions in this run, if results must be read with that in mind; else `null` |
+//! | `snapshots` | whether read-only transactions ran on snapshots |
+//! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
 //! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; YCSB's are `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
@@ -26,6 +28,8 @@
 //! | `transactions_per_sample` | of how many transactions one has its latency taken |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
+//! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`. `null` without a log |
+//! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
 //! | `pinned` | whether each thread had a core of its own |
@@ -38,16 +42,20 @@
 pub mod json;
 pub mod table;
 
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
 use serde::Serialize;
 use weft_workloads::workload::Condition;
 
-use crate::arguments::BenchArguments;
+use crate::arguments::{AcknowledgeName, BenchArguments};
 use crate::protocols;
 
 use super::Subject;
-use super::contender::Contender;
+use super::contender::{Contender, Variant};
 use super::round::{Plan, Round};
 use super::statistics::{Spread, fraction, median_ratio};
+use super::tally::Tally;
 use json::InOrder;
 
 /// What the engine counts, between two points in time.
@@ -57,6 +65,25 @@ pub struct Counters {
     pub aborts: Vec<(&'static str, u64)>,
     /// Hardware regions.
     pub htm: weft::htm::Statistics,
+    /// The log, if there is one.
+    pub log: Option<LogCounters>,
+    /// Versions kept for snapshots at the later of the points.
+    pub versions_held: u64,
+}
+
+/// What a log has written.
+#[derive(Clone, Copy, Debug)]
+pub struct LogCounters {
+    /// Bytes.
+    pub bytes: u64,
+    /// Transactions that have written something.
+    pub transactions: u64,
+    /// Epochs in which one has.
+    pub epochs: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// How long these took, all together.
+    pub sync_time: Duration,
 }
 
 impl Counters {
@@ -65,6 +92,14 @@ impl Counters {
         Counters {
             aborts: metrics.aborted().map(|(reason, count)| (reason.name(), count)).collect(),
             htm: metrics.htm,
+            log: metrics.log.as_ref().map(|log| LogCounters {
+                bytes: log.bytes_written,
+                transactions: log.transactions,
+                epochs: log.epochs_written,
+                syncs: log.syncs,
+                sync_time: log.sync_time,
+            }),
+            versions_held: metrics.snapshots.versions_held,
         }
     }
 
@@ -72,6 +107,13 @@ impl Counters {
     pub fn since(mut self, before: &Counters) -> Self {
         for (abort, before) in self.aborts.iter_mut().zip(&before.aborts) {
             abort.1 -= before.1;
+        }
+        if let (Some(log), Some(before)) = (&mut self.log, &before.log) {
+            log.bytes -= before.bytes;
+            log.transactions -= before.transactions;
+            log.epochs -= before.epochs;
+            log.syncs -= before.syncs;
+            log.sync_time -= before.sync_time;
         }
         let (htm, before) = (&mut self.htm, &before.htm);
         htm.started -= before.started;
@@ -91,6 +133,14 @@ impl Counters {
                 abort.1 += more.1;
             }
             sum.htm += counters.htm;
+            if let (Some(log), Some(more)) = (&mut sum.log, &counters.log) {
+                log.bytes += more.bytes;
+                log.transactions += more.transactions;
+                log.epochs += more.epochs;
+                log.syncs += more.syncs;
+                log.sync_time += more.sync_time;
+            }
+            sum.versions_held = sum.versions_held.max(counters.versions_held);
             sum
         })
     }
@@ -149,6 +199,8 @@ pub struct Report<'a> {
     pub protocol: &'static str,
     pub htm_backend: Option<String>,
     pub twin: Option<&'static str>,
+    pub snapshots: bool,
+    pub acknowledge: &'static str,
     pub threads: usize,
     pub seed: u64,
     #[serde(flatten)]
@@ -168,6 +220,8 @@ pub struct Report<'a> {
     pub transactions_per_sample: u64,
     pub htm: HtmReport,
     pub memory: MemoryReport,
+    pub log: Option<LogReport>,
+    pub versions_held: u64,
     pub verified: Option<bool>,
     pub conditions: Option<Vec<ConditionReport<'a>>>,
     pub pinned: bool,
@@ -224,6 +278,18 @@ pub struct MemoryReport {
     pub retired_pending: u64,
 }
 
+/// The log of one database, within the rounds.
+#[derive(Clone, Copy, Serialize)]
+pub struct LogReport {
+    pub bytes_written: u64,
+    pub transactions: u64,
+    pub bytes_per_transaction: Option<f64>,
+    pub epochs_written: u64,
+    pub syncs: u64,
+    pub sync_mean_us: Option<f64>,
+    pub acknowledged_us: Option<Latency>,
+}
+
 /// One invariant.
 #[derive(Serialize)]
 pub struct ConditionReport<'a> {
@@ -238,6 +304,7 @@ impl<'a> Report<'a> {
     pub fn new(
         description: &'a Description,
         label: &'a str,
+        variant: &Variant,
         contender: &dyn Contender,
         rounds: &[Round],
         first: &[Round],
@@ -252,6 +319,7 @@ impl<'a> Report<'a> {
         let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
         let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
         let (transactions, latency_us) = by_type(contender);
+        let log = counters.log.as_ref().map(|log| LogReport::new(log, variant, contender));
         let htm_backend = contender.htm_backend();
         let in_software = htm_backend.as_deref() == Some("software");
         Report {
@@ -260,6 +328,8 @@ impl<'a> Report<'a> {
             protocol: contender.protocol(),
             twin: protocols::describe(contender.protocol()).twin.filter(|_| in_software),
             htm_backend,
+            snapshots: variant.snapshots,
+            acknowledge: variant.acknowledge.name(),
             threads: description.threads,
             seed: description.seed,
             options: &description.options,
@@ -280,6 +350,8 @@ impl<'a> Report<'a> {
             transactions_per_sample: contender.transactions_per_sample(),
             htm: HtmReport::new(&counters.htm),
             memory: MemoryReport::new(resident, &contender.metrics().memory),
+            log,
+            versions_held: counters.versions_held,
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
             conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),
             pinned: description.pinned,
@@ -298,14 +370,41 @@ fn by_type(
     let counts = types.clone().map(|(name, tally)| {
         (name, Counts { committed: tally.committed, user_rollbacks: tally.rolled_back })
     });
-    let latencies = types.filter(|(_, tally)| !tally.latency_ns.is_empty()).map(|(name, tally)| {
-        let quantile = |q: f64| tally.latency_ns.value_at_quantile(q) as f64 / 1000.0;
-        let max = tally.latency_ns.max() as f64 / 1000.0;
-        // A quantile is the upper end of its bucket, which may lie above the largest value of all.
-        let quantile = |q| f64::min(quantile(q), max);
-        (name, Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max })
-    });
+    let latencies = types.filter_map(|(name, tally)| Some((name, Latency::of(&tally.latency_ns)?)));
     (InOrder(counts.collect()), InOrder(latencies.collect()))
+}
+
+impl Latency {
+    /// Those of a histogram, unless it is empty.
+    fn of(latency_ns: &Histogram<u64>) -> Option<Latency> {
+        if latency_ns.is_empty() {
+            return None;
+        }
+        let max = latency_ns.max() as f64 / 1000.0;
+        // A quantile is the upper end of its bucket, which may lie above the largest value of all.
+        let quantile = |q| f64::min(latency_ns.value_at_quantile(q) as f64 / 1000.0, max);
+        Some(Latency { p50: quantile(0.5), p99: quantile(0.99), p999: quantile(0.999), max })
+    }
+}
+
+impl LogReport {
+    fn new(log: &LogCounters, variant: &Variant, contender: &dyn Contender) -> Self {
+        let acknowledged = || {
+            let mut all = Tally::new();
+            contender.totals().iter().for_each(|tally| all.add(tally));
+            Latency::of(&all.latency_ns)
+        };
+        let is_durable = variant.acknowledge == AcknowledgeName::Durable;
+        LogReport {
+            bytes_written: log.bytes,
+            transactions: log.transactions,
+            bytes_per_transaction: fraction(log.bytes, log.transactions),
+            epochs_written: log.epochs,
+            syncs: log.syncs,
+            sync_mean_us: fraction(log.sync_time.as_micros() as u64, log.syncs),
+            acknowledged_us: if is_durable { acknowledged() } else { None },
+        }
+    }
 }
 
 impl RoundReport {

@@ -28,6 +28,9 @@ impl fmt::Display for Tables<'_> {
             None => writeln!(formatter, "\nNo attempt was aborted.\n")?,
         }
         writeln!(formatter, "{}\n", memory(reports))?;
+        for table in [log(reports), versions(reports)].into_iter().flatten() {
+            writeln!(formatter, "{table}\n")?;
+        }
         for report in reports {
             if let Some(verdict) = verdict(report) {
                 writeln!(formatter, "{}: {verdict}", report.label)?;
@@ -153,6 +156,40 @@ fn memory(reports: &[Report<'_>]) -> Table {
         ]);
     }
     table
+}
+
+/// What was written to the logs; `None` if there are none.
+fn log(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(
+        &["protocol"],
+        &["log", "bytes/write tx", "epochs", "syncs", "sync mean µs", "durable p50 µs", "p99 µs"],
+    );
+    for report in reports {
+        let Some(log) = &report.log else { continue };
+        let shown = |pick: fn(&Latency) -> f64| {
+            log.acknowledged_us.as_ref().map_or("-".to_owned(), |us| microseconds(pick(us)))
+        };
+        table.add_row([
+            report.label.to_owned(),
+            size(log.bytes_written),
+            log.bytes_per_transaction.map_or("-".to_owned(), |bytes| format!("{bytes:.1}")),
+            grouped(log.epochs_written),
+            grouped(log.syncs),
+            log.sync_mean_us.map_or("-".to_owned(), microseconds),
+            shown(|latency| latency.p50),
+            shown(|latency| latency.p99),
+        ]);
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What was kept for snapshots; `None` if nobody reads any.
+fn versions(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol"], &["versions held for snapshots, at most"]);
+    for report in reports.iter().filter(|report| report.snapshots) {
+        table.add_row([report.label.to_owned(), grouped(report.versions_held)]);
+    }
+    (!table.is_empty()).then_some(table)
 }
 
 /// What verification found; `None` if it was not asked for.

@@ -9,7 +9,7 @@ use weft::{Error, Transaction};
 use super::{assert_consistent, load, runnable_protocols};
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
-use crate::tpcc::{Mix, Parameters, Scale, Tpcc};
+use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status, stock_level};
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
@@ -17,7 +17,12 @@ const TRANSACTIONS_PER_THREAD: u32 = 2_000;
 
 /// Runs `mix` under `P`; how often each transaction ended, and how many were rolled back.
 fn run<P: Protocol>(warehouses: u16, mix: Mix, seed: u64) -> ([u32; 5], u32) {
-    let parameters = Parameters { warehouses, mix, scale: Scale::TINY };
+    run_with::<P>(Parameters { warehouses, mix, scale: Scale::TINY, ..Parameters::default() }, seed)
+}
+
+/// Runs what the parameters say, likewise.
+fn run_with<P: Protocol>(parameters: Parameters, seed: u64) -> ([u32; 5], u32) {
+    let mix = parameters.mix;
     let threads = THREADS.min(P::WORKERS_MAX);
     let tpcc: Tpcc<P> = load(parameters, seed, threads);
     let (mut ended, mut rolled_back) = ([0; 5], 0);
@@ -76,6 +81,49 @@ fn orders_against_deliveries_keep_every_condition() {
         let mix = Mix::weighted([60, 0, 10, 30, 0]).expect("a mix");
         weft::protocol::with_protocol!(name, |P| run::<P>(1, mix, 12)).expect("a name of the list");
     });
+}
+
+/// Stock-Level and Order-Status on snapshots, while rows that they read change.
+#[test]
+fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
+    for_each_protocol(|name| {
+        let mix = Mix::weighted([30, 0, 30, 10, 30]).expect("a mix");
+        let parameters =
+            Parameters { mix, scale: Scale::TINY, snapshots: true, ..Parameters::default() };
+        let (ended, _) =
+            weft::protocol::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
+                .expect("a name of the list");
+        assert!(ended[TransactionType::StockLevel as usize] > 0, "{name}");
+        assert!(ended[TransactionType::OrderStatus as usize] > 0, "{name}");
+    });
+}
+
+/// While nothing changes, a snapshot shows what a transaction reads.
+#[test]
+fn snapshots_and_transactions_read_the_same() {
+    const SEED: u64 = 16;
+    let parameters = Parameters { scale: Scale::TINY, ..Parameters::default() };
+    let tpcc: Tpcc<weft::protocol::Dbx> = load(parameters, SEED, 1);
+    let mut client = tpcc.client(SEED, 0, 1);
+    for _ in 0..300 {
+        tpcc.execute(&mut client).expect("it runs to its end");
+        let input = stock_level::Input::draw(&mut client);
+        let mut found = Vec::new();
+        let by_transaction =
+            tpcc.database.transact(|tx| stock_level::run(&tpcc.tables, tx, &input, &mut found));
+        let by_snapshot = tpcc
+            .database
+            .snapshot(|snapshot| stock_level::run(&tpcc.tables, snapshot, &input, &mut found));
+        assert_eq!(by_snapshot.expect("reads"), by_transaction.expect("reads"), "seed {SEED}");
+
+        let input = order_status::Input::draw(&mut client);
+        let by_transaction =
+            tpcc.database.transact(|tx| order_status::run(&tpcc.tables, tx, &input, &mut found));
+        let by_snapshot = tpcc
+            .database
+            .snapshot(|snapshot| order_status::run(&tpcc.tables, snapshot, &input, &mut found));
+        assert_eq!(by_snapshot.expect("reads"), by_transaction.expect("reads"), "seed {SEED}");
+    }
 }
 
 #[test]
@@ -147,7 +195,7 @@ fn look<P: Protocol>(
 /// was at one moment.
 fn readers_see_one_state<P: Protocol>(mix: Mix) {
     const SEED: u64 = 14;
-    let parameters = Parameters { warehouses: 1, mix, scale: Scale::TINY };
+    let parameters = Parameters { warehouses: 1, mix, scale: Scale::TINY, ..Parameters::default() };
     let threads = THREADS.min(P::WORKERS_MAX);
     let tpcc: Tpcc<P> = load(parameters, SEED, threads);
     let (tpcc, finished) = (&tpcc, &Word::new(0));

@@ -1,0 +1,164 @@
+//! What a read-only transaction reads: an ordinary transaction, or a snapshot.
+//!
+//! Stock-Level and Order-Status are written once, against [`View`]. [`Parameters::snapshots`] says
+//! on which of the two they run.
+//!
+//! [`Parameters::snapshots`]: super::Parameters::snapshots
+
+use std::ops::RangeBounds;
+
+use weft::encoding::{Key, KeyPrefix};
+use weft::protocol::Protocol;
+use weft::schema::{Index, Record};
+use weft::{Error, Snapshot, Table, Transaction};
+
+/// One state of the database, to be read.
+pub(super) trait View<P: Protocol> {
+    /// The row with this primary key.
+    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error>;
+
+    /// The rows whose primary keys lie in `range`, in order.
+    fn range<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        range: impl RangeBounds<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>>;
+
+    /// The rows whose primary keys begin with `prefix`, in order.
+    fn prefix<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        prefix: &impl KeyPrefix<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>>;
+
+    /// The rows whose keys in a secondary index begin with `prefix`, in order.
+    fn prefix_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>>;
+
+    /// The last of these rows.
+    fn last_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> Result<Option<&'v T>, Error>;
+
+    /// Says that these rows are going to be read.
+    fn prefetch<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+    ) -> Result<(), Error>;
+}
+
+impl<P: Protocol> View<P> for Transaction<'_, P> {
+    #[inline(always)]
+    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
+        self.get(table, key)
+    }
+
+    #[inline(always)]
+    fn range<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        range: impl RangeBounds<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.range(table, range)
+    }
+
+    #[inline(always)]
+    fn prefix<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        prefix: &impl KeyPrefix<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.prefix(table, prefix)
+    }
+
+    #[inline(always)]
+    fn prefix_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.prefix_by(table, index, prefix)
+    }
+
+    #[inline(always)]
+    fn last_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> Result<Option<&'v T>, Error> {
+        self.prefix_by(table, index, prefix).descending().next().transpose()
+    }
+
+    #[inline(always)]
+    fn prefetch<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+    ) -> Result<(), Error> {
+        self.prefetch(table, keys)
+    }
+}
+
+impl<P: Protocol> View<P> for Snapshot<P> {
+    #[inline(always)]
+    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
+        Ok(self.get(table, key)?)
+    }
+
+    #[inline(always)]
+    fn range<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        range: impl RangeBounds<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.range(table, range).map(|row| Ok(row?))
+    }
+
+    #[inline(always)]
+    fn prefix<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        prefix: &impl KeyPrefix<T::Key>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.prefix(table, prefix).map(|row| Ok(row?))
+    }
+
+    #[inline(always)]
+    fn prefix_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> impl Iterator<Item = Result<&'v T, Error>> {
+        self.prefix_by(table, index, prefix).map(|row| Ok(row?))
+    }
+
+    #[inline(always)]
+    fn last_by<'v, T: Record, K: Key>(
+        &'v self,
+        table: &'v Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> Result<Option<&'v T>, Error> {
+        Ok(self.prefix_by(table, index, prefix).descending().next().transpose()?)
+    }
+
+    #[inline(always)]
+    fn prefetch<T: Record>(
+        &self,
+        table: &Table<T, P>,
+        keys: impl IntoIterator<Item = T::Key>,
+    ) -> Result<(), Error> {
+        Ok(self.prefetch(table, keys)?)
+    }
+}
