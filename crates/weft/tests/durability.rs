@@ -484,3 +484,62 @@ fn a_table_is_loaded_whole_or_not_at_all() {
         assert_eq!(fixture.state().len(), 2999);
     });
 }
+
+/// A program that has grown opens what the older one has stored: with a new column, which has a
+/// default, a new index and a new table. The older one is refused what the newer one has stored.
+#[test]
+fn a_database_grows_with_its_program() {
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "people")]
+    struct Before {
+        #[record(key)]
+        id: u32,
+        name: String,
+    }
+
+    #[derive(Clone, Debug, PartialEq, Record)]
+    #[record(table = "people")]
+    struct After {
+        #[record(key)]
+        id: u32,
+        #[record(index)]
+        name: String,
+        #[record(default = 30)]
+        age: u8,
+    }
+
+    let directory = TemporaryDirectory::new("grows");
+    let old = || Database::<Dbx>::builder().table::<Before>().directory(&directory.0);
+    let new = || {
+        let builder = Database::<Dbx>::builder().table::<After>().table::<Cell>();
+        builder.directory(&directory.0)
+    };
+    {
+        let database = old().open().unwrap();
+        let people = database.table::<Before>().unwrap();
+        for (id, name) in [(1, "Ada"), (2, "Grace"), (3, "Ada")] {
+            let row = Before { id, name: name.to_owned() };
+            database.transact(|tx| tx.insert(&people, row.clone())).unwrap();
+        }
+        database.checkpoint().unwrap();
+        let row = Before { id: 4, name: "Edsger".to_owned() };
+        database.transact(|tx| tx.insert(&people, row.clone())).unwrap();
+    }
+    for round in 0..2 {
+        let database = new().open().unwrap();
+        let people = database.table::<After>().unwrap();
+        let found = database.snapshot(|snapshot| {
+            let named = snapshot.prefix_by(&people, After::NAME, &"Ada".to_owned());
+            let named: Result<Vec<_>, _> = named.map(|row| row.cloned()).collect();
+            Ok::<_, Error>((named?, snapshot.get(&people, &4)?.cloned()))
+        });
+        let ada = |id, age| After { id, name: "Ada".to_owned(), age };
+        let edsger = After { id: 4, name: "Edsger".to_owned(), age: 30 };
+        assert_eq!(found.unwrap(), (vec![ada(1, 30 + round), ada(3, 30)], Some(edsger)));
+        database.transact(|tx| tx.update(&people, &1, |row| row.age += 1)).unwrap();
+    }
+    let Err(Failure::Storage(StorageError::SchemaMismatch { message })) = old().open() else {
+        panic!("a column is missing")
+    };
+    assert!(message.contains("people") && message.contains("age"), "{message}");
+}
