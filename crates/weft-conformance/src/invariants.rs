@@ -5,12 +5,15 @@
 //! that keep it, and *audits*: reads everything in one transaction and looks. An audit that fails
 //! ends its transaction with an error. The engine passes errors on only if they were concluded from
 //! a state that the database had, so an error that comes out is a finding.
+//!
+//! Snapshots see what transactions see: *readers* are threads that audit one after the other, and
+//! sometimes the same one again later.
 
 use fastrand::Rng;
 
 use crate::schedule::fill;
 use crate::step::{HASHED, Row, Shown, Step};
-use crate::subject::{Steps, Stop, Store, Subject};
+use crate::subject::{Begun, Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::Finding;
 
@@ -31,11 +34,12 @@ pub trait Invariant: Sync {
     /// Looks whether it holds.
     ///
     /// # Errors
-    /// Conflicts; [`Stop::Broken`] if it does not.
+    /// Conflicts (if it is not a snapshot that is looked at); [`Stop::Broken`] if it does not.
     fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop>;
 }
 
-/// Runs changes and audits of an invariant on so many threads.
+/// Runs changes and audits of an invariant on so many threads, and audits of snapshots on so many
+/// more.
 ///
 /// # Errors
 /// What is found.
@@ -45,14 +49,41 @@ pub fn check(
     mode: Mode,
     threads: usize,
     transactions: usize,
+    readers: usize,
 ) -> Result<(), Finding> {
     let store = subject.open();
     fill(&*store, &invariant.initial());
-    let threads = subject.threads(threads);
-    mode.on_threads(invariant.name(), threads, transactions, |_, random| {
+    let writers = subject.threads(threads);
+    mode.on_threads(invariant.name(), writers + readers, transactions, |thread, random| {
+        if thread >= writers {
+            let end = audit_snapshots(invariant, &*store, random, transactions);
+            return expect_end(invariant.name(), end);
+        }
         (0..transactions).try_for_each(|_| transact(invariant, &*store, random, false))
     })?;
     transact(invariant, &*store, &mut mode.random(99), true).map_err(|found| mode.found(found))
+}
+
+fn audit_snapshots(
+    invariant: &dyn Invariant,
+    store: &dyn Store,
+    random: &mut Rng,
+    snapshots: usize,
+) -> Result<(), Stop> {
+    let mut kept: Option<Box<dyn Begun + '_>> = None;
+    for _ in 0..snapshots {
+        let snapshot = store.open_snapshot();
+        invariant.audit(&*snapshot, random)?;
+        if let Some(kept) = &kept {
+            invariant.audit(&**kept, random)?;
+        }
+        kept = match random.u8(..3) {
+            0 => Some(snapshot),
+            1 => None,
+            _ => kept,
+        };
+    }
+    Ok(())
 }
 
 fn transact(
@@ -246,6 +277,51 @@ impl Invariant for OnCall {
 
     fn audit(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
         on_call(tx, random).map(drop)
+    }
+}
+
+// ---- rewritten rows ---------------------------------------------------------------------------
+
+/// Transactions write the same few rows again and again, and leave even values behind. Many roll
+/// back. So rows come and go that nobody else may see, in the middle of what others look through.
+#[derive(Debug)]
+pub struct Rewritten;
+
+/// Two rows of each table.
+const REWRITTEN: [u64; 4] = [1, 2, HASHED, HASHED + 1];
+
+impl Invariant for Rewritten {
+    fn name(&self) -> &'static str {
+        "rewritten rows"
+    }
+
+    fn initial(&self) -> Vec<(u64, i64)> {
+        REWRITTEN.map(|key| (key, 0)).to_vec()
+    }
+
+    fn change(&self, tx: &dyn Steps, random: &mut Rng) -> Result<(), Stop> {
+        let key = REWRITTEN[random.usize(..REWRITTEN.len())];
+        let value = read(tx, key)?.value;
+        for _ in 0..random.u8(..3) {
+            write(tx, key, value + 1)?;
+            chaos(random);
+        }
+        if random.u8(..4) == 0 {
+            tx.take(Step::Delete(key))?;
+            tx.take(Step::Insert(key, value + 3))?;
+        }
+        write(tx, key, value + 2)?;
+        if random.u8(..3) == 0 { Err(Stop::RollBack) } else { Ok(()) }
+    }
+
+    fn audit(&self, tx: &dyn Steps, _random: &mut Rng) -> Result<(), Stop> {
+        for key in REWRITTEN {
+            let value = read(tx, key)?.value;
+            if value % 2 != 0 {
+                return broken(format!("row {key} is {value}"));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -11,6 +11,7 @@
 //! | [`random`] | random transactions on few rows: interleaved by a seed, or free | the checker, by what the engine recorded; small runs also all serial orders |
 //! | [`values`] | transactions that each write values of their own | the checker, by the values alone |
 //! | [`invariants`] | a bank, a ring, counted rows, secondary indexes | the transactions themselves |
+//! | [`copies`] | a counter, its copy, and snapshots of both | two snapshots, one after the other |
 //! | [`starvation`] | a long transaction among short ones | that it ends |
 //!
 //! The consistency conditions of TPC-C and of YCSB are kept by tests of `weft-workloads`, which
@@ -31,6 +32,10 @@
 //! crate names one, so a protocol that joins the list is tested by that line. What differs between
 //! them is asked by capability: how many threads one bears, and whether it knows single rows only.
 //!
+//! All of them have snapshots. [`scripts`] has sessions that are snapshots, [`random`] histories have
+//! them beside, and among, their transactions, and audits of [`invariants`] are made by snapshots too;
+//! these also run where one thread writes and all others only look.
+//!
 //! # Who watches the suite
 //!
 //! The [canary](weft::protocol::canary) is a protocol with a list of mutations, each of which breaks
@@ -49,6 +54,7 @@
 //! the modules of the table.
 #![cfg(not(any(loom, shuttle)))]
 
+pub mod copies;
 pub mod invariants;
 pub mod oracle;
 pub mod random;

@@ -16,8 +16,15 @@ pub struct Log {
     pub committed: bool,
     /// When it began, on the clock of the run.
     pub began: usize,
-    /// When it was seen to end.
+    /// When it was seen to end; a snapshot, when it was seen to be open.
     pub ended: usize,
+}
+
+impl Log {
+    /// Whether it has opened a snapshot, and only read.
+    pub fn is_snapshot(&self) -> bool {
+        matches!(self.steps.first(), Some((Step::Snapshot, _)))
+    }
 }
 
 /// Whether some serial order of the committed transactions, begun in `initial`, explains what they

@@ -4,14 +4,18 @@
 //! oracles judge: the checker by the versions that the engine has recorded, and that of
 //! [`crate::oracle`] by what the transactions were shown. In large runs the threads run free, and
 //! the checker judges alone.
+//!
+//! Where there are readers, some threads do nothing but open snapshots, read and close them, and the
+//! others, too, hold some open while they go on with their transactions. A snapshot is recorded, and
+//! judged, as one transaction of the moment at which it was opened.
 
 use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
 
 use crate::oracle::{Log, is_serializable};
 use crate::schedule::{fill, rows};
-use crate::step::{HASHED, State, Step, state_of};
-use crate::subject::{Stop, Store, Subject};
+use crate::step::{HASHED, Shown, State, Step, state_of};
+use crate::subject::{Begun, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -31,6 +35,8 @@ pub struct Size {
     pub transactions: usize,
     /// Steps of a transaction, at most; 0 for a single one that every protocol knows.
     pub steps_max: usize,
+    /// Threads that read snapshots and nothing else. If there are none, nobody opens any.
+    pub readers: usize,
 }
 
 /// What a transaction is to do. It does the same when it is run again.
@@ -72,6 +78,17 @@ fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
             matches!(step, Step::Read(_) | Step::Write(..) | Step::Insert(..) | Step::Delete(_));
         if is_single {
             return step;
+        }
+    }
+}
+
+/// A step of a snapshot.
+fn any_look(random: &mut Rng, steps_max: usize) -> Step {
+    loop {
+        match any_step(random, &mut || 0) {
+            step @ (Step::Read(_) | Step::Scan(..) | Step::ScanBack(..)) => return step,
+            step @ (Step::ReadByBadge(_) | Step::ScanGroup(_)) if steps_max > 0 => return step,
+            _ => {}
         }
     }
 }
@@ -130,6 +147,60 @@ fn run_program(
     Ok(log)
 }
 
+/// The snapshots of one thread.
+struct Snapshots<'a> {
+    store: &'a dyn Store,
+    clock: &'a Word,
+    steps_max: usize,
+    open: Vec<(Box<dyn Begun + 'a>, Log)>,
+    closed: Vec<Log>,
+}
+
+/// How many snapshots a thread has open at a time.
+const OPEN_MAX: usize = 3;
+
+impl Snapshots<'_> {
+    /// Opens one, reads in one that is open, or closes it.
+    fn turn(&mut self, random: &mut Rng) -> Result<(), Finding> {
+        if self.open.is_empty() || self.open.len() < OPEN_MAX && random.u8(..4) == 0 {
+            let began = self.clock.fetch_add(1, Ordering::SeqCst) as usize;
+            let snapshot = self.store.open_snapshot();
+            let ended = self.clock.fetch_add(1, Ordering::SeqCst) as usize;
+            let steps = vec![(Step::Snapshot, Shown::Happened(true))];
+            self.open.push((snapshot, Log { steps, committed: true, began, ended }));
+            return Ok(());
+        }
+        let chosen = random.usize(..self.open.len());
+        let (snapshot, log) = &mut self.open[chosen];
+        for _ in 0..random.usize(1..=self.steps_max.max(3)) {
+            let step = any_look(random, self.steps_max);
+            let shown = snapshot.take(step);
+            let shown =
+                shown.map_err(|error| Finding::new(CHECK, "an error", error.to_string()))?;
+            log.steps.push((step, shown));
+            chaos(random);
+        }
+        if random.u8(..3) == 0 {
+            self.close(chosen);
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, chosen: usize) {
+        let (snapshot, log) = self.open.swap_remove(chosen);
+        snapshot.commit().expect("a snapshot never conflicts");
+        self.closed.push(log);
+    }
+
+    /// Closes all of them.
+    fn end(mut self) -> Vec<Log> {
+        while !self.open.is_empty() {
+            self.close(0);
+        }
+        self.closed
+    }
+}
+
 const CHECK: &str = "random history";
 
 /// Runs random transactions and judges what comes of them.
@@ -142,24 +213,43 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
     // What was there before has version 0.
     drop(store.take_history());
     let clock = Word::new(1);
-    let threads = subject.threads(size.threads);
+    let writers = subject.threads(size.threads);
+    let readers = if subject.has_snapshots { size.readers } else { 0 };
+    let threads = writers + readers;
     let logs = mode.on_threads(CHECK, threads, size.transactions, |thread, random| {
+        let mut snapshots = Snapshots {
+            store: &*store,
+            clock: &clock,
+            steps_max: size.steps_max,
+            open: Vec::new(),
+            closed: Vec::new(),
+        };
+        if thread >= writers {
+            for _ in 0..2 * size.transactions {
+                snapshots.turn(random)?;
+            }
+            return Ok(snapshots.end());
+        }
         let mut last = (thread as i64) << 40;
         let mut value = || {
             last += 1 << 20;
             last
         };
-        (0..size.transactions)
-            .map(|_| {
-                let program = program(random, size.steps_max, &mut value);
-                run_program(&*store, &program, &clock, random)
-            })
-            .collect::<Result<Vec<Log>, Finding>>()
+        let mut logs = Vec::new();
+        for _ in 0..size.transactions {
+            let program = program(random, size.steps_max, &mut value);
+            logs.push(run_program(&*store, &program, &clock, random)?);
+            if readers > 0 && random.bool() {
+                snapshots.turn(random)?;
+            }
+        }
+        logs.append(&mut snapshots.end());
+        Ok(logs)
     })?;
     let left = if size.steps_max == 0 { rows_one_by_one(&*store) } else { rows(&*store) };
     let verdict = judge(CHECK, &store.take_history());
-    if threads * size.transactions <= SMALL {
-        let logs: Vec<Log> = logs.into_iter().flatten().collect();
+    let logs: Vec<Log> = logs.into_iter().flatten().collect();
+    if logs.len() <= SMALL {
         let is_explained = is_serializable(&state_of(&initial()), &logs, &left);
         if !is_explained && verdict.is_ok() {
             let what = "no serial order explains it, though the checker passes it";

@@ -6,6 +6,9 @@
 //! interleaving module counts; no clock decides. The schedule then goes on with the other
 //! transactions, and what has waited is heard of when it is answered.
 //!
+//! A session may be a snapshot in place of a transaction. Then it has come to its end, as far as real
+//! time goes, when it has been opened: whatever begins later comes after it.
+//!
 //! Whatever the protocol does, two oracles judge what comes of it: that of [`crate::oracle`], by
 //! what the transactions were shown, and the checker, by what the engine has recorded. They must
 //! agree.
@@ -56,9 +59,16 @@ impl Run {
 fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
     let mut transaction = None;
     for step in steps {
-        let tx = transaction.take().unwrap_or_else(|| store.begin());
+        let tx = transaction.take().unwrap_or_else(|| match step {
+            Step::Snapshot => store.open_snapshot(),
+            _ => store.begin(),
+        });
         let result = match step {
             Step::Commit => tx.commit().map(|()| Shown::Happened(true)),
+            Step::Snapshot => {
+                transaction = Some(tx);
+                Ok(Shown::Happened(true))
+            }
             step => {
                 let result = tx.take(step);
                 transaction = Some(tx);
@@ -144,7 +154,9 @@ impl Line {
                 self.open.clear();
             }
             self.log.committed = step == Step::Commit && shown != Shown::Aborted;
-            self.log.ended = now;
+            if !self.log.is_snapshot() {
+                self.log.ended = now;
+            }
             self.log.steps.push((step, shown));
         }
         true
@@ -322,6 +334,11 @@ pub struct Script {
 }
 
 impl Script {
+    /// Whether some session is a snapshot.
+    pub fn opens_snapshots(&self) -> bool {
+        self.schedule.iter().any(|(_, step)| *step == Step::Snapshot)
+    }
+
     /// Runs it.
     ///
     /// # Errors
@@ -330,6 +347,7 @@ impl Script {
     /// # Panics
     /// As [`check`].
     pub fn check(&self, subject: &Subject) -> Result<Run, Finding> {
+        assert!(subject.has_snapshots || !self.opens_snapshots(), "{}", self.name);
         let run = check(subject, &self.initial, &self.schedule).map_err(|mut finding| {
             finding.check = self.name;
             finding

@@ -10,7 +10,7 @@ use crate::schedule::{Expected, Script};
 use crate::step::{HASHED, Step};
 use Step::{
     AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack, ScanGroup,
-    Upsert, Write,
+    Snapshot, Upsert, Write,
 };
 
 /// A row of the ordered table.
@@ -48,7 +48,7 @@ fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
 
 /// All of them.
 pub fn all() -> Vec<Script> {
-    [writes(), skews(), phantoms(), absences(), real_time(), refusals()].concat()
+    [writes(), skews(), phantoms(), absences(), real_time(), refusals(), snapshots()].concat()
 }
 
 /// What goes wrong between writers: G0, G1a, G1b, G1c, OTV, P4.
@@ -487,4 +487,156 @@ pub fn refusals() -> Vec<Script> {
             ],
         ),
     ]
+}
+
+/// What snapshots show, and what they must not: each is a session of its own, which never waits.
+pub fn snapshots() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    for (x, y) in PAIRS {
+        // A. Fekete, E. O'Neil and P. O'Neil, SIGMOD Record 2004: the two writers alone would be
+        // serializable.
+        scripts.push(anomaly(
+            "read-only anomaly of a snapshot",
+            &[
+                (0, Read(x)),
+                (0, Read(y)),
+                (1, Read(y)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (2, Snapshot),
+                (2, Read(x)),
+                (2, Read(y)),
+                (2, Commit),
+                (0, Write(x, 1)),
+                (0, Commit),
+            ],
+        ));
+        scripts.push(serial(
+            "a snapshot between two commits that depend on each other",
+            &[
+                (0, Write(x, 1)),
+                (0, Commit),
+                (2, Snapshot),
+                (1, Read(x)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (3, Snapshot),
+                (2, Read(y)),
+                (2, Read(x)),
+                (3, Read(y)),
+                (3, Read(x)),
+                (3, Commit),
+                (2, Commit),
+            ],
+        ));
+        // Under some protocols the writer has to give way to the snapshot.
+        scripts.push(harmless(
+            "a snapshot in the middle of a transaction",
+            &[
+                (0, Write(x, 1)),
+                (1, Snapshot),
+                (1, Read(x)),
+                (0, Write(y, 1)),
+                (1, Read(y)),
+                (0, Commit),
+                (2, Snapshot),
+                (1, Read(x)),
+                (1, Read(y)),
+                (2, Read(x)),
+                (2, Read(y)),
+                (1, Commit),
+                (2, Commit),
+            ],
+        ));
+        // The writer's session ends with the schedule, without a commit.
+        scripts.push(harmless(
+            "a writer that gives up under an open snapshot",
+            &[
+                (1, Snapshot),
+                (0, Write(x, 1)),
+                (0, Delete(y)),
+                (0, Insert(NEW, 1)),
+                (2, Snapshot),
+                (1, Read(x)),
+                (2, Scan(0, 99)),
+                (1, Read(y)),
+                (2, Read(y)),
+                (2, Read(x)),
+                (1, Scan(0, 99)),
+                (1, Commit),
+                (2, Commit),
+            ],
+        ));
+        scripts.push(serial(
+            "rows that are overwritten again and again under open snapshots",
+            &[
+                (0, Snapshot),
+                (1, Write(x, 1)),
+                (1, Write(y, 1)),
+                (1, Commit),
+                (2, Write(x, 2)),
+                (2, Commit),
+                (3, Snapshot),
+                (4, Write(x, 3)),
+                (4, Write(y, 3)),
+                (4, Commit),
+                (5, Write(x, 4)),
+                (5, Commit),
+                (3, Read(x)),
+                (3, Read(y)),
+                (0, Read(y)),
+                (0, Read(x)),
+                (3, Commit),
+                (0, Read(x)),
+                (0, Commit),
+            ],
+        ));
+    }
+    for (key, looks) in [
+        (NEW, &[Read(NEW), ReadByBadge(NEW), Scan(0, 99), ScanBack(0, 99), ScanGroup(1)][..]),
+        (HX + 5, &[Read(HX + 5)]),
+    ] {
+        let mut schedule = vec![
+            (0, Snapshot),
+            (1, Insert(key, 1)),
+            (1, Commit),
+            (2, Snapshot),
+            (3, Delete(key)),
+            (3, Commit),
+            (4, Snapshot),
+            (5, Insert(key, 2)),
+            (5, Commit),
+            (6, Snapshot),
+            (7, Delete(key)),
+            (7, Commit),
+        ];
+        for &look in looks {
+            schedule.extend([0, 2, 4, 6].map(|snapshot| (snapshot, look)));
+        }
+        // One that is closed takes nothing from the others.
+        schedule.push((2, Commit));
+        schedule.extend([0, 4, 6].map(|snapshot| (snapshot, looks[0])));
+        schedule.push((0, Commit));
+        schedule.extend([4, 6].map(|snapshot| (snapshot, looks[0])));
+        schedule.extend([(4, Commit), (6, Commit)]);
+        scripts.push(serial("inserted, deleted and inserted again under snapshots", &schedule));
+    }
+    scripts.push(serial(
+        "a row that moves in an index under a snapshot",
+        &[
+            (0, Snapshot),
+            (1, Move(X, 1)),
+            (1, Commit),
+            (2, Snapshot),
+            (3, Move(X, 0)),
+            (3, Commit),
+            (0, ScanGroup(0)),
+            (0, ScanGroup(1)),
+            (2, ScanGroup(0)),
+            (2, ScanGroup(1)),
+            (0, Commit),
+            (2, Commit),
+        ],
+    ));
+    scripts
 }

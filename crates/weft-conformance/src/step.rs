@@ -32,7 +32,10 @@ pub enum Step {
     ScanBack(u64, u64),
     /// Reads the rows of a group, by the index.
     ScanGroup(u8),
-    /// Commits.
+    /// Opens a snapshot of what is committed now. It takes the place of the transaction: this is the
+    /// first step, the others only read, and all of them see what was there at this one.
+    Snapshot,
+    /// Commits. (Closes a snapshot.)
     Commit,
 }
 
@@ -123,6 +126,6 @@ pub fn replay(state: &mut State, step: Step) -> Shown {
             let ordered = state.range(..HASHED).map(|(_, row)| *row);
             Shown::Rows(ordered.filter(|row| row.group == group).collect())
         }
-        Step::Commit => Shown::Happened(true),
+        Step::Snapshot | Step::Commit => Shown::Happened(true),
     }
 }

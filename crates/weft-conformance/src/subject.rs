@@ -8,7 +8,7 @@ use weft::htm::Choice;
 use weft::protocol::Protocol;
 use weft::protocol::canary::{Canary, Mutation};
 use weft::schema::Violation;
-use weft::{Database, Error, Failure, Record, Scan, Table, Transaction, TransactionOptions};
+use weft::{Database, Error, Failure, Record, Snapshot, Table, Transaction, TransactionOptions};
 
 use crate::step::{HASHED, Row, Shown, Step};
 
@@ -66,6 +66,8 @@ pub struct Subject {
     /// Whether it only makes single operations on single rows atomic. Then its tables have no
     /// secondary indexes, and a transaction takes one step.
     pub single_key: bool,
+    /// Whether it has snapshots: some canaries have none.
+    pub has_snapshots: bool,
     /// What a canary does wrong.
     mutation: Mutation,
     open: fn(Opening) -> Box<dyn Store>,
@@ -86,6 +88,7 @@ impl Subject {
             name: P::NAME,
             threads_max: P::WORKERS_MAX,
             single_key: P::SINGLE_KEY,
+            has_snapshots: true,
             mutation: Mutation::Intact,
             open,
         }
@@ -116,7 +119,8 @@ impl Subject {
 
     /// The canary that is wrong in this way.
     pub fn canary(mutation: Mutation) -> Self {
-        Subject { name: mutation.name(), mutation, ..Self::of::<Canary>() }
+        let has_snapshots = mutation.has_snapshots();
+        Subject { name: mutation.name(), mutation, has_snapshots, ..Self::of::<Canary>() }
     }
 
     /// Those of them that run several threads at a time.
@@ -186,6 +190,9 @@ pub trait Store: Send + Sync {
     /// Begins a transaction of which the caller takes care.
     fn begin(&self) -> Box<dyn Begun + '_>;
 
+    /// Opens a snapshot, to whose end `commit` closes it. It takes steps that only read.
+    fn open_snapshot(&self) -> Box<dyn Begun + '_>;
+
     /// Runs a transaction until it commits.
     ///
     /// # Errors
@@ -231,6 +238,9 @@ struct PlainTables<P: Protocol> {
 /// What takes steps under a protocol.
 trait Takes<P: Protocol>: Send + Sync {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error>;
+
+    /// What a snapshot shows.
+    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error>;
 }
 
 struct Opened<P: Protocol, T> {
@@ -280,10 +290,20 @@ struct Owned<'a, P: Protocol, T> {
     transaction: Transaction<'a, P>,
 }
 
+struct Looking<'a, P: Protocol, T> {
+    tables: &'a T,
+    snapshot: Snapshot<P>,
+}
+
 impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
     fn begin(&self) -> Box<dyn Begun + '_> {
         let transaction = self.database.begin().expect("a transaction begins");
         Box::new(Owned { tables: &self.tables, transaction })
+    }
+
+    fn open_snapshot(&self) -> Box<dyn Begun + '_> {
+        let snapshot = self.database.open_snapshot().expect("a snapshot opens");
+        Box::new(Looking { tables: &self.tables, snapshot })
     }
 
     fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop> {
@@ -315,6 +335,18 @@ impl<P: Protocol, T: Takes<P>> Begun for Owned<'_, P, T> {
     }
 }
 
+impl<P: Protocol, T: Takes<P>> Steps for Looking<'_, P, T> {
+    fn take(&self, step: Step) -> Result<Shown, Error> {
+        self.tables.look(&self.snapshot, step)
+    }
+}
+
+impl<P: Protocol, T: Takes<P>> Begun for Looking<'_, P, T> {
+    fn commit(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
 impl<P: Protocol> Takes<P> for PlainTables<P> {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
         Ok(match step {
@@ -337,6 +369,20 @@ impl<P: Protocol> Takes<P> for PlainTables<P> {
                 false => tx.delete(&self.ordered, &key)?,
             }),
             other => unreachable!("{other:?} is not for tables without indexes"),
+        })
+    }
+
+    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= HASHED => {
+                one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
+            }
+            Step::Read(key) => one(snapshot.get(&self.ordered, &key)?.map(plain_row)),
+            Step::Scan(from, to) => all(snapshot.range(&self.ordered, from..to), plain_row)?,
+            Step::ScanBack(from, to) => {
+                reversed(all(snapshot.range(&self.ordered, from..to).descending(), plain_row)?)
+            }
+            other => unreachable!("{other:?} is not for snapshots of tables without indexes"),
         })
     }
 }
@@ -370,14 +416,36 @@ impl<P: Protocol> Takes<P> for Tables<P> {
                 true => tx.delete(&self.hashed, &key)?,
                 false => tx.delete(&self.ordered, &key)?,
             }),
-            Step::Scan(from, to) => all(tx.range(&self.ordered, from..to))?,
+            Step::Scan(from, to) => all(tx.range(&self.ordered, from..to), row)?,
             Step::ScanBack(from, to) => {
-                let mut shown = all(tx.range(&self.ordered, from..to).descending())?;
-                shown.reverse();
-                shown
+                reversed(all(tx.range(&self.ordered, from..to).descending(), row)?)
             }
-            Step::ScanGroup(group) => all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group))?,
-            Step::Commit => unreachable!("who has begun the transaction commits it"),
+            Step::ScanGroup(group) => {
+                all(tx.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
+            }
+            Step::Snapshot | Step::Commit => {
+                unreachable!("who has begun the transaction begins and commits it")
+            }
+        })
+    }
+
+    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= HASHED => {
+                one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
+            }
+            Step::Read(key) => one(snapshot.get(&self.ordered, &key)?.map(row)),
+            Step::ReadByBadge(key) => {
+                one(snapshot.get_by(&self.ordered, Ordered::BADGE, &badge(key))?.map(row))
+            }
+            Step::Scan(from, to) => all(snapshot.range(&self.ordered, from..to), row)?,
+            Step::ScanBack(from, to) => {
+                reversed(all(snapshot.range(&self.ordered, from..to).descending(), row)?)
+            }
+            Step::ScanGroup(group) => {
+                all(snapshot.prefix_by(&self.ordered, Ordered::GROUP, &group), row)?
+            }
+            other => unreachable!("{other:?} is not for snapshots"),
         })
     }
 }
@@ -422,6 +490,17 @@ fn one(row: Option<Row>) -> Shown {
     Shown::Rows(row.into_iter().collect())
 }
 
-fn all<P: Protocol>(scan: Scan<'_, '_, Ordered, P>) -> Result<Shown, Error> {
-    Ok(Shown::Rows(scan.map(|found| found.map(row)).collect::<Result<_, _>>()?))
+fn all<'t, T: 't, E>(
+    scan: impl Iterator<Item = Result<&'t T, E>>,
+    row: impl Fn(&T) -> Row,
+) -> Result<Shown, Error>
+where
+    Error: From<E>,
+{
+    Ok(Shown::Rows(scan.map(|found| found.map(&row)).collect::<Result<_, _>>()?))
+}
+
+fn reversed(mut shown: Shown) -> Shown {
+    shown.reverse();
+    shown
 }

@@ -68,6 +68,8 @@
 //!   or moved in the index writes and deletes the index's entries, and a scan by the index is
 //!   a scan of the entries, and a read of each row that they lead to. So predicates on secondary
 //!   indexes are as exact as those on primary keys.
+//! - A snapshot is a transaction of a session of its own. Its completion is the moment at which it
+//!   has been opened; it is recorded when it is closed.
 //! - What is announced by [`Transaction::prefetch`] is not read, and not recorded.
 //! - Each attempt of [`Database::transact`] is a transaction of its own.
 //! - The time of invocation is taken before a transaction begins, that of completion when its

@@ -204,7 +204,7 @@ impl Shared {
                 Some(deletion) => self.retention.oldest() >= deletion.as_ref().number,
                 None => newest.number() == NEVER,
             };
-            is_old_enough && !newest.has_predecessor()
+            is_old_enough && newest.predecessor().is_none()
         }
     }
 
@@ -254,7 +254,7 @@ fn shard_of(key: &[u8]) -> u16 {
 }
 
 /// How many entries a worker gathers before it puts them on the common lists.
-const RETAINED_AT_ONCE: usize = 64;
+const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
 
 /// A worker's memory: its arena and its garbage, its slot among the grace periods, and its
 /// hardware regions. Used by one thread at a time.
@@ -795,17 +795,17 @@ impl WorkerMemory {
 
     /// Leaves: what can be freed is, the rest is left to the other workers.
     pub fn leave(&self) {
-        // What is not retired by anybody stays in its index, deleted: rather wait for the epoch.
-        while !self.deleted.borrow().is_empty() {
-            self.queue_deleted();
-            if !self.deleted.borrow().is_empty() {
-                self.shared.clock.tick();
+        self.collect();
+        // Whoever takes them over finds out whether their epoch has ended.
+        for (_, deleted) in self.deleted.take() {
+            if let Retired::Deleted(_, table) = deleted {
+                self.push_deleted(deleted, table);
             }
         }
+        // What deleted records are kept for, too, of which `collect` may have found some.
         self.pin();
         self.hand_over_retained();
         self.shared.grace.unpin(self.slot);
-        self.collect();
         self.garbage().seal(|| self.shared.grace.seal());
         let batches = self.garbage().take_sealed();
         if !batches.is_empty() {

@@ -10,10 +10,12 @@ use weft_conformance::random::{self, Size};
 use weft_conformance::subject::Subject;
 use weft_conformance::threads::Mode;
 use weft_conformance::verdict::Finding;
-use weft_conformance::{scripts, values};
+use weft_conformance::{copies, scripts, values};
 
-const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4 };
-const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6 };
+const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4, readers: 0 };
+const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };
+
+const WITH_SNAPSHOTS: Size = Size { threads: 3, transactions: 5, steps_max: 4, readers: 2 };
 
 /// A check of the suite, as a function of a seed.
 struct Check {
@@ -26,22 +28,37 @@ struct Check {
 const SCHEDULES: Check = Check { name: "schedules", run: schedules, seeds: 200 };
 const SMALL_HISTORIES: Check = Check { name: "small histories", run: small_histories, seeds: 1000 };
 const HISTORIES: Check = Check { name: "histories", run: histories, seeds: 300 };
+const SNAPSHOTS: Check = Check { name: "snapshots", run: snapshots, seeds: 1000 };
 const VALUES: Check = Check { name: "values", run: value_histories, seeds: 300 };
 const BANK: Check = Check { name: "bank", run: bank, seeds: 300 };
 const RING: Check = Check { name: "ring", run: ring, seeds: 300 };
 const ON_CALL: Check = Check { name: "on call", run: on_call, seeds: 1000 };
 const COUNTED: Check = Check { name: "counted rows", run: counted, seeds: 300 };
+const COPIES: Check = Check { name: "copies", run: copied, seeds: 1000 };
 const INDEXED: Check = Check { name: "indexes", run: indexed, seeds: 300 };
 
 /// All of them.
-const CHECKS: [Check; 9] =
-    [SCHEDULES, SMALL_HISTORIES, HISTORIES, VALUES, BANK, RING, ON_CALL, COUNTED, INDEXED];
+const CHECKS: [Check; 11] = [
+    SCHEDULES,
+    SMALL_HISTORIES,
+    HISTORIES,
+    SNAPSHOTS,
+    VALUES,
+    BANK,
+    RING,
+    ON_CALL,
+    COUNTED,
+    INDEXED,
+    COPIES,
+];
 
 /// The seed is the number of the schedule.
 fn schedules(subject: &Subject, seed: u64) -> Result<(), Finding> {
     match scripts::all().get(seed as usize) {
-        Some(script) => script.check(subject).map(drop),
-        None => Ok(()),
+        Some(script) if subject.has_snapshots || !script.opens_snapshots() => {
+            script.check(subject).map(drop)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -53,28 +70,44 @@ fn histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
     random::check(subject, Mode::Interleaved(seed), MEDIUM)
 }
 
+/// Histories with snapshots, where there are any.
+fn snapshots(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    match subject.has_snapshots {
+        true => random::check(subject, Mode::Interleaved(seed), WITH_SNAPSHOTS),
+        false => Ok(()),
+    }
+}
+
 fn value_histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
     values::check(subject, Mode::Interleaved(seed), 3, 6)
 }
 
+/// Likewise.
+fn copied(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    match subject.has_snapshots {
+        true => copies::check(subject, Mode::Interleaved(seed), 2, 1, 3),
+        false => Ok(()),
+    }
+}
+
 fn bank(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Bank, subject, Mode::Interleaved(seed), 3, 8)
+    invariants::check(&Bank, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 fn ring(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Ring, subject, Mode::Interleaved(seed), 3, 8)
+    invariants::check(&Ring, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 fn on_call(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&OnCall, subject, Mode::Interleaved(seed), 3, 8)
+    invariants::check(&OnCall, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 fn counted(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Counted, subject, Mode::Interleaved(seed), 3, 8)
+    invariants::check(&Counted, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 fn indexed(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Indexed, subject, Mode::Interleaved(seed), 3, 8)
+    invariants::check(&Indexed, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 /// The first seed at which a check finds what is looked for.
@@ -163,6 +196,9 @@ mutations! {
         [BANK: "broken invariant", INDEXED: "broken invariant"];
     entry_stays: EntryStays, [SCHEDULES: "AntiDependencyCycle", COUNTED: "broken invariant"];
     forgotten_unlock: ForgottenUnlock, [VALUES: "a panic"];
+    number_before_locks: NumberBeforeLocks, [COPIES: "broken invariant"];
+    number_after_installation: NumberAfterInstallation,
+        [SNAPSHOTS: "ReadSkew", COPIES: "broken invariant"];
 }
 
 #[test]

@@ -6,12 +6,12 @@ use weft_conformance::threads::{Mode, stress};
 use weft_conformance::values;
 use weft_htm::interleave::for_each_seed;
 
-use crate::{every_protocol, expect_nothing};
+use crate::{every_protocol, expect_nothing, with_snapshots};
 
 /// Few transactions, each run tried in every serial order.
-const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4 };
-const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6 };
-const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 6 };
+const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4, readers: 0 };
+const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };
+const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 6, readers: 0 };
 
 #[test]
 fn small_interleaved_histories_pass_both_oracles() {
@@ -31,6 +31,28 @@ fn interleaved_histories_are_strictly_serializable() {
 #[test]
 fn free_histories_are_strictly_serializable() {
     every_protocol(10 * stress(), |subject, seed| random::check(subject, Mode::Free(seed), FREE));
+}
+
+#[test]
+fn small_interleaved_histories_with_snapshots_pass_both_oracles() {
+    let size = Size { threads: 2, transactions: 2, steps_max: 4, readers: 1 };
+    with_snapshots(1500 * stress(), |subject, seed| {
+        random::check(subject, Mode::Interleaved(seed), size)
+    });
+}
+
+#[test]
+fn interleaved_histories_with_snapshots_are_strictly_serializable() {
+    let size = Size { readers: 2, ..MEDIUM };
+    with_snapshots(500 * stress(), |subject, seed| {
+        random::check(subject, Mode::Interleaved(seed), size)
+    });
+}
+
+#[test]
+fn free_histories_with_snapshots_are_strictly_serializable() {
+    let size = Size { threads: 3, readers: 2, ..FREE };
+    with_snapshots(5 * stress(), |subject, seed| random::check(subject, Mode::Free(seed), size));
 }
 
 /// A protocol that bears one thread has serial histories.

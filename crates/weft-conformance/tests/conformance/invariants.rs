@@ -1,17 +1,25 @@
 //! Invariants that transactions keep and see, and the promise that each of them ends.
 
-use weft_conformance::invariants::{self, Bank, Counted, Indexed, Invariant, OnCall, Ring};
-use weft_conformance::starvation;
+use weft_conformance::invariants::{
+    self, Bank, Counted, Indexed, Invariant, OnCall, Rewritten, Ring,
+};
 use weft_conformance::threads::{Mode, stress};
+use weft_conformance::{copies, starvation};
 
-use crate::every_protocol;
+use crate::{every_protocol, with_snapshots};
 
 fn run(invariant: &dyn Invariant) {
     every_protocol(200 * stress(), |subject, seed| {
-        invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8)
+        invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
     });
     every_protocol(3 * stress(), |subject, seed| {
-        invariants::check(invariant, subject, Mode::Free(seed), 5, 1000)
+        invariants::check(invariant, subject, Mode::Free(seed), 5, 1000, 0)
+    });
+    with_snapshots(200 * stress(), |subject, seed| {
+        invariants::check(invariant, subject, Mode::Interleaved(seed), 2, 8, 1)
+    });
+    with_snapshots(2 * stress(), |subject, seed| {
+        invariants::check(invariant, subject, Mode::Free(seed), 3, 1000, 2)
     });
 }
 
@@ -31,6 +39,11 @@ fn somebody_is_on_call() {
 }
 
 #[test]
+fn rewritten_rows_are_seen_when_they_are_finished() {
+    run(&Rewritten);
+}
+
+#[test]
 fn rows_are_as_many_as_were_counted() {
     run(&Counted);
 }
@@ -38,6 +51,16 @@ fn rows_are_as_many_as_were_counted() {
 #[test]
 fn indexes_agree_with_their_table() {
     run(&Indexed);
+}
+
+#[test]
+fn snapshots_follow_the_order_of_commits() {
+    with_snapshots(1000 * stress(), |subject, seed| {
+        copies::check(subject, Mode::Interleaved(seed), 2, 1, 3)
+    });
+    with_snapshots(3 * stress(), |subject, seed| {
+        copies::check(subject, Mode::Free(seed), 3, 2, 2000)
+    });
 }
 
 #[test]

@@ -27,3 +27,12 @@ fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Findin
         for_each_seed(seeds, |seed| expect_nothing(&subject, check(&subject, seed)));
     }
 }
+
+/// Runs a check with snapshots of every protocol, with so many seeds: snapshots are read by many
+/// threads also where transactions bear one.
+fn with_snapshots(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
+    for subject in Subject::all() {
+        let _named = Named(subject.name);
+        for_each_seed(seeds, |seed| expect_nothing(&subject, check(&subject, seed)));
+    }
+}

@@ -41,6 +41,11 @@ fn stale_reads() {
 }
 
 #[test]
+fn snapshots() {
+    run_all(&scripts::snapshots());
+}
+
+#[test]
 fn operations_that_came_to_nothing() {
     run_all(&scripts::refusals());
 }

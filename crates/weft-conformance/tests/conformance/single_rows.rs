@@ -9,9 +9,9 @@ use weft_htm::interleave::for_each_seed;
 use crate::expect_nothing;
 
 /// Each transaction is a single step.
-const SMALL: Size = Size { threads: 3, transactions: 3, steps_max: 0 };
-const MEDIUM: Size = Size { threads: 4, transactions: 12, steps_max: 0 };
-const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 0 };
+const SMALL: Size = Size { threads: 3, transactions: 3, steps_max: 0, readers: 0 };
+const MEDIUM: Size = Size { threads: 4, transactions: 12, steps_max: 0, readers: 0 };
+const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 0, readers: 0 };
 
 fn run(size: Size, seeds: u64, mode: impl Fn(u64) -> Mode) {
     for subject in Subject::all_for_single_steps() {
@@ -30,6 +30,17 @@ fn small_interleaved_histories_of_single_steps_pass_both_oracles() {
 #[test]
 fn interleaved_histories_of_single_steps_are_linearizable() {
     run(MEDIUM, 200 * stress(), Mode::Interleaved);
+}
+
+/// A snapshot reads as many rows as it likes.
+#[test]
+fn interleaved_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
+    run(Size { threads: 3, readers: 2, ..MEDIUM }, 600 * stress(), Mode::Interleaved);
+}
+
+#[test]
+fn free_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
+    run(Size { threads: 3, readers: 2, ..FREE }, 3 * stress(), Mode::Free);
 }
 
 #[test]

@@ -220,3 +220,73 @@ impl Drop for Ticker {
         }
     }
 }
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::thread;
+
+    /// A snapshot sees all of a commit or nothing, as the numbers say.
+    #[test]
+    fn loom_clock_a_commit_and_a_snapshot() {
+        loom::model(|| {
+            let clock = loom::sync::Arc::new(Clock::default());
+            let commits = loom::sync::Arc::new(Commits::new(1));
+            let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
+            let writer = {
+                let (clock, commits, installed) =
+                    (clock.clone(), commits.clone(), installed.clone());
+                thread::spawn(move || {
+                    commits.begin(0);
+                    let number = clock.number();
+                    installed.iter().for_each(|word| word.store(number, Ordering::Relaxed));
+                    commits.end(0);
+                    number
+                })
+            };
+            let snapshot = clock.take_number();
+            commits.wait(1, None);
+            let sees = [0, 1].map(|word: usize| {
+                let number = installed[word].load(Ordering::Relaxed);
+                number != 0 && number <= snapshot
+            });
+            let is_due = writer.join().unwrap() <= snapshot;
+            assert_eq!(sees, [is_due; 2]);
+        });
+    }
+
+    /// Of two commits that depend on each other no snapshot sees the second alone.
+    #[test]
+    fn loom_clock_two_commits_and_a_snapshot() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(2));
+        model.check(|| {
+            let clock = loom::sync::Arc::new(Clock::default());
+            let commits = loom::sync::Arc::new(Commits::new(2));
+            let installed = loom::sync::Arc::new([Word::new(0), Word::new(0)]);
+            let commit = |slot: usize| {
+                let (clock, commits, installed) =
+                    (clock.clone(), commits.clone(), installed.clone());
+                move || {
+                    // The second one goes by what the first has installed, if it has.
+                    let goes = slot == 0 || installed[0].load(Ordering::Acquire) != 0;
+                    if goes {
+                        commits.begin(slot);
+                        installed[slot].store(clock.number(), Ordering::Release);
+                        commits.end(slot);
+                    }
+                }
+            };
+            let threads = [thread::spawn(commit(0)), thread::spawn(commit(1))];
+            let snapshot = clock.take_number();
+            commits.wait(2, None);
+            let sees = [0, 1].map(|word: usize| {
+                let number = installed[word].load(Ordering::Relaxed);
+                number != 0 && number <= snapshot
+            });
+            assert!(sees[0] || !sees[1]);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
+}

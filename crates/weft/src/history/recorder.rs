@@ -123,6 +123,7 @@ impl Recording {
             session,
             serial: 0,
             invoke_ns: 0,
+            complete_ns: None,
             commit_number: None,
             writes: 0,
             operations: Vec::new(),
@@ -290,6 +291,8 @@ pub(crate) struct Recorder {
     /// Its number in the session.
     serial: u64,
     invoke_ns: u64,
+    /// When it was complete, if it was before its end.
+    complete_ns: Option<u64>,
     commit_number: Option<u64>,
     /// How many writes it has recorded.
     writes: usize,
@@ -300,8 +303,14 @@ impl Recorder {
     /// A transaction is invoked.
     pub(crate) fn invoke(&mut self) {
         self.invoke_ns = self.recording.now_ns();
+        self.complete_ns = None;
         self.commit_number = None;
         self.writes = 0;
+    }
+
+    /// The transaction has taken place: what it reads from now on was so at this moment.
+    pub(crate) fn complete(&mut self) {
+        self.complete_ns = Some(self.recording.now_ns());
     }
 
     /// The stamp of the row that will be recorded as the next write.
@@ -338,7 +347,7 @@ impl Recorder {
 
     /// Ends the transaction, which has released everything by now.
     pub(crate) fn end(&mut self, status: Status) {
-        let complete_ns = self.recording.now_ns();
+        let complete_ns = self.complete_ns.unwrap_or_else(|| self.recording.now_ns());
         assert!(
             self.commit_number.is_some() || self.writes == 0 || status != Status::Committed,
             "a commit with writes asks for the epoch at its serialization point"

@@ -31,13 +31,17 @@
 //! - *removed*: the record has left the index, or will in a moment. Final.
 //! - *queued*: a worker has the record on its garbage list. It is on one list at most.
 //!
-//! **Serialization point**: of a write, its compare-and-swap at commit. It succeeds only if the
-//! word still is what the operation saw. Such a word means the same version, since a row that was
+//! **Serialization point**: of a write, the moment at which it draws its snapshot number, just after
+//! its compare-and-swap at commit; in between, whoever comes upon what it has written waits for the
+//! number. The compare-and-swap succeeds only if the word still is what the operation saw. Such a word means the same version, since a row that was
 //! replaced is not freed, nor its address used again, while the worker is pinned, and a row is
 //! installed once. Of a read, and of a write that comes to nothing (the key is absent, or there
 //! already), the load of the word, or the look-up in the index. Operations on different rows are
 //! ordered in real time because each transaction begins with a sequentially consistent fence (in
 //! pinning; see `epoch/reclaim.rs`), which the exchange of the one before it cannot pass.
+//!
+//! (Were the number drawn first, a snapshot could show one write and not another that somebody has
+//! found there, as he did not find the first.)
 //!
 //! **Departures from the paper**
 //! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows
@@ -46,8 +50,8 @@
 //! - The paper's keys are there from the start. Here they come and go: an insert first links a
 //!   placeholder, for it may still be rolled back, and fills it by the same exchange; a deleted
 //!   record is unlinked after a grace period (DBX §5.5), unless it is filled again. Who finds a
-//!   record that is being unlinked looks its key up again until it is gone: the one place where a
-//!   thread waits for another.
+//!   record that is being unlinked looks its key up again until it is gone: but for that, a thread
+//!   waits for another only as long as a number takes.
 //!
 //! **Starvation**: an exchange fails because another one has succeeded, so some transaction always
 //! gets on; that every one does is left to the engine (backoff, and the turnstile).
@@ -61,7 +65,7 @@ use super::access_set::is_inline;
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
 use crate::index::{NodeChange, NodeVersion};
-use crate::record::version::VersionHeader;
+use crate::record::version::{UNNUMBERED, VersionHeader};
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
 use crate::table::TableRef;
 use crate::worker::{LoggedWrite, WorkerMemory, Written};
@@ -118,6 +122,25 @@ const LOAD: Ordering = Ordering::Acquire;
 #[inline(always)]
 fn has(newest: *mut u8, flag: usize) -> bool {
     newest.addr() & flag != 0
+}
+
+/// A record's word, when whoever has written it has a number.
+#[inline(always)]
+fn settled(record: &StoredRecord<()>) -> *mut u8 {
+    loop {
+        let newest = record.newest.load(LOAD);
+        let Some(row) = row_of_newest(newest) else { return newest };
+        // SAFETY: pinned since before the record was found.
+        let version = unsafe { VersionHeader::of(row) };
+        let is_settled = match has(newest, ABSENT) {
+            false => version.number() != UNNUMBERED,
+            true => has(newest, REMOVED) || version.is_deleted(),
+        };
+        if is_settled {
+            return newest;
+        }
+        yield_now();
+    }
 }
 
 /// What a record with this word shows.
@@ -195,7 +218,7 @@ impl Executor for AtomicExecutor {
         record: RecordPointer<()>,
         _memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        Ok(visible(stored(record).newest.load(LOAD)))
+        Ok(visible(settled(stored(record))))
     }
 
     #[inline(always)]
@@ -205,7 +228,7 @@ impl Executor for AtomicExecutor {
         record: RecordPointer<()>,
         _memory: &WorkerMemory,
     ) -> Result<Observation<*mut u8>, Abort> {
-        let version = stored(record).newest.load(LOAD);
+        let version = settled(stored(record));
         Ok(Observation { visible: visible(version), version })
     }
 
@@ -267,11 +290,11 @@ impl Executor for AtomicExecutor {
             // SAFETY: nobody else has seen the row yet.
             unsafe { VersionHeader::of(row) }.set_previous(address_of(replaced));
         }
-        epoch();
-        // After the row to be replaced was found, and before it is: so the numbers of a record's
-        // writes ascend.
-        let order = if memory.is_logging() { memory.next_in_log() } else { 0 };
         let replaced_word = install(write)?;
+        // ==== serialization point ====
+        epoch();
+        // Nobody replaces the row before it has its number, so these numbers ascend, too.
+        let order = if memory.is_logging() { memory.next_in_log() } else { 0 };
         let block = write.record.block();
         if memory.is_logging() {
             let (table, written) = match (write.row, replaced) {
@@ -335,7 +358,6 @@ fn install(write: &Write) -> Result<*mut u8, Abort> {
             Some(row) => row.as_ptr().map_addr(|address| address | queued),
             None => current.map_addr(|word| word | ABSENT | QUEUED),
         };
-        // ==== serialization point ====
         let Err(found) = exchange(stored(write.record), current, new) else { return Ok(current) };
         if found.addr() | QUEUED != current.addr() | QUEUED {
             return Err(write_conflict(write, found));

@@ -32,6 +32,8 @@
 //! | `ConclusionsNotValidated` | an error of the caller's passes, whatever it was concluded from | false alarms of the caller's own checks |
 //! | `EntryStays` | the index entry of a row that is deleted or moved stays | an index that disagrees with its table |
 //! | `ForgottenUnlock` | a failed validation leaves one lock behind | everybody waits for ever |
+//! | `NumberBeforeLocks` | the snapshot number is drawn before the locks are taken | snapshots that show a later transaction without an earlier one |
+//! | `NumberAfterInstallation` | the snapshot number is drawn when the rows can be read already | the same, and snapshots that miss what was seen before |
 //!
 //! Wrong, but safe. None of this may touch freed memory, or what the suite sees would be anything.
 //! Three things see to that. A row belongs to who took it out of the record: every installation is
@@ -40,6 +42,10 @@
 //! index: deleted records and placeholders of aborted transactions stay, so an index entry that
 //! should not be there leads to a record all the same. (Under *StaleSnapshot* the last older row of
 //! each record is not dropped at the end.)
+//!
+//! Chains of versions cannot be whole where a row may take the place of another than the one that it
+//! was made to replace. Mutations that do so leave them alone, and
+//! [have no snapshots](Mutation::has_snapshots).
 //!
 //! Header of a record: a TID word as under `dbx`; for *StaleSnapshot*, the row before the newest and
 //! the number of the commit that wrote the newest.
@@ -51,7 +57,7 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use weft_htm::word::{Ordering, Word, WordPointer};
+use weft_htm::word::{Ordering, Word, WordPointer, yield_now};
 
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, is_inline, successor,
@@ -70,9 +76,9 @@ use crate::worker::WorkerMemory;
 use Mutation::{
     AbortedWriteStays, AbsenceNotNoted, AnyInsertionCountsAsOwn, ConclusionsNotValidated,
     DirtyRead, EntryStays, ForgottenUnlock, LockedCountsAsUnchanged, NoNodeValidation,
-    NoReadOnlyValidation, NoReadValidation, NoWriteValidation, OneLockAtATime,
-    RefusedWriteNotNoted, ShortReads, SplitNotNoted, StaleSnapshot, TornRead, UnlockBeforeInstall,
-    ValidationBeforeLocks, VersionStays,
+    NoReadOnlyValidation, NoReadValidation, NoWriteValidation, NumberAfterInstallation,
+    NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted, ShortReads, SplitNotNoted,
+    StaleSnapshot, TornRead, UnlockBeforeInstall, ValidationBeforeLocks, VersionStays,
 };
 
 // ---- the mutations ----------------------------------------------------------------------------
@@ -124,6 +130,8 @@ mutations! {
     ConclusionsNotValidated = "conclusions not validated",
     EntryStays = "entry stays",
     ForgottenUnlock = "forgotten unlock",
+    NumberBeforeLocks = "number before locks",
+    NumberAfterInstallation = "number after installation",
 }
 
 thread_local! {
@@ -132,6 +140,22 @@ thread_local! {
 }
 
 impl Mutation {
+    /// Whether snapshots may be opened: whether every row is linked to the one that it replaces.
+    pub fn has_snapshots(self) -> bool {
+        let breaks_chains = matches!(
+            self,
+            NoWriteValidation
+                | VersionStays
+                | UnlockBeforeInstall
+                | TornRead
+                | OneLockAtATime
+                | StaleSnapshot
+                | DirtyRead
+                | AbortedWriteStays
+        );
+        !breaks_chains
+    }
+
     /// Runs `open`, and has the canary's databases that it opens on this thread break so.
     pub fn chosen_for<R>(self, open: impl FnOnce() -> R) -> R {
         let before = CHOSEN.replace(self);
@@ -422,10 +446,17 @@ impl Executor for CanaryExecutor {
             // ValidationBeforeLocks: another may lock and install before this one has locked.
             self.validate_reads(|_| false)?;
         }
+        // NumberBeforeLocks: another may lock, draw a greater one and install before this one has
+        // locked; and is given the time.
+        let early = self.breaks(NumberBeforeLocks).then(|| {
+            let early = epoch();
+            yield_now();
+            early
+        });
         self.lock_writes()?;
         // ==== serialization point ====
         fence_before_validation();
-        let epoch = epoch();
+        let epoch = early.unwrap_or_else(epoch);
         if !self.breaks(ValidationBeforeLocks)
             && let Err(abort) = self.validate_reads(|record| self.set.find_write(record).is_some())
         {
@@ -434,8 +465,18 @@ impl Executor for CanaryExecutor {
             unlock(self.set.writes.get(forgotten..).unwrap_or_default());
             return Err(abort);
         }
+        if self.breaks(NumberAfterInstallation) {
+            memory.end_commit();
+        }
         self.install(epoch);
+        if self.breaks(NumberAfterInstallation) {
+            // NumberAfterInstallation: others may have read the rows, and have drawn smaller ones.
+            memory.draw();
+        }
         self.settle_published(memory, true);
+        if !self.shared.mutation.has_snapshots() {
+            self.retire_unchained(memory);
+        }
         self.set.retire(memory, |_, _| ());
         Ok(())
     }
@@ -559,6 +600,19 @@ impl CanaryExecutor {
             if mutation != UnlockBeforeInstall {
                 header.tid.unlock(version);
             }
+        }
+    }
+
+    /// Retires what was taken out of the records, in place of [`AccessSet::retire`], which is to find
+    /// nothing of it: it would look for the rows in their chains.
+    fn retire_unchained(&mut self, memory: &WorkerMemory) {
+        for write in &mut self.set.writes {
+            let replaced = NonNull::new(std::mem::replace(&mut write.replaced, ptr::null_mut()));
+            if let (Some(row), Some(_)) = (replaced, write.row) {
+                memory.retire_row(row, write.table, is_inline(write.table, write.record, row));
+            }
+            // A deleted row stays in its record.
+            write.expected = Tid::PLACEHOLDER;
         }
     }
 

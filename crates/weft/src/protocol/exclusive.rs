@@ -18,9 +18,10 @@
 //! what a transaction replaces or unlinks. So rows and records are freed at once, without a grace
 //! period. (Index nodes are retired as under every protocol: that is the indexes' affair.)
 //!
-//! Otherwise rows and records are retired as under every other protocol. A deleted record stays in
-//! its index, and on a list that whoever has the database to itself looks through, as long as a
-//! snapshot needs it: see [`Deferred`].
+//! Otherwise rows and records are retired as under every other protocol. And so is a row that was
+//! never committed, above a version that was kept for a snapshot: when that is closed, somebody may
+//! be on the way down to unlink that version. A deleted record stays in its index, and on a list that
+//! whoever has the database to itself looks through, as long as a snapshot needs it: see [`Deferred`].
 
 use std::cell::UnsafeCell;
 use std::ptr::{self, NonNull};
@@ -114,6 +115,19 @@ struct Unused {
     row: NonNull<u8>,
     record: RecordPointer<()>,
     table: TableRef,
+    /// Whether somebody may be passing over it.
+    is_passed: bool,
+}
+
+impl Unused {
+    /// A row of this transaction's own that it has replaced, or takes back. To be called while it
+    /// has the database to itself.
+    fn uncommitted(row: NonNull<u8>, step: &Undo) -> Self {
+        let committed = NonNull::new(header(row).private_previous());
+        // Whoever has unlinked the last version that was kept has done with this row.
+        let is_passed = committed.is_some_and(|committed| !header(committed).is_last());
+        Unused { row, record: step.record, table: step.table, is_passed }
+    }
 }
 
 /// Runs one worker's transactions, one at a time among all workers.
@@ -271,7 +285,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             if let Some(row) = present(step.before)
                 && header(row).number() == UNNUMBERED
             {
-                self.unused.push(Unused { row, record: step.record, table: step.table });
+                self.unused.push(Unused::uncommitted(row, step));
             }
         }
         for position in 0..self.log.len() {
@@ -305,7 +319,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
                 if step.created {
                     self.unlinked.extend(unlink(memory, &step, row));
                 }
-                self.unused.push(Unused { row, record: step.record, table: step.table });
+                self.unused.push(Unused::uncommitted(row, &step));
             }
         }
         self.exclusion.leave(memory);
@@ -347,7 +361,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 // SAFETY: pinned.
                 if is_alone && unsafe { memory.shared().may_unlink(header(deleted)) } {
                     self.unlinked.extend(unlink(memory, step, deleted));
-                    self.unused.push(Unused { row: deleted, record, table });
+                    self.unused.push(Unused { row: deleted, record, table, is_passed: false });
                 } else {
                     // SAFETY: between `enter` and `leave`.
                     unsafe { (*self.exclusion.deferred().0.get()).push((record.block(), table)) };
@@ -355,7 +369,8 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
             }
             Some(row) => {
                 if let Some(replaced) = self.replaced_by(position) {
-                    self.replaced.push((Unused { row: replaced, record, table }, row));
+                    let is_passed = false;
+                    self.replaced.push((Unused { row: replaced, record, table, is_passed }, row));
                 }
             }
         }
@@ -390,7 +405,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     #[inline(always)]
     fn free_unused(&mut self, is_alone: bool, memory: &WorkerMemory) {
         for unused in self.unused.drain(..) {
-            if is_alone {
+            if is_alone && !unused.is_passed {
                 drop_row(memory, unused);
             } else {
                 let inline = is_inline(unused.table, unused.record, unused.row);

@@ -234,13 +234,13 @@ impl VersionHeader {
         self.number() == NEVER || matches!(self.previous(), Previous::Deletion(_))
     }
 
-    /// Whether a predecessor hangs below the version, or below its deletion.
+    /// The row that hangs below the version, or below its deletion. The version is linked.
     ///
     /// # Safety
     /// As for [`VersionHeader::of`].
-    pub unsafe fn has_predecessor(&self) -> bool {
+    pub unsafe fn predecessor(&self) -> Option<NonNull<u8>> {
         // SAFETY: passed on to the caller.
-        !unsafe { self.link() }.load(Ordering::Acquire).is_null()
+        NonNull::new(unsafe { self.link() }.load(Ordering::Acquire))
     }
 
     /// Notes that the row was deleted at `number`, in a block for a [`Deletion`]. The chain is
@@ -416,3 +416,6 @@ impl Drop for ChainGuard<'_> {
         self.0.store(0, Ordering::Release);
     }
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;

@@ -159,6 +159,8 @@ impl<P: Protocol> Database<P> {
         };
         let own = self.registered_worker().and_then(|worker| worker.memory.committing_slot());
         shared.commits.wait(shared.grace.slots_used(), own);
+        #[cfg(feature = "history")]
+        snapshot.record_opened();
         snapshot
     }
 }
@@ -308,9 +310,9 @@ impl<P: Protocol> Snapshot<P> {
         if worker.active.get() {
             return Ok(body(worker));
         }
-        worker.memory.pin();
-        let result = body(worker);
-        worker.memory.unpin();
+        let pinned = Pinned::new(worker);
+        let result = body(pinned.0);
+        drop(pinned);
         Ok(result)
     }
 
@@ -335,6 +337,28 @@ impl<P: Protocol> Snapshot<P> {
                 Seen::Changed => yield_now(),
             }
         }
+    }
+}
+
+/// A worker that is pinned, as in a transaction.
+struct Pinned<'w, P: Protocol>(&'w Worker<P>);
+
+impl<'w, P: Protocol> Pinned<'w, P> {
+    #[inline(always)]
+    fn new(worker: &'w Worker<P>) -> Self {
+        worker.active.set(true);
+        worker.memory.pin();
+        Pinned(worker)
+    }
+}
+
+impl<P: Protocol> Drop for Pinned<'_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // This may drop rows, as at the end of a transaction: a `drop` of the user's that comes back
+        // here must not unpin the worker in the middle of that.
+        self.0.memory.unpin();
+        self.0.active.set(false);
     }
 }
 
@@ -376,6 +400,13 @@ mod recording {
         pub(super) fn recorder(&self) -> Option<MutexGuard<'_, Recorder>> {
             let recorder = self.recorder.as_ref()?;
             Some(recorder.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+
+        /// Records that the snapshot has been opened.
+        pub(super) fn record_opened(&self) {
+            if let Some(mut recorder) = self.recorder() {
+                recorder.complete();
+            }
         }
 
         /// Records that a key was looked up.

@@ -115,7 +115,7 @@ impl Retained {
             };
             // Between its deletion and its replacement a deleted row tells snapshots not to look
             // any further, if there is something to be found.
-            if !header.is_deleted() || header.has_predecessor() {
+            if !header.is_deleted() || header.predecessor().is_some() {
                 return (begin, self.end);
             }
             match header.deletion() {
@@ -297,4 +297,49 @@ impl Retention {
 /// Relaxed: a statistic, or a hint.
 fn subtract(word: &Word, value: u64) {
     word.fetch_add(value.wrapping_neg(), Ordering::Relaxed);
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::epoch::clock::Commits;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Whoever draws a greater number than a snapshot's sees that one is open which is as old, also
+    /// while another one is being closed.
+    #[test]
+    fn loom_retention_an_open_snapshot_is_seen() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let clock = Arc::new(Clock::default());
+            let commits = Arc::new(Commits::new(1));
+            let retention = Arc::new(Retention::default());
+            let before = retention.open(&clock, || clock.take_number());
+            let closer = {
+                let retention = Arc::clone(&retention);
+                thread::spawn(move || retention.close(before))
+            };
+            let opener = {
+                let (clock, retention) = (Arc::clone(&clock), Arc::clone(&retention));
+                thread::spawn(move || retention.open(&clock, || clock.take_number()))
+            };
+            commits.begin(0);
+            let drawn = clock.number();
+            let oldest = retention.oldest();
+            let mut open = Vec::new();
+            if oldest != NONE_OPEN {
+                retention.list_open(&mut open);
+            }
+            commits.end(0);
+            let snapshot = opener.join().unwrap();
+            closer.join().unwrap();
+            if drawn > snapshot {
+                assert!(oldest <= snapshot, "{oldest} is the oldest, though {snapshot} is open");
+                assert!(open.contains(&snapshot), "{snapshot} is none of {open:?}");
+            }
+        });
+    }
 }

@@ -13,12 +13,14 @@ use std::sync::Arc;
 use super::Snapshot;
 use crate::error::Failure;
 #[cfg(feature = "history")]
-use crate::history::{HistoryKey, HistoryRange, ScanProgress};
+use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 use crate::protocol::{Dbx, Protocol};
 use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::schema::Record;
+#[cfg(feature = "history")]
+use crate::table::Secondary;
 use crate::table::{Entry, FormIndex, PickForm, Table, TableInner};
 use crate::worker::{StoredForm, Worker};
 
@@ -82,7 +84,15 @@ impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
-        Self::new(snapshot, table, Box::new(Leaves::new(Some(index), bounds, describe)))
+        #[cfg(feature = "history")]
+        let entries = snapshot.recorder().is_some().then(|| {
+            let number = K::pick_secondary(&table.inner.secondary[index]).number();
+            Box::new(ScanProgress::new(number, encoded_range(&bounds)))
+        });
+        let leaves = Leaves::new(Some(index), bounds, describe);
+        #[cfg(feature = "history")]
+        let leaves = Leaves { entries, ..leaves };
+        Self::new(snapshot, table, Box::new(leaves))
     }
 
     pub(super) fn unordered<K: PickForm + StoredForm>(
@@ -194,6 +204,9 @@ struct Leaves<K: StoredForm> {
     page: Page<K>,
     /// What to say if the range is the wrong way round.
     reversed: Option<(String, String)>,
+    /// How far the scan of a secondary index is recorded.
+    #[cfg(feature = "history")]
+    entries: Option<Box<ScanProgress>>,
 }
 
 /// What a scan reads next.
@@ -211,7 +224,16 @@ impl<K: StoredForm> Leaves<K> {
     ) -> Self {
         let reversed = is_reversed(&bounds).then(describe);
         let (direction, next, page) = (Direction::Forward, Next::First, Page::new());
-        Leaves { secondary, bounds, direction, next, page, reversed }
+        Leaves {
+            secondary,
+            bounds,
+            direction,
+            next,
+            page,
+            reversed,
+            #[cfg(feature = "history")]
+            entries: None,
+        }
     }
 
     /// Where the next leaf begins; `None` if there is none.
@@ -265,6 +287,8 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K>
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
         let Some(from) = self.advance::<T>()? else { return Ok(false) };
+        #[cfg(feature = "history")]
+        self.record_begin(snapshot);
         let to = match self.direction {
             Direction::Forward => self.bounds.1.as_ref(),
             Direction::Reverse => self.bounds.0.as_ref(),
@@ -277,12 +301,18 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K>
             Some(position) => {
                 let index = K::pick_secondary(&table.secondary[position]);
                 index.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
-                let mut records = Vec::with_capacity(page.addresses().len());
+                let mut entries = Vec::with_capacity(page.addresses().len());
                 for_each_prefetched(page.addresses(), |address| {
-                    // SAFETY: a row of the index.
-                    let entry = see(address).map(|row| unsafe { row.cast::<Entry<K>>().as_ref() });
-                    records.extend(entry.map(|entry| entry.record));
+                    entries.extend(see(address).map(NonNull::cast::<Entry<K>>));
                 });
+                self.next = page.take_next().map_or(Next::Nothing, Next::From);
+                #[cfg(feature = "history")]
+                self.record_entries(snapshot, index, &entries);
+                let leads_to = |entry: &NonNull<Entry<K>>| {
+                    // SAFETY: a row of the index, and the worker is pinned.
+                    unsafe { entry.as_ref() }.record
+                };
+                let records: Vec<u64> = entries.iter().map(leads_to).collect();
                 // An entry that the snapshot sees leads to a record whose row it sees.
                 for_each_prefetched(&records, |record| {
                     rows.extend(see(record).map(NonNull::cast::<T>));
@@ -293,18 +323,20 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K>
                     unreachable!("checked before the first leaf")
                 };
                 tree.read_page(from.as_ref(), to, direction, page, &mut hint, memory);
+                self.next = page.take_next().map_or(Next::Nothing, Next::From);
                 for_each_prefetched(page.addresses(), |address| {
                     rows.extend(see(address).map(NonNull::cast::<T>));
                 });
             }
         }
-        self.next = page.take_next().map_or(Next::Nothing, Next::From);
         Ok(true)
     }
 
     fn turn(&mut self) {
         assert!(matches!(self.next, Next::First), "the scan has begun");
         self.direction = Direction::Reverse;
+        #[cfg(feature = "history")]
+        self.entries.iter_mut().for_each(|entries| entries.turn());
     }
 }
 
@@ -353,7 +385,41 @@ impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
     }
 }
 
-/// A scan of a secondary index, or of a whole hash table, is recorded as reads of the rows found.
+#[cfg(feature = "history")]
+impl<K: StoredForm> Leaves<K> {
+    /// Records that the scan of a secondary index begins.
+    fn record_begin<P: Protocol>(&mut self, snapshot: &Snapshot<P>) {
+        if let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) {
+            recorder.begin_scan(scan);
+        }
+    }
+
+    /// Records the entries of a leaf, and perhaps that they are the last.
+    fn record_entries<P: Protocol>(
+        &mut self,
+        snapshot: &Snapshot<P>,
+        index: &Secondary<K, P>,
+        entries: &[NonNull<Entry<K>>],
+    ) {
+        let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) else {
+            return;
+        };
+        let core = index.reference();
+        for &entry in entries {
+            // SAFETY: a row of the index that the snapshot sees, of a recorded database.
+            let (key, seen) = unsafe {
+                (HistoryKey::encoded(&entry.as_ref().key), core.core().stamp(entry.cast()))
+            };
+            recorder.scan_row(scan, key, seen);
+        }
+        if matches!(self.next, Next::Nothing) {
+            recorder.end_scan(scan);
+        }
+    }
+}
+
+/// A scan of a whole hash table is recorded as reads of the rows found, and so are the rows that a
+/// secondary index leads to.
 #[cfg_attr(
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")

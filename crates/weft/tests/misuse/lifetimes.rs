@@ -13,7 +13,7 @@ fn one_thread_uses_several_databases_interleaved() {
             }
         }
         for (number, tx) in transactions.into_iter().enumerate() {
-            if number % 2 == 0 { tx.commit().unwrap() } else { tx.rollback() }
+            if number % 2 == 0 { drop(tx.commit().unwrap()) } else { tx.rollback() }
         }
         let counts: Vec<i64> = them.iter().map(Fixture::count).collect();
         assert_eq!(counts, [11, 10, 13, 10, 15]);

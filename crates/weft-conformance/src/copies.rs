@@ -1,0 +1,95 @@
+//! One row counts, another is a copy of it that lags behind; and snapshots look at both.
+//!
+//! What a snapshot shows here could always have been, so one alone tells nothing. But a copy that is
+//! made after a snapshot was opened copies what the snapshot has seen, or more. Two snapshots, one
+//! after the other, tell whether some copy that the first did not see was made of less: then the
+//! first has seen a later transaction without an earlier one.
+//!
+//! Who counts writes what who copies has read, and neither writes what the other writes. So no lock
+//! orders the two, and only the numbers that they draw tell a snapshot which came first.
+
+use fastrand::Rng;
+
+use crate::schedule::fill;
+use crate::step::{HASHED, Step};
+use crate::subject::{Steps, Stop, Store, Subject};
+use crate::threads::{Mode, chaos, expect_end};
+use crate::verdict::Finding;
+
+const CHECK: &str = "copies";
+
+/// The row that counts.
+const COUNTER: u64 = HASHED;
+/// Its copy.
+const COPY: u64 = 10;
+
+fn value(steps: &dyn Steps, key: u64) -> Result<i64, Stop> {
+    let rows = steps.take(Step::Read(key))?.rows();
+    rows.first().map(|row| row.value).ok_or_else(|| Stop::Broken(format!("row {key} is gone")))
+}
+
+/// Counts, or copies.
+fn write(store: &dyn Store, random: &mut Rng, counts: bool) -> Result<(), Finding> {
+    let end = store.transact(&mut |tx| {
+        let count = value(tx, COUNTER)?;
+        chaos(random);
+        tx.take(if counts { Step::Write(COUNTER, count + 1) } else { Step::Write(COPY, count) })?;
+        Ok(())
+    });
+    expect_end(CHECK, end)
+}
+
+/// What one snapshot has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    count: i64,
+    copy: i64,
+}
+
+fn look(store: &dyn Store, random: &mut Rng) -> Result<Look, Stop> {
+    let snapshot = store.open_snapshot();
+    let count = value(&*snapshot, COUNTER)?;
+    chaos(random);
+    Ok(Look { count, copy: value(&*snapshot, COPY)? })
+}
+
+fn look_on(store: &dyn Store, random: &mut Rng, times: usize) -> Result<(), Stop> {
+    let mut before = Look::default();
+    for _ in 0..times {
+        let now = look(store, random)?;
+        let is_newer = now.count >= before.count && now.copy >= before.copy;
+        let is_copy = now.copy <= now.count;
+        let was_seen = now.copy == before.copy || now.copy >= before.count;
+        if !(is_newer && is_copy && was_seen) {
+            return Err(Stop::Broken(format!("a snapshot shows {before:?}, the next {now:?}")));
+        }
+        before = now;
+    }
+    Ok(())
+}
+
+/// Counts and copies on so many threads, or as many as the protocol bears, and looks on so many
+/// more.
+///
+/// # Errors
+/// What is found.
+pub fn check(
+    subject: &Subject,
+    mode: Mode,
+    writers: usize,
+    readers: usize,
+    transactions: usize,
+) -> Result<(), Finding> {
+    let store = subject.open();
+    fill(&*store, &[(COUNTER, 0), (COPY, 0)]);
+    let writers = subject.threads(writers);
+    mode.on_threads(CHECK, writers + readers, transactions, |thread, random| {
+        if thread >= writers {
+            return expect_end(CHECK, look_on(&*store, random, transactions));
+        }
+        (0..transactions).try_for_each(|turn| {
+            write(&*store, random, (thread + turn * (writers % 2)).is_multiple_of(2))
+        })
+    })
+    .map(drop)
+}
