@@ -331,7 +331,7 @@ impl<P: Protocol, T: Takes<P>> Steps for Owned<'_, P, T> {
 
 impl<P: Protocol, T: Takes<P>> Begun for Owned<'_, P, T> {
     fn commit(self: Box<Self>) -> Result<(), Error> {
-        self.transaction.commit()
+        self.transaction.commit().map(|_token| ())
     }
 }
 

@@ -18,7 +18,7 @@ use super::schema::{
     Item, LINES_MAX, NewOrderRow, Order, OrderLine, Stock, Timestamp, Warehouse,
 };
 use super::{Parameters, Scale, Tables, Tpcc};
-use crate::workload::{LoadOptions, Progress, insert_batch};
+use crate::workload::{LoadOptions, Progress, failure_of, insert_batch};
 
 /// What each customer has paid before the load ends (clause 4.3.3.1).
 const FIRST_PAYMENT: Cents = 10_00;
