@@ -162,7 +162,7 @@ pub struct BenchArguments {
 
     /// Write the results as JSON too; `-`: to standard output, in place of the report
     ///
-    /// An array with one object per protocol. A path that cannot be written is refused before the
+    /// An array with one object per database. A path that cannot be written is refused before the
     /// run, and an existing file keeps its content until the results are there.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

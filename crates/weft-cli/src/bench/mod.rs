@@ -18,6 +18,11 @@
 //! 4. **Verify**, if asked for: the workload's invariants on every database.
 //! 5. **Report**: one set of numbers (`report`), as tables for people and as JSON for programs.
 //!
+//! What is said here of protocols holds for all that takes turns: a protocol may take part several
+//! times, with a log and without, with snapshots and without (`contender::Variant`). A database with
+//! a log has a directory of its own (`scratch`), and its log is written to the end before the next
+//! one's turn.
+//!
 //! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
 //! (`statistics`). How latencies are taken is told in `tally`.
 

@@ -2,7 +2,8 @@
 //!
 //! # The JSON
 //!
-//! An array with one object per protocol, in the order of `--protocol`. Keys come in the order
+//! An array with one object per database: for each protocol, in the order of `--protocol`, one for
+//! each value of `--acknowledge`, and of these one for each value of `--snapshots`. Keys come in the order
 //! below; none is ever left out, and what is not known is `null`.
 //!
 //! | key | value |
@@ -20,7 +21,7 @@
 //! | `user_rollbacks` | transactions that ran to the end and rolled back because the workload wants it so; not in `committed` |
 //! | `throughput_per_second` | `median`, `min`, `max` of the rounds' committed transactions per second |
 //! | `operations_per_second` | the same times the operations of a transaction; `null` for a workload that does not count them |
-//! | `ratio_to_first` | median over the rounds of this throughput over the first protocol's in the same round |
+//! | `ratio_to_first` | median over the rounds of this throughput over the first database's in the same round |
 //! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
 //! | `aborts_per_commit` | their sum divided by `committed` |
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
