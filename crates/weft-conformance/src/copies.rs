@@ -88,7 +88,9 @@ pub fn check(
             return expect_end(CHECK, look_on(&*store, random, transactions));
         }
         (0..transactions).try_for_each(|turn| {
-            write(&*store, random, (thread + turn * (writers % 2)).is_multiple_of(2))
+            // One that is alone does both.
+            let counts = (if writers == 1 { turn } else { thread }).is_multiple_of(2);
+            write(&*store, random, counts)
         })
     })
     .map(drop)

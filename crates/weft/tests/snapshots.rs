@@ -491,6 +491,84 @@ fn announced_rows_are_read_as_they_are() {
     });
 }
 
+/// A thread that ends hands over what it has kept for snapshots, also the deleted records that it
+/// comes upon only as it goes.
+#[test]
+fn a_worker_that_leaves_keeps_what_snapshots_need() {
+    let fixture = Fixture::<weft::protocol::Dbx>::new();
+    for id in 0..IDS {
+        fixture.put(id, 1);
+    }
+    let snapshot = fixture.database.open_snapshot().unwrap();
+    on_a_thread(|| (0..IDS).for_each(|id| fixture.delete(id)));
+    // Of each item the record, and those of its two index entries; and a cell.
+    assert_eq!(fixture.database.metrics().snapshots.versions_held, 4 * u64::from(IDS));
+    let model = (0..IDS).map(|id| (id, 1)).collect();
+    fixture.check(&snapshot, &model);
+    drop(snapshot);
+    assert_eq!(fixture.database.metrics().snapshots.versions_held, 0);
+}
+
+/// A row that comes back to the database when it is dropped.
+#[derive(Clone, Record)]
+#[record(volatile)]
+struct Returning {
+    #[record(key)]
+    id: u32,
+    #[allow(dead_code, reason = "it is there to be dropped")]
+    way: Way,
+}
+
+#[derive(Clone)]
+struct Way(std::sync::Weak<Return>);
+
+#[derive(Default)]
+struct Return {
+    database: std::sync::OnceLock<(Database, Table<Returning>)>,
+    dropped: Word,
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        let Some(way) = self.0.upgrade() else { return };
+        let Some((database, table)) = way.database.get() else { return };
+        way.dropped.fetch_add(1, Ordering::Relaxed);
+        let snapshot = database.open_snapshot().unwrap();
+        assert_eq!(snapshot.rows(table).count(), IDS as usize);
+        drop(snapshot);
+        let within = database.transact(|tx| tx.delete(table, &0));
+        assert!(matches!(within, Err(Error::Failure(Failure::NestedTransaction))), "{within:?}");
+    }
+}
+
+/// To close a snapshot may free rows, whose `drop` may read snapshots, and finds that it is not
+/// between transactions.
+#[test]
+fn rows_that_are_dropped_at_the_end_of_a_snapshot_may_open_another() {
+    let way = std::sync::Arc::new(Return::default());
+    let database: Database = Database::builder().table::<Returning>().open().unwrap();
+    let table = database.table::<Returning>().unwrap();
+    for id in 0..IDS {
+        let row = Returning { id, way: Way(std::sync::Arc::downgrade(&way)) };
+        database.transact(|tx| tx.insert(&table, row.clone())).unwrap();
+    }
+    let write = || {
+        for id in 0..IDS {
+            database.transact(|tx| tx.update(&table, &id, |_| ())).unwrap();
+        }
+    };
+    let kept: Vec<Snapshot> = (0..40)
+        .map(|_| {
+            let snapshot = database.open_snapshot().unwrap();
+            write();
+            snapshot
+        })
+        .collect();
+    assert!(way.database.set((database.clone(), table.clone())).is_ok());
+    drop(kept);
+    assert!(way.dropped.load(Ordering::Relaxed) > 0);
+}
+
 /// What a snapshot refuses.
 #[test]
 fn misuse_is_an_error() {

@@ -34,7 +34,7 @@ const BANK: Check = Check { name: "bank", run: bank, seeds: 300 };
 const RING: Check = Check { name: "ring", run: ring, seeds: 300 };
 const ON_CALL: Check = Check { name: "on call", run: on_call, seeds: 1000 };
 const COUNTED: Check = Check { name: "counted rows", run: counted, seeds: 300 };
-const COPIES: Check = Check { name: "copies", run: copied, seeds: 1000 };
+const COPIES: Check = Check { name: "copies", run: copied, seeds: 3000 };
 const INDEXED: Check = Check { name: "indexes", run: indexed, seeds: 300 };
 
 /// All of them.
