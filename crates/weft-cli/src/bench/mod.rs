@@ -321,8 +321,7 @@ fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report
             let conditions = entry.conditions.as_deref();
             Report::new(
                 description,
-                &entry.label,
-                &entry.variant,
+                (entry.label.as_str(), &entry.variant),
                 &*entry.contender,
                 &entry.rounds,
                 first,

@@ -304,8 +304,7 @@ impl<'a> Report<'a> {
     /// The report of `contender`, which ran `rounds`; `first` are the rounds of the first protocol.
     pub fn new(
         description: &'a Description,
-        label: &'a str,
-        variant: &Variant,
+        (label, variant): (&'a str, &Variant),
         contender: &dyn Contender,
         rounds: &[Round],
         first: &[Round],
