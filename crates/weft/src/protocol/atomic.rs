@@ -40,8 +40,8 @@
 //! ordered in real time because each transaction begins with a sequentially consistent fence (in
 //! pinning; see `epoch/reclaim.rs`), which the exchange of the one before it cannot pass.
 //!
-//! (Were the number drawn first, a snapshot could show one write and not another that somebody has
-//! found there, as he did not find the first.)
+//! (Were the number drawn before the exchange, a snapshot might show one write and miss another,
+//! though somebody has found the second there, and after that not the first.)
 //!
 //! **Departures from the paper**
 //! - The paper's Atomic adds to an integer in place, by an atomic increment that cannot fail. Rows
