@@ -11,7 +11,7 @@ use std::time::Duration;
 use weft::durability::{SimulatedDisk, StorageError};
 use weft::protocol::{Atomic, Dbx, Protocol};
 use weft::{
-    Acknowledge, Builder, Database, DurabilityOptions, Error, Failure, Record, Table,
+    Acknowledge, Builder, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table,
     TransactionOptions,
 };
 
@@ -110,7 +110,8 @@ impl<P: Protocol> Fixture<P> {
 
     /// What is there, read in every way.
     fn state(&self) -> BTreeMap<u32, u64> {
-        let read = self.database.snapshot(|snapshot| {
+        // A snapshot to keep does not wait until what it shows is durable.
+        let read = |snapshot: &Snapshot<P>| {
             let mut state = BTreeMap::new();
             for row in snapshot.range(&self.items, ..) {
                 let row = row?;
@@ -123,8 +124,8 @@ impl<P: Protocol> Fixture<P> {
             assert_eq!(snapshot.rows(&self.cells).count(), state.len());
             assert_eq!(snapshot.range_by(&self.items, Item::GROUP, ..).count(), state.len());
             Ok::<_, Error>(state)
-        });
-        read.unwrap()
+        };
+        read(&self.database.open_snapshot().unwrap()).unwrap()
     }
 }
 
