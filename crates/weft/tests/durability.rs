@@ -457,7 +457,7 @@ fn a_table_is_loaded_whole_or_not_at_all() {
             assert!(matches!(failed, Err(Error::Failure(Failure::InMemory))));
             let snapshot = fixture.database.open_snapshot().unwrap();
             assert_eq!(snapshot.rows(&fixture.items).count(), 0, "empty again");
-            let refused = load(vec![0..10]);
+            let refused = load(std::iter::once(0..10).collect());
             assert!(matches!(refused, Err(Error::Failure(Failure::SnapshotOpen))));
             drop(snapshot);
             let meanwhile = Mutex::new(None);
@@ -474,7 +474,7 @@ fn a_table_is_loaded_whole_or_not_at_all() {
                 Some(Err(Error::Failure(Failure::Loading)))
             ));
             assert_eq!(fixture.state(), expected);
-            let again = load(vec![0..1]);
+            let again = load(std::iter::once(0..1).collect());
             assert!(matches!(again, Err(Error::Failure(Failure::NotEmpty { .. }))));
             assert!(fixture.database.transact(|tx| tx.insert(&fixture.items, item(5, 5))).is_err());
         }
