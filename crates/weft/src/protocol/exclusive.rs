@@ -12,7 +12,7 @@
 //! wait, or look as if it had waited.
 //!
 //! Header of a record: nothing. A record with a null pointer has no row; nor has one whose pointer
-//! has the flag [`ABSENT`]: it leads to the row that was deleted.
+//! has the flag `ABSENT`: it leads to the row that was deleted.
 //!
 //! **Memory.** Where there is one worker at most, and no snapshot open, nobody else is there to read
 //! what a transaction replaces or unlinks. So rows and records are freed at once, without a grace

@@ -270,8 +270,8 @@ pub trait Executor {
     /// number, and returns its epoch; whoever has written something calls it once, at the
     /// serialization point: when nobody else can come between it and the installation of the
     /// writes. It is at least that of every transaction that this one depends on. Versions that
-    /// were installed are then [numbered](WorkerMemory::number), and those that they have replaced
-    /// are [superseded](WorkerMemory::supersede).
+    /// were installed are then numbered (`WorkerMemory::number`), and those that they have replaced
+    /// are superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
