@@ -1,0 +1,346 @@
+//! What a commit does when the protocol has done its part: it appends its writes to the log, numbers
+//! its versions, and sees to what they have replaced or deleted.
+//!
+//! In this order: a commit *draws* its number; its writes go to the log; its versions get the number;
+//! what they have replaced is *superseded*, which keeps it for snapshots or unlinks it. See
+//! [`version`](crate::record::version) for the chains, [`retention`](crate::snapshot::retention) for
+//! who needs what.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{Ordering, Word, yield_now};
+
+use super::WorkerMemory;
+use crate::durability::{Log, format};
+use crate::epoch::clock::epoch_of;
+use crate::index::IndexWorker;
+use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
+use crate::snapshot::retention::{Kept, NONE_OPEN, Retained};
+use crate::table::TableRef;
+
+/// The log, as the workers see it.
+#[derive(Debug)]
+pub struct EngineLog {
+    pub log: Arc<Log>,
+    /// For protocols whose versions do not order the writes of a record.
+    sequence: Word,
+    /// The last epoch in which anything was appended.
+    last_epoch: Word,
+}
+
+impl EngineLog {
+    pub fn new(log: Arc<Log>) -> Self {
+        EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
+    }
+
+    /// Notes that something was appended in an epoch.
+    #[cold]
+    fn raise_last_epoch(&self, epoch: u64) {
+        let mut last = self.last_epoch.load(Ordering::Relaxed);
+        // Release: pairs with the acquire in `last_epoch`.
+        while last < epoch
+            && let Err(now) =
+                self.last_epoch.compare_exchange(last, epoch, Ordering::Release, Ordering::Relaxed)
+        {
+            last = now;
+        }
+    }
+
+    /// The last epoch in which anything was appended: if it is durable, all is.
+    pub fn last_epoch(&self) -> u64 {
+        self.last_epoch.load(Ordering::Acquire)
+    }
+}
+
+/// A write of a committed transaction, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedWrite {
+    pub table: TableRef,
+    pub written: Written,
+    /// Orders the writes of a key within an epoch.
+    pub order: u64,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub enum Written {
+    /// A row.
+    Row(NonNull<u8>),
+    /// Nothing: this row was deleted.
+    Deleted(NonNull<u8>),
+}
+
+/// The shard of a key, by which recovery divides the work among threads.
+fn shard_of(key: &[u8]) -> u16 {
+    let mut hash = 0u64;
+    for chunk in key.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    (hash >> 48) as u16
+}
+
+/// How many entries a worker gathers before it puts them on the common lists.
+const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
+
+impl WorkerMemory {
+    /// Draws the snapshot number of the transaction that is being committed, and returns its
+    /// epoch. From here to [`WorkerMemory::end_commit`] snapshots wait for it.
+    #[inline(always)]
+    pub fn draw(&self) -> u64 {
+        self.shared.commits.begin(self.slot);
+        self.is_committing.set(true);
+        let number = self.shared.clock.number();
+        self.drawn.set(number);
+        epoch_of(number)
+    }
+
+    /// The epoch that has to be durable for the transaction that has just committed to be so: its own
+    /// or, if it has written nothing, the last in which anything was written. 0 if there is no log.
+    #[inline(always)]
+    pub fn last_epoch_relied_on(&self) -> u64 {
+        let drawn = epoch_of(self.drawn.replace(0));
+        match self.shared.log.get() {
+            None => 0,
+            Some(_) if drawn != 0 => drawn,
+            Some(engine) => engine.last_epoch(),
+        }
+    }
+
+    /// Ends the commit that [`WorkerMemory::draw`] began, if it did: what was committed has its
+    /// numbers.
+    #[inline(always)]
+    pub fn end_commit(&self) {
+        if self.is_committing.replace(false) {
+            self.shared.commits.end(self.slot);
+            self.open_snapshots.borrow_mut().clear();
+        }
+    }
+
+    /// This worker's slot, if it is committing.
+    pub fn committing_slot(&self) -> Option<usize> {
+        self.is_committing.get().then_some(self.slot)
+    }
+
+    /// The epoch that the commit under way has drawn.
+    #[inline(always)]
+    pub fn drawn_epoch(&self) -> u64 {
+        epoch_of(self.drawn.get())
+    }
+
+    /// Whether commits are logged.
+    #[inline(always)]
+    pub fn is_logging(&self) -> bool {
+        self.shared.log.get().is_some()
+    }
+
+    /// A number for the log, greater than all before: see [`LoggedWrite::order`].
+    pub fn next_in_log(&self) -> u64 {
+        let log = self.shared.log.get().expect("asked only if commits are logged");
+        // Relaxed: two who write the same record draw one after the other.
+        log.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Appends the writes of the commit under way to the log, if there is one.
+    #[inline(never)]
+    pub fn log(&self, writes: impl Iterator<Item = LoggedWrite>) {
+        let Some(engine) = self.shared.log.get() else { return };
+        let mut writes = writes.filter_map(|write| Some((write.table.core().log_number()?, write)));
+        let Some(first) = writes.next() else { return };
+        let epoch = self.drawn_epoch();
+        engine.log.append(self.slot, epoch, |buffer| {
+            format::push_transaction(buffer);
+            let mut key = self.encoded_key.borrow_mut();
+            for (number, write) in std::iter::once(first).chain(writes) {
+                let core = write.table.core();
+                let (Written::Row(row) | Written::Deleted(row)) = write.written;
+                key.clear();
+                // SAFETY: pinned, so what was written or deleted just now is not freed; only logged
+                // tables have a number.
+                unsafe { core.encode_key(row, &mut key) };
+                let shard = shard_of(&key);
+                match write.written {
+                    Written::Row(row) => {
+                        format::push_put(buffer, number, shard, write.order, |buffer| {
+                            // SAFETY: likewise.
+                            unsafe { core.encode_row(row, buffer) };
+                        });
+                    }
+                    Written::Deleted(_) => {
+                        format::push_delete(buffer, number, shard, write.order, |buffer| {
+                            buffer.extend_from_slice(&key);
+                        });
+                    }
+                }
+            }
+        });
+        if engine.last_epoch.load(Ordering::Relaxed) < epoch {
+            engine.raise_last_epoch(epoch);
+        }
+    }
+
+    /// Gives a row that was installed by the commit under way its number.
+    #[inline(always)]
+    pub fn number(&self, row: NonNull<u8>) {
+        // SAFETY: pinned, and installed while it was.
+        unsafe { VersionHeader::of(row) }.set_number(self.drawn.get());
+    }
+
+    /// Retires a version that the commit under way has replaced: at once, or when no snapshot
+    /// needs it any more. `row` is what has replaced it, and has its number.
+    ///
+    /// # Safety
+    /// The caller has replaced the version, in the record in block `record`, of `table`, and it
+    /// alone; the worker is pinned since before.
+    #[inline(always)]
+    pub unsafe fn supersede(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        replaced: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: pinned, and each is or was the record's.
+        let (new, old) = unsafe { (VersionHeader::of(row), VersionHeader::of(replaced)) };
+        if self.shared.retention.oldest() == NONE_OPEN && old.is_last() && new.cut(replaced) {
+            self.retire_row(replaced, table, inline);
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.keep_or_unlink(table, record, replaced) };
+        }
+    }
+
+    /// As [`WorkerMemory::supersede`], for a row that was deleted before. Whoever has deleted it has
+    /// committed, and is about to mark it.
+    ///
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    pub unsafe fn supersede_deleted(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        deleted: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            while !VersionHeader::of(deleted).is_deleted() {
+                yield_now();
+            }
+            self.supersede(table, record, row, deleted, inline);
+        }
+    }
+
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    #[cold]
+    unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
+        let end = self.drawn.get();
+        let entry = Retained { kept: Kept::Version(replaced), record, table, end };
+        self.list_open_snapshots();
+        // SAFETY: by the contract the version is the caller's to retire.
+        if unsafe { entry.needed_by(&self.open_snapshots.borrow()) }.is_some() {
+            self.retain(entry);
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.unlink_version(&entry) };
+        }
+    }
+
+    /// Asks for the open snapshots, once per commit. (Those that are opened later need nothing that
+    /// the commit replaces.)
+    fn list_open_snapshots(&self) {
+        let mut open = self.open_snapshots.borrow_mut();
+        if open.is_empty() && self.shared.retention.oldest() != NONE_OPEN {
+            self.shared.retention.list_open(&mut open);
+        }
+    }
+
+    /// Unlinks a version from its record, and retires it.
+    ///
+    /// # Safety
+    /// The caller owns the version, and is pinned since before it came to own it.
+    unsafe fn unlink_version(&self, entry: &Retained) {
+        let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
+        let core = entry.table.core();
+        // SAFETY: a record is not freed as long as something hangs below its newest version.
+        let (deletion, inline) = unsafe {
+            let deletion = VersionHeader::of(row).deletion();
+            let chain = self.shared.retention.chains.lock(entry.record);
+            version::unlink((core.newest)(entry.record), row);
+            drop(chain);
+            (deletion, (core.is_inline)(entry.table, entry.record, row))
+        };
+        if let Some(deletion) = deletion {
+            // SAFETY: it has gone with its version.
+            unsafe { self.retire(deletion.cast(), Deletion::LAYOUT) };
+        }
+        self.retire_row(row, entry.table, inline);
+    }
+
+    /// Marks a row as deleted by the commit under way: it stays its record's newest.
+    ///
+    /// # Safety
+    /// The caller has deleted the row, and it alone; the worker is pinned since before.
+    pub unsafe fn mark_deleted(&self, record: NonNull<u8>, row: NonNull<u8>) {
+        // SAFETY: pinned.
+        let header = unsafe { VersionHeader::of(row) };
+        // Whoever has written the row has committed, and is about to number it.
+        while header.number() == UNNUMBERED {
+            yield_now();
+        }
+        if self.shared.retention.oldest() == NONE_OPEN {
+            header.set_number(NEVER);
+            return;
+        }
+        let block = self.allocate(Deletion::LAYOUT);
+        let _chain = self.shared.retention.chains.lock(record);
+        // SAFETY: a new block of that layout; the chain is locked.
+        unsafe { header.mark_deleted(self.drawn.get(), block) };
+    }
+
+    /// Keeps something for the snapshots that are open.
+    pub(super) fn retain(&self, entry: Retained) {
+        self.retained.borrow_mut().push(entry);
+        if self.retained.borrow().len() >= RETAINED_AT_ONCE {
+            self.hand_over_retained();
+        }
+    }
+
+    /// Puts what is to be kept on the common lists.
+    pub(super) fn hand_over_retained(&self) {
+        if self.retained.borrow().is_empty() {
+            return;
+        }
+        let unneeded = self.shared.retention.retain(&mut self.retained.borrow_mut());
+        // SAFETY: they were on this worker's own list, hence its own; and see `retire_unneeded`.
+        unsafe { self.retire_unneeded(unneeded) };
+    }
+
+    /// Looks again at some of what was kept for snapshots that are closed now; false if there was
+    /// nothing. To be called while pinned.
+    pub fn release_retained(&self) -> bool {
+        let is_more = self.shared.retention.has_released();
+        let unneeded = self.shared.retention.take_released();
+        // SAFETY: they were on the common lists, whose entries own what they stand for; the worker
+        // was pinned before it took them.
+        unsafe { self.retire_unneeded(unneeded) };
+        is_more
+    }
+
+    /// # Safety
+    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    unsafe fn retire_unneeded(&self, entries: Vec<Retained>) {
+        for entry in entries {
+            match entry.kept {
+                // SAFETY: by the contract.
+                Kept::Version(_) => unsafe { self.unlink_version(&entry) },
+                Kept::DeletedRecord => self.retire_deleted(entry.record, entry.table),
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Workers as threads have them: the executor of a protocol with all that it needs, and where a
+//! database keeps the workers of its threads.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Shared, WorkerMemory};
+use crate::encoding::KeyForm;
+use crate::index::LongKey;
+use crate::index::bplus_tree::{LeafHint, Page};
+use crate::protocol::{Executor, Protocol};
+
+/// What a worker remembers of one index within one transaction.
+pub struct IndexBuffer {
+    /// The transaction that it is good for.
+    serial: u64,
+    /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
+    /// update of a row just read needs no second look-up.
+    pub last: Option<(u64, NonNull<u8>)>,
+    /// Addresses of records that were prefetched, in the order in which they are expected.
+    pub announced: Vec<u64>,
+    /// The position of the next one that is expected.
+    pub expected: usize,
+    hints: LeafHints,
+}
+
+/// A leaf hint for each form of keys; an index uses the one of its form.
+pub struct LeafHints {
+    words1: LeafHint<u64>,
+    words2: LeafHint<u128>,
+    long: LeafHint<LongKey>,
+}
+
+/// A form of keys, with what the worker keeps for it.
+pub trait StoredForm: KeyForm {
+    /// The hint of this form.
+    fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self>;
+    /// The spare scan pages of this form.
+    fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>>;
+}
+
+/// Scan pages between two scans.
+#[derive(Default)]
+pub struct SparePages {
+    words1: Vec<Page<u64>>,
+    words2: Vec<Page<u128>>,
+    long: Vec<Page<LongKey>>,
+}
+
+macro_rules! stored_form {
+    ($key:ty, $field:ident) => {
+        impl StoredForm for $key {
+            #[inline(always)]
+            fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self> {
+                &mut hints.$field
+            }
+            #[inline(always)]
+            fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>> {
+                &mut pages.$field
+            }
+        }
+    };
+}
+
+stored_form!(u64, words1);
+stored_form!(u128, words2);
+stored_form!(LongKey, long);
+
+impl IndexBuffer {
+    fn new() -> Self {
+        IndexBuffer {
+            serial: 0,
+            last: None,
+            announced: Vec::new(),
+            expected: 0,
+            hints: LeafHints {
+                words1: LeafHint::new(),
+                words2: LeafHint::new(),
+                long: LeafHint::new(),
+            },
+        }
+    }
+
+    /// Forgets everything, for the transaction `serial`.
+    #[inline(always)]
+    fn start(&mut self, serial: u64) {
+        self.serial = serial;
+        self.last = None;
+        self.announced.clear();
+        self.expected = 0;
+        self.hints.words1.reset();
+        self.hints.words2.reset();
+        self.hints.long.reset();
+    }
+
+    #[inline(always)]
+    pub fn hint<K: StoredForm>(&mut self) -> &mut LeafHint<K> {
+        K::hint(&mut self.hints)
+    }
+}
+
+/// Everything of one worker.
+pub struct Worker<P: Protocol> {
+    pub memory: WorkerMemory,
+    executor: UnsafeCell<P::Executor>,
+    /// Whether it is in a transaction.
+    pub active: Cell<bool>,
+    /// Counts its transactions.
+    serial: Cell<u64>,
+    buffers: UnsafeCell<Vec<IndexBuffer>>,
+    spare_pages: RefCell<SparePages>,
+    pub random: RefCell<fastrand::Rng>,
+    /// Records its transactions, if they are recorded.
+    #[cfg(feature = "history")]
+    pub recorder: Option<RefCell<crate::history::Recorder>>,
+}
+
+impl<P: Protocol> Worker<P> {
+    fn new(shared: &Arc<Shared>, protocol: &Arc<P::Shared>, slot: usize, indexes: usize) -> Self {
+        let memory = WorkerMemory::new(Arc::clone(shared), slot);
+        shared.set_reader(slot, memory.regions.reader());
+        Worker {
+            memory,
+            executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
+            active: Cell::new(false),
+            serial: Cell::new(0),
+            buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
+            spare_pages: RefCell::default(),
+            // For backoff only; results do not depend on it.
+            random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
+            #[cfg(feature = "history")]
+            recorder: shared.recording.as_ref().map(|recording| RefCell::new(recording.recorder())),
+        }
+    }
+
+    /// The executor. Every use is one call of a method that runs no user code.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn executor(&self) -> &mut P::Executor {
+        // SAFETY: a worker is used by its own thread only, and executor methods do not come back
+        // to the worker.
+        unsafe { &mut *self.executor.get() }
+    }
+
+    /// What the worker remembers of an index in this transaction. As for the executor, every
+    /// use ends before user code runs or another is made.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
+        // SAFETY: as in `executor`: index operations do not come back to the worker's buffers.
+        let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
+        if buffer.serial != self.serial.get() {
+            buffer.start(self.serial.get());
+        }
+        buffer
+    }
+
+    /// Starts the next transaction's count.
+    #[inline(always)]
+    pub fn next_serial(&self) {
+        self.serial.set(self.serial.get() + 1);
+    }
+
+    pub fn take_page<K: StoredForm>(&self) -> Page<K> {
+        K::pages(&mut self.spare_pages.borrow_mut()).pop().unwrap_or_default()
+    }
+
+    pub fn give_page<K: StoredForm>(&self, page: Page<K>) {
+        K::pages(&mut self.spare_pages.borrow_mut()).push(page);
+    }
+}
+
+/// The place of a slot's worker.
+type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
+
+/// The workers of a database, by slot. A slot's worker is used by the thread that holds the slot.
+pub struct Workers<P: Protocol> {
+    cells: Box<[WorkerCell<P>]>,
+}
+
+// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and
+// taken back under a lock), or by the thread that drops the database.
+unsafe impl<P: Protocol> Sync for Workers<P> {}
+// SAFETY: a worker that is in no transaction is not tied to a thread: what it holds are addresses
+// of the database's memory, and executors are Send.
+unsafe impl<P: Protocol> Send for Workers<P> {}
+
+impl<P: Protocol> Workers<P> {
+    pub fn new(workers_max: usize) -> Self {
+        Workers { cells: (0..workers_max).map(|_| UnsafeCell::new(None)).collect() }
+    }
+
+    /// Makes the calling thread a worker; `None` if there are too many.
+    pub fn join(
+        &self,
+        shared: &Arc<Shared>,
+        protocol: &Arc<P::Shared>,
+        indexes: usize,
+    ) -> Option<(usize, NonNull<Worker<P>>)> {
+        let slot = shared.take_slot()?;
+        // SAFETY: the slot is this thread's now.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
+        Some((slot, NonNull::from(&mut **worker)))
+    }
+
+    /// Ends the calling thread's time as the worker of `slot`.
+    ///
+    /// # Safety
+    /// The slot is the calling thread's, and it will not use the worker again.
+    pub unsafe fn leave(&self, shared: &Shared, slot: usize) {
+        // SAFETY: the slot is this thread's until `give_slot`.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        if let Some(worker) = cell.take() {
+            if worker.active.get() {
+                // A transaction was leaked with `mem::forget`. Its locks and references may
+                // outlive the thread, so the worker stays, pinned, for good.
+                Box::leak(worker);
+                return;
+            }
+            worker.memory.leave();
+        }
+        shared.give_slot(slot);
+    }
+
+    /// All workers, when the database is being dropped.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Box<Worker<P>>> {
+        self.cells.iter_mut().filter_map(|cell| cell.get_mut().take())
+    }
+}
