@@ -131,7 +131,7 @@ pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure};
 pub use metrics::{MemoryMetrics, Metrics, SnapshotMetrics};
 pub use schema::{Index, Record, Violation};
-pub use snapshot::{Snapshot, SnapshotScan};
+pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
 pub use storage::{Acknowledge, CheckpointReport, CommitToken, DurabilityOptions};
 pub use table::Table;
 pub use transaction::{Scan, Transaction};

@@ -23,8 +23,8 @@ use weft_htm::word::{Ordering, spin_loop};
 
 pub use scan::Scan;
 
-use prefetch::PREFETCH_UPDATE_BYTES;
-pub(crate) use prefetch::{PREFETCH_BATCH, PREFETCH_READ_BYTES};
+pub(crate) use prefetch::PREFETCH_BATCH;
+use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
 pub(crate) use writes::index_key;

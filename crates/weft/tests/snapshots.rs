@@ -467,9 +467,9 @@ fn atomic_operations_have_snapshots() {
     assert_eq!(before.rows(&cells).count(), 10);
 }
 
-/// To announce keys changes nothing of what is read: whether they are there, gone, or were never.
+/// Many rows at once are what each of them is by itself: whether it is there, gone, or was never.
 #[test]
-fn announced_rows_are_read_as_they_are() {
+fn rows_of_many_keys_are_those_of_each() {
     for_each_executor!(|P| {
         let fixture = Fixture::<P>::new();
         for id in 0..IDS {
@@ -480,14 +480,26 @@ fn announced_rows_are_read_as_they_are() {
             if id % 3 == 0 { fixture.delete(id) } else { fixture.put(id, 0) }
         }
         // The keys come from the snapshot itself.
-        let keys = || snapshot.range(&fixture.items, ..).map(|row| row.unwrap().id).chain([IDS]);
-        snapshot.prefetch(&fixture.items, keys()).unwrap();
-        snapshot.prefetch(&fixture.cells, keys()).unwrap();
-        for id in 0..IDS {
-            assert_eq!(snapshot.get(&fixture.items, &id).unwrap().unwrap().value, u64::from(id));
-            assert_eq!(snapshot.get(&fixture.cells, &id).unwrap().unwrap().value, u64::from(id));
+        let keys = || snapshot.range(&fixture.items, ..).map(|row| row.unwrap().id).chain([IDS, 0]);
+        let ids: Vec<u32> = keys().collect();
+        assert_eq!(ids.len(), IDS as usize + 2);
+        let items = snapshot.get_many(&fixture.items, keys()).unwrap();
+        let cells = snapshot.get_many(&fixture.cells, keys()).unwrap();
+        let mut read = 0;
+        for ((id, item), cell) in ids.iter().zip(items).zip(cells) {
+            let expected = (*id < IDS).then_some(u64::from(*id));
+            assert_eq!(item.unwrap().map(|item| item.value), expected);
+            assert_eq!(cell.unwrap().map(|cell| cell.value), expected);
+            read += 1;
         }
-        assert_eq!(snapshot.get(&fixture.items, &IDS).unwrap(), None);
+        assert_eq!(read, ids.len());
+        let mut none = snapshot.get_many(&fixture.items, []).unwrap();
+        assert!(none.next().is_none() && none.next().is_none());
+        // Those who have been deleted since are gone for a later one.
+        let later = fixture.database.open_snapshot().unwrap();
+        for (id, item) in (0..IDS).zip(later.get_many(&fixture.items, 0..IDS).unwrap()) {
+            assert_eq!(item.unwrap().map(|item| item.value), (id % 3 != 0).then_some(0));
+        }
     });
 }
 
@@ -576,7 +588,7 @@ fn misuse_is_an_error() {
     let other = Fixture::<weft::protocol::Dbx>::new();
     let snapshot = fixture.database.open_snapshot().unwrap();
     assert!(matches!(snapshot.get(&other.items, &1), Err(Failure::ForeignTable { .. })));
-    assert!(matches!(snapshot.prefetch(&other.items, [1]), Err(Failure::ForeignTable { .. })));
+    assert!(matches!(snapshot.get_many(&other.items, [1]), Err(Failure::ForeignTable { .. })));
     assert!(matches!(
         snapshot.range(&other.items, ..).next(),
         Some(Err(Failure::ForeignTable { .. }))

@@ -76,11 +76,10 @@ pub(super) fn run<P: Protocol>(
     found.dedup();
 
     // Those of which less is in stock than the threshold.
-    view.prefetch(&tables.stock, found.iter().map(|&i_id| (w_id, i_id)))?;
+    let keys = found.iter().map(|&i_id| (w_id, i_id));
     let mut low_stock = 0;
-    for i_id in found {
-        let stock = view.get(&tables.stock, &(w_id, *i_id))?.expect("stock is never removed");
-        if stock.s_quantity < threshold {
+    for stock in view.get_many(&tables.stock, keys)? {
+        if stock?.expect("stock is never removed").s_quantity < threshold {
             low_stock += 1;
         }
     }

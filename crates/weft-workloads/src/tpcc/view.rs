@@ -47,12 +47,12 @@ pub(super) trait View<P: Protocol> {
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'v T>, Error>;
 
-    /// Says that these rows are going to be read.
-    fn prefetch<T: Record>(
-        &self,
-        table: &Table<T, P>,
-        keys: impl IntoIterator<Item = T::Key>,
-    ) -> Result<(), Error>;
+    /// The rows with these primary keys, in the order of the keys.
+    fn get_many<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        keys: impl Iterator<Item = T::Key> + Clone,
+    ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error>;
 }
 
 impl<P: Protocol> View<P> for Transaction<'_, P> {
@@ -100,12 +100,13 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn prefetch<T: Record>(
-        &self,
-        table: &Table<T, P>,
-        keys: impl IntoIterator<Item = T::Key>,
-    ) -> Result<(), Error> {
-        self.prefetch(table, keys)
+    fn get_many<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        keys: impl Iterator<Item = T::Key> + Clone,
+    ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error> {
+        self.prefetch(table, keys.clone())?;
+        Ok(keys.map(|key| self.get(table, &key)))
     }
 }
 
@@ -154,11 +155,11 @@ impl<P: Protocol> View<P> for Snapshot<P> {
     }
 
     #[inline(always)]
-    fn prefetch<T: Record>(
-        &self,
-        table: &Table<T, P>,
-        keys: impl IntoIterator<Item = T::Key>,
-    ) -> Result<(), Error> {
-        Ok(self.prefetch(table, keys)?)
+    fn get_many<'v, T: Record>(
+        &'v self,
+        table: &'v Table<T, P>,
+        keys: impl Iterator<Item = T::Key> + Clone,
+    ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error> {
+        Ok(self.get_many(table, keys)?.map(|row| Ok(row?)))
     }
 }

@@ -24,7 +24,7 @@
 //! - The paper's old versions go when all read-only transactions that were running have ended.
 //!   Here a version goes when no open snapshot needs it: see [`retention`].
 
-mod prefetch;
+mod batch;
 pub mod retention;
 mod scan;
 
@@ -33,6 +33,7 @@ use std::ptr::NonNull;
 
 use weft_htm::word::{Ordering, yield_now};
 
+pub use batch::SnapshotRows;
 pub use scan::SnapshotScan;
 
 use crate::database::Database;

@@ -17,7 +17,7 @@ pub(crate) const PREFETCH_BATCH: usize = 16;
 
 /// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
 /// lines that nobody needs delay the others.
-pub(crate) const PREFETCH_READ_BYTES: usize = 128;
+pub(super) const PREFETCH_READ_BYTES: usize = 128;
 
 /// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
 /// a still larger one.

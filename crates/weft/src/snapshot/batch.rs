@@ -1,0 +1,148 @@
+//! The rows of many keys, read in batches: see [`Snapshot::get_many`].
+
+use std::iter::Fuse;
+use std::ptr::NonNull;
+
+use arrayvec::ArrayVec;
+use weft_htm::word::Ordering;
+
+use super::Snapshot;
+use crate::encoding::{Key, KeyForm};
+use crate::error::Failure;
+use crate::index::Lookup;
+use crate::index::bplus_tree::LeafHint;
+use crate::prefetch::{LINE_BYTES, prefetch_lines};
+use crate::protocol::Protocol;
+use crate::record::RecordPointer;
+use crate::record::version::VersionHeader;
+use crate::schema::Record;
+use crate::table::{FormIndex, PickForm, Table, TableInner, with_form};
+use crate::transaction::PREFETCH_BATCH;
+use crate::worker::StoredForm;
+
+/// The rows with some primary keys, as a [`Snapshot`] sees them, in the order of the keys; from
+/// [`Snapshot::get_many`].
+#[must_use = "the rows are read as they are asked for"]
+pub struct SnapshotRows<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> {
+    snapshot: &'s Snapshot<P>,
+    table: &'s TableInner<T, P>,
+    keys: Fuse<I>,
+    /// The keys whose rows have been read, and the rows, from `position` on still to be returned.
+    batch: ArrayVec<T::Key, PREFETCH_BATCH>,
+    rows: ArrayVec<Option<NonNull<u8>>, PREFETCH_BATCH>,
+    position: usize,
+}
+
+impl<P: Protocol> Snapshot<P> {
+    /// The rows with these primary keys, in the order of the keys; `None` for those that are absent.
+    ///
+    /// As [`Snapshot::get`] for each of them, but a good deal faster: while one row is on its way
+    /// from memory, the next ones are asked for. Keys are taken from the iterator sixteen at a time.
+    ///
+    /// # Errors
+    /// [`Failure::ForeignTable`], at once. The items are: [`Failure::TooManyWorkers`].
+    ///
+    /// ```
+    /// # use weft::{Database, Record};
+    /// # #[derive(Clone, Record)]
+    /// # #[record(table = "accounts")]
+    /// # struct Account { #[record(key)] id: u32, balance: i64 }
+    /// # let database: Database = Database::builder().table::<Account>().open()?;
+    /// # let accounts = database.table::<Account>()?;
+    /// database.transact(|tx| tx.insert(&accounts, Account { id: 2, balance: 100 }))?;
+    /// let snapshot = database.open_snapshot()?;
+    /// let mut total = 0;
+    /// for account in snapshot.get_many(&accounts, [1, 2, 3])? {
+    ///     total += account?.map_or(0, |account| account.balance);
+    /// }
+    /// assert_eq!(total, 100);
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    pub fn get_many<'s, T: Record, I: IntoIterator<Item = T::Key>>(
+        &'s self,
+        table: &'s Table<T, P>,
+        keys: I,
+    ) -> Result<SnapshotRows<'s, T, P, I::IntoIter>, Failure> {
+        Ok(SnapshotRows {
+            snapshot: self,
+            table: self.enter(table)?,
+            keys: keys.into_iter().fuse(),
+            batch: ArrayVec::new(),
+            rows: ArrayVec::new(),
+            position: 0,
+        })
+    }
+
+    /// Finds what the snapshot sees under each of a few keys, step by step: what one step asks for
+    /// arrives while the step goes through the other keys.
+    fn see_batch<K: StoredForm>(
+        &self,
+        index: &FormIndex<K>,
+        keys: impl Iterator<Item = K>,
+    ) -> Result<ArrayVec<Option<NonNull<u8>>, PREFETCH_BATCH>, Failure> {
+        let keys: ArrayVec<K, PREFETCH_BATCH> = keys.collect();
+        keys.iter().for_each(|key| index.prefetch(key));
+        self.pinned(|worker| {
+            let mut hint = LeafHint::new();
+            let mut records = ArrayVec::<Option<u64>, PREFETCH_BATCH>::new();
+            for key in &keys {
+                let found = match index.get(key, &mut hint, &worker.memory) {
+                    Lookup::Found(address) => Some(address),
+                    Lookup::Absent(_) => None,
+                };
+                if let Some(address) = found {
+                    // SAFETY: the table's own index holds addresses of its records.
+                    unsafe { RecordPointer::<P::Header>::from_address(address) }.prefetch_header();
+                }
+                records.push(found);
+            }
+            for &address in records.iter().flatten() {
+                // SAFETY: likewise, and pinned since the address came from the index.
+                let record = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
+                // Relaxed: nothing is read through the pointer.
+                let newest = record.newest.load(Ordering::Relaxed);
+                prefetch_lines(newest.wrapping_sub(size_of::<VersionHeader>()), 2 * LINE_BYTES);
+            }
+            // SAFETY: likewise.
+            let see =
+                |address: Option<u64>| address.and_then(|address| unsafe { self.see(address) });
+            records.into_iter().map(see).collect()
+        })
+    }
+}
+
+impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, P, I> {
+    /// Reads the next batch; false if there are no more keys.
+    fn read_batch(&mut self) -> Result<bool, Failure> {
+        // Before the worker is pinned: the keys may come from anywhere.
+        self.batch = self.keys.by_ref().take(PREFETCH_BATCH).collect();
+        self.position = 0;
+        self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
+            let keys = self.batch.iter().map(|key| K::from_key(key));
+            self.snapshot.see_batch::<K>(K::pick(&self.table.primary), keys)
+        })?;
+        Ok(!self.batch.is_empty())
+    }
+}
+
+impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> Iterator
+    for SnapshotRows<'s, T, P, I>
+{
+    type Item = Result<Option<&'s T>, Failure>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.position == self.rows.len() {
+            match self.read_batch() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(failure) => return Some(Err(failure)),
+            }
+        }
+        let row = self.rows[self.position];
+        self.snapshot.record_read(self.table, &self.batch[self.position], row);
+        self.position += 1;
+        // SAFETY: a row of the table that the snapshot needs, which is kept as long as it is open.
+        Some(Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() })))
+    }
+}
