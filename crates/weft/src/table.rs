@@ -371,10 +371,10 @@ impl<K: KeyForm> FormIndex<K> {
     }
 
     #[inline(always)]
-    pub fn get(&self, key: &K, hint: &mut LeafHint<K>, memory: &WorkerMemory) -> Lookup {
+    pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         match self {
-            FormIndex::Ordered(tree) => tree.get(key, hint, memory),
-            FormIndex::Hash(table) => table.get(key, memory),
+            FormIndex::Ordered(tree) => tree.get(key, hint),
+            FormIndex::Hash(table) => table.get(key),
         }
     }
 

@@ -613,7 +613,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(key);
-            K::pick(&table.primary).get(&key, buffer.hint::<K>(), &self.worker.memory)
+            K::pick(&table.primary).get(&key, buffer.hint::<K>())
         });
         match found {
             Lookup::Found(address) => {

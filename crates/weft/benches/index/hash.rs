@@ -62,21 +62,21 @@ fn measure<K: IndexKey>(section: &str, key: impl Fn(u64) -> K + Sync) {
         rows[2].push(time_threads(|thread| insert_all(&table, share(&keys, thread), &pool)));
         bytes_per_key[1] = pool.bytes_in_use() as f64 / KEYS as f64;
         rows[3].push(time_threads(|thread| {
-            let (keys, worker) = (share(&shuffled, thread), pool.worker());
-            keys.iter().for_each(|key| assert_eq!(table.get(key, &worker), Lookup::Found(8)));
+            let (keys, _pinned) = (share(&shuffled, thread), pool.worker());
+            keys.iter().for_each(|key| assert_eq!(table.get(key), Lookup::Found(8)));
             keys.len()
         }));
         rows[4].push(time_threads(|thread| {
-            let (keys, worker) = (share(&absent, thread), pool.worker());
-            let is_absent = |key| matches!(table.get(key, &worker), Lookup::Absent(_));
+            let (keys, _pinned) = (share(&absent, thread), pool.worker());
+            let is_absent = |key| matches!(table.get(key), Lookup::Absent(_));
             keys.iter().for_each(|key| assert!(is_absent(key)));
             keys.len()
         }));
         rows[5].push(time_threads(|thread| {
-            let (keys, worker) = (share(&shuffled, thread), pool.worker());
+            let (keys, _pinned) = (share(&shuffled, thread), pool.worker());
             for batch in keys.chunks(BATCH) {
                 batch.iter().for_each(|key| table.prefetch(key));
-                batch.iter().for_each(|key| assert_eq!(table.get(key, &worker), Lookup::Found(8)));
+                batch.iter().for_each(|key| assert_eq!(table.get(key), Lookup::Found(8)));
             }
             keys.len()
         }));

@@ -37,7 +37,7 @@ fn measure<K: IndexKey, W: BenchWorker>(form: &str, key: impl Fn(u64) -> K + Syn
     for _ in 0..ROUNDS {
         let tree = BPlusTree::new(&W::new());
         insert.push(time_threads(|thread| insert_all(&tree, share(&keys, thread), &W::new())));
-        get.push(time_threads(|thread| get_all(&tree, share(&shuffled, thread), &W::new())));
+        get.push(time_threads(|thread| get_all(&tree, share(&shuffled, thread))));
         page.push(time_threads(|_| scan_all(&tree, &W::new())));
         short.push(time_threads(|thread| scan_short(&tree, share(&shuffled, thread), &W::new())));
 
@@ -70,11 +70,11 @@ fn insert_all<K: IndexKey>(tree: &BPlusTree<K>, keys: &[K], worker: &impl BenchW
     keys.len()
 }
 
-fn get_all<K: IndexKey>(tree: &BPlusTree<K>, keys: &[K], worker: &impl BenchWorker) -> usize {
+fn get_all<K: IndexKey>(tree: &BPlusTree<K>, keys: &[K]) -> usize {
     let mut hint = LeafHint::new();
     for key in keys {
         hint.reset();
-        assert_eq!(tree.get(key, &mut hint, worker), Lookup::Found(8));
+        assert_eq!(tree.get(key, &mut hint), Lookup::Found(8));
     }
     keys.len()
 }

@@ -159,7 +159,7 @@ impl<R> RawWorker<R> {
 
     #[inline(always)]
     fn find(&self, key: u64) -> Option<Record> {
-        match self.inner.tree.get(&key, &mut LeafHint::new(), &self.memory) {
+        match self.inner.tree.get(&key, &mut LeafHint::new()) {
             // SAFETY: the tree's own address of a record of this type.
             Lookup::Found(address) => Some(unsafe { Record::from_address(address) }),
             Lookup::Absent(_) => None,

@@ -82,11 +82,11 @@ impl<P: Protocol> Snapshot<P> {
     ) -> Result<ArrayVec<Option<NonNull<u8>>, PREFETCH_BATCH>, Failure> {
         let keys: ArrayVec<K, PREFETCH_BATCH> = keys.collect();
         keys.iter().for_each(|key| index.prefetch(key));
-        self.pinned(|worker| {
+        self.pinned(|_| {
             let mut hint = LeafHint::new();
             let mut records = ArrayVec::<Option<u64>, PREFETCH_BATCH>::new();
             for key in &keys {
-                let found = match index.get(key, &mut hint, &worker.memory) {
+                let found = match index.get(key, &mut hint) {
                     Lookup::Found(address) => Some(address),
                     Lookup::Absent(_) => None,
                 };

@@ -178,10 +178,10 @@ impl<P: Protocol> Snapshot<P> {
     /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
     pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
-        let row = self.pinned(|worker| {
+        let row = self.pinned(|_| {
             let found = with_form!(T::Key::WIDTH_BYTES, |K| {
                 let key = K::from_key(key);
-                K::pick(&inner.primary).get(&key, &mut LeafHint::new(), &worker.memory)
+                K::pick(&inner.primary).get(&key, &mut LeafHint::new())
             });
             match found {
                 // SAFETY: pinned, and the table's own index holds addresses of its records.

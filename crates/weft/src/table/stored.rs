@@ -87,7 +87,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(key);
             let index = K::pick(&self.primary);
-            match index.get(&key, &mut LeafHint::new(), memory) {
+            match index.get(&key, &mut LeafHint::new()) {
                 Lookup::Found(address) => index.remove(&key, address, memory).then_some(address),
                 Lookup::Absent(_) => None,
             }
@@ -97,6 +97,24 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
         memory.retire_record(record.block(), table);
         true
+    }
+
+    /// Replaces a row, if it is there, by what `change` makes of it. Nobody else uses the key
+    /// meanwhile; the thread is pinned.
+    fn replace<E>(&self, key: &T::Key, change: impl FnOnce(&T) -> Result<T, E>) -> Result<bool, E> {
+        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
+            let index = K::pick(&self.primary);
+            index.get(&K::from_key(key), &mut LeafHint::new())
+        });
+        let Lookup::Found(address) = found else { return Ok(false) };
+        // SAFETY: the table's own index holds it, and nobody else is there; it was filled in with a
+        // row.
+        let row = unsafe {
+            let record = RecordPointer::<P::Header>::from_address(address);
+            newest::<P>(record.block()).expect("filled in with a row").cast::<T>().as_mut()
+        };
+        *row = change(row)?;
+        Ok(true)
     }
 
     /// Builds a part of a secondary index, from the rows that are there.

@@ -63,7 +63,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let mut records = ArrayVec::<RecordOf<P>, PREFETCH_BATCH>::new();
         for key in keys {
             let buffer = self.worker.buffer(number);
-            let found = index.get(key, buffer.hint::<K>(), &self.worker.memory);
+            let found = index.get(key, buffer.hint::<K>());
             if let Lookup::Found(address) = found {
                 // SAFETY: the table's own index holds addresses of its records.
                 let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };

@@ -207,7 +207,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Error> {
         let key: K = index_key(row, position);
         let hint = self.worker.buffer(index.number()).hint::<K>();
-        let Lookup::Found(address) = index.index.get(&key, hint, &self.worker.memory) else {
+        let Lookup::Found(address) = index.index.get(&key, hint) else {
             // A visible row has its entry; so the row is not current any more.
             return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
         };

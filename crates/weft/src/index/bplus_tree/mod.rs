@@ -30,8 +30,10 @@
 //!
 //! # Hardware regions
 //!
-//! Where there is RTM, an operation that changes no more than one leaf is first tried as DBX has
-//! it: the sequential algorithm in one region. It is the same code, which asks its `Access` to
+//! Where there is RTM, an insertion, a removal or a step of a scan that concerns no more than one
+//! leaf is first tried as DBX has it: the sequential algorithm in one region. (A look-up is not: it
+//! validates a few versions faster than a region is entered and left; see `docs/rtm.md`.) It is the
+//! same code, which asks its `Access` to
 //! validate and to lock: in a region that costs a test of the lock bit, and nothing else (see
 //! `search::InRegion`). Splits, and taking empty nodes out, are left to software: they allocate
 //! and retire memory.

@@ -62,7 +62,7 @@ fn a_region_leaves_what_its_twin_leaves() {
         let mut hint = LeafHint::new();
         let mut trace = Vec::new();
         for number in (0..60).rev() {
-            match tree.get(&number, &mut hint, &worker) {
+            match tree.get(&number, &mut hint) {
                 Lookup::Absent(noted) => trace.push(noted.version),
                 Lookup::Found(_) => unreachable!("not inserted yet"),
             }
@@ -99,7 +99,7 @@ fn a_region_leaves_what_its_twin_leaves() {
         let (in_hardware, statistics) = trace(&machine.htm);
         assert_eq!(in_hardware, in_software);
         last = Some(statistics);
-        statistics.committed >= 60 * 3 && statistics.fallbacks == 0
+        statistics.committed >= 60 * 2 && statistics.fallbacks == 0
     });
     assert!(each_was_a_region, "{last:?}");
 }
@@ -116,13 +116,7 @@ fn a_region_waits_for_a_locked_leaf() {
     tree.get_or_insert(&1, 10, &mut LeafHint::new(), &worker);
     // Each with what makes it possible again.
     type Operation = fn(&BPlusTree<u64>, &TestWorker);
-    let operations: [(Operation, Operation); 3] = [
-        (
-            |tree, worker| {
-                assert_eq!(tree.get(&1, &mut LeafHint::new(), worker), Lookup::Found(10));
-            },
-            |_, _| (),
-        ),
+    let operations: [(Operation, Operation); 2] = [
         (
             |tree, worker| {
                 let done = tree.get_or_insert(&2, 20, &mut LeafHint::new(), worker);

@@ -309,14 +309,11 @@ impl<K: IndexKey> Inner<K> {
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// Looks up a key.
-    pub fn get(&self, key: &K, hint: &mut LeafHint<K>, worker: &impl IndexWorker) -> Lookup {
+    /// Looks up a key. Never in a region: to enter one takes longer than to validate a descent.
+    pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
-            let lookup = self
-                .in_region(Target::At(key), worker, |region| self.try_get(region, key, hint))
-                .or_else(|| self.try_get(&Optimistic, key, hint));
-            if let Some(lookup) = lookup {
+            if let Some(lookup) = self.try_get(&Optimistic, key, hint) {
                 return lookup;
             }
             backoff.pause();

@@ -87,7 +87,7 @@ pub(super) fn interleaved_keys<K: TestKey>(
                             mine.remove(&key);
                         }
                         Some(address) => {
-                            assert_eq!(tree.get(&key, &mut hint, worker), Lookup::Found(address));
+                            assert_eq!(tree.get(&key, &mut hint), Lookup::Found(address));
                         }
                         None if grows || random.u8(..) < 50 => {
                             let address = random.u64(1..);
@@ -96,7 +96,7 @@ pub(super) fn interleaved_keys<K: TestKey>(
                             mine.insert(key, address);
                         }
                         None => {
-                            let lookup = tree.get(&key, &mut hint, worker);
+                            let lookup = tree.get(&key, &mut hint);
                             assert!(matches!(lookup, Lookup::Absent(_)), "{lookup:?}");
                         }
                     }

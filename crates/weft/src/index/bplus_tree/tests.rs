@@ -76,7 +76,7 @@ pub(super) mod against_a_model {
         }
 
         fn get(&mut self, key: &K) -> Lookup {
-            self.tree.get(key, &mut self.hint, &self.worker)
+            self.tree.get(key, &mut self.hint)
         }
 
         fn insert(&mut self, key: K) {
@@ -149,7 +149,7 @@ pub(super) mod against_a_model {
 
             let covered: BTreeSet<Noted> = scan.versions.into_iter().map(noted).collect();
             for key in (0..400).step_by(3).map(K::from_number).filter(within) {
-                let lookup = self.tree.get(&key, &mut LeafHint::new(), &self.observer);
+                let lookup = self.tree.get(&key, &mut LeafHint::new());
                 if let Lookup::Absent(version) = lookup {
                     assert!(covered.contains(&noted(version)), "{key:?} is in no noted leaf");
                 }
@@ -347,5 +347,5 @@ fn a_cleared_tree_refuses_to_be_used() {
     let worker = memory.worker();
     let mut tree = BPlusTree::<u64>::new(&worker);
     tree.clear(&worker);
-    tree.get(&1, &mut LeafHint::new(), &worker);
+    tree.get(&1, &mut LeafHint::new());
 }

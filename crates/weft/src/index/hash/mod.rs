@@ -1,11 +1,12 @@
 //! The unordered index: a hash table of cache-line buckets that grows while it is in use.
 //!
 //! It plays the part of DBX's unordered store ("Using Restricted Transactional Memory to Build a
-//! Scalable In-Memory Database", §4): look-up, get-with-insert and removal of single keys, each
-//! one short region of hardware transactional memory where there is such a thing. It departs from
-//! the paper in three ways: a bucket holds several entries, since an address needs no cache line
-//! of its own; the software twin locks one bucket and not the table; and growing stops nobody,
-//! where DBX takes a global lock to resize.
+//! Scalable In-Memory Database", §4): look-up, get-with-insert and removal of single keys, of which
+//! the latter two are one short region of hardware transactional memory where there is such a thing.
+//! It departs from the paper in four ways: a bucket holds several entries, since an address needs no
+//! cache line of its own; the software twin locks one bucket and not the table; growing stops
+//! nobody, where DBX takes a global lock to resize; and a look-up is no region, since it has the
+//! version to validate by, and that is quicker (`docs/rtm.md`).
 //!
 //! - `bucket`: the layout of a bucket, its version word, and the steps on a chain.
 //! - `resize`: arrays of buckets, when a table grows, and how the buckets are moved.
@@ -17,7 +18,7 @@
 //! # The operations and their twins
 //!
 //! Every operation is an *entry*, a *search*, and for writers a *change*. They differ in who
-//! watches over them:
+//! watches over them (a look-up is always in software):
 //!
 //! | | in software | in a hardware region |
 //! | --- | --- | --- |
@@ -144,21 +145,11 @@ impl<K: IndexKey> HashTable<K> {
     }
 
     /// Looks a key up. A miss returns the version that any later insertion of the key changes.
+    ///
+    /// Never in a region: to enter one takes longer than to look at the bucket's version twice.
     #[inline]
-    pub fn get(&self, key: &K, worker: &impl IndexWorker) -> Lookup {
+    pub fn get(&self, key: &K) -> Lookup {
         let hash = key.hash();
-        let in_region = worker.regions().run(
-            |region| {
-                let home = self.enter_in_region(hash, region);
-                home.lookup(&home.search_alone(key))
-            },
-            || self.find(hash).is_locked(),
-        );
-        in_region.unwrap_or_else(|| self.get_in_software(key, hash))
-    }
-
-    #[inline(always)]
-    fn get_in_software(&self, key: &K, hash: u64) -> Lookup {
         let mut backoff = Backoff::default();
         loop {
             let home = self.enter(hash, || backoff.wait());
@@ -202,7 +193,7 @@ impl<K: IndexKey> HashTable<K> {
             return None;
         }
         // A key that is there need not be staged.
-        if let Lookup::Found(found) = self.get_in_software(key, hash) {
+        if let Lookup::Found(found) = self.get(key) {
             return Some(Insertion::Found(found));
         }
         let slot = staged.stage(key, worker);

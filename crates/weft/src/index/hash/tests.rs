@@ -172,7 +172,7 @@ pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine)
     let mut missed = HashMap::<u64, NodeVersion>::new();
     for step in steps {
         match step {
-            Step::Get(number) => match table.get(&K::of(number), &worker) {
+            Step::Get(number) => match table.get(&K::of(number)) {
                 Lookup::Found(address) => assert_eq!(map.get(&number), Some(&address)),
                 Lookup::Absent(noted) => {
                     assert_eq!(map.get(&number), None);
@@ -353,7 +353,7 @@ pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
                 let inserted = table.get_or_insert(&key, *address, &worker);
                 assert!(matches!(inserted, Insertion::Inserted { .. }));
             } else {
-                assert_eq!(table.get(&key, &worker), Lookup::Found(*address));
+                assert_eq!(table.get(&key), Lookup::Found(*address));
                 assert!(!table.remove(&key, *address ^ 1, &worker));
                 assert!(table.remove(&key, *address, &worker));
                 *address = 0;
@@ -363,12 +363,12 @@ pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
             let end = progress[other as usize].load(Ordering::Acquire);
             if end > 0 {
                 let number = random.u64(..end);
-                let found = table.get(&stable(other, number), &worker);
+                let found = table.get(&stable(other, number));
                 assert_eq!(found, Lookup::Found(number + 1));
             }
-            if let Lookup::Absent(noted) = table.get(&stable(other, end), &worker) {
+            if let Lookup::Absent(noted) = table.get(&stable(other, end)) {
                 thread::yield_now();
-                if table.get(&stable(other, end), &worker) == Lookup::Found(end + 1) {
+                if table.get(&stable(other, end)) == Lookup::Found(end + 1) {
                     assert_ne!(value(noted), noted.version, "a phantom");
                 }
             }
@@ -436,7 +436,7 @@ pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Mach
         let winner = winners[round as usize].load(Ordering::Acquire);
         let found = finders[round as usize].load(Ordering::Acquire);
         assert_eq!(winner, found);
-        assert_eq!(table.get(&K::of(round), &first), Lookup::Found(winner));
+        assert_eq!(table.get(&K::of(round)), Lookup::Found(winner));
     }
     table.clear(&first);
 }
@@ -474,7 +474,7 @@ fn insertions_and_removals_alternate() {
     });
     let _pin = first.pin();
     for number in 0..KEYS {
-        let is_present = table.get(&OutOfLine(number), &first) == Lookup::Found(number + 1);
+        let is_present = table.get(&OutOfLine(number)) == Lookup::Found(number + 1);
         assert_eq!(balance[number as usize].load(Ordering::Relaxed), u64::from(is_present));
     }
     table.clear(&first);
