@@ -89,6 +89,7 @@ impl<P: Protocol> Drop for UserHandles<P> {
         {
             // Nobody is left to be told of an error. What was acknowledged as durable is so.
             let _ = storage.end();
+            storage.unlock();
         }
     }
 }

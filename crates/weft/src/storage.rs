@@ -195,7 +195,7 @@ pub(crate) struct Storage {
     checkpointing: Mutex<u64>,
     checkpointer: Mutex<Option<Checkpointer>>,
     /// Kept as long as the database is open.
-    _lock: Box<dyn LockGuard>,
+    lock: Mutex<Option<Box<dyn LockGuard>>>,
 }
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -260,7 +260,7 @@ impl Storage {
             recovered,
             checkpointing: Mutex::new(0),
             checkpointer: Mutex::new(None),
-            _lock: guard,
+            lock: Mutex::new(Some(guard)),
         })
     }
 
@@ -301,6 +301,14 @@ impl Storage {
         log.shutdown()?;
         let (backend, directory) = (&*self.plan.backend, &self.plan.directory);
         end_run(backend, directory, &mut hold(&self.manifest), log.durable_epoch())
+    }
+
+    /// Lets others have the directory. The run has [ended](Storage::end).
+    ///
+    /// Not only when the storage is dropped: a thread that has just ended, and gives its worker back,
+    /// may hold it for a moment longer than the last handle.
+    pub fn unlock(&self) {
+        *hold(&self.lock) = None;
     }
 
     /// Starts writing checkpoints by itself, as often as the options say.

@@ -199,6 +199,22 @@ fn concurrent_writers_recover_to_the_last_state() {
     });
 }
 
+/// The directory is free as soon as the last handle is gone, though threads that have used the
+/// database may still be ending.
+#[test]
+fn the_last_handle_frees_the_directory() {
+    let directory = TemporaryDirectory::new("handles");
+    for turn in 0..50 {
+        let fixture = Fixture::<Dbx>::open(&directory.0);
+        std::thread::scope(|scope| {
+            for id in 0..4 {
+                let fixture = &fixture;
+                scope.spawn(move || fixture.put(id, turn).unwrap());
+            }
+        });
+    }
+}
+
 /// Single operations on single rows are logged as well.
 #[test]
 fn atomic_operations_are_logged() {
