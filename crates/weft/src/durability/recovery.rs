@@ -441,11 +441,10 @@ fn settle(
             let file =
                 backend.open(path).map_err(|error| StorageError::io("open", path, &error))?;
             let cut = log.assessment.cuts.iter().find(|cut| cut.path == *path);
-            if let Some(cut) = cut {
-                file.truncate(cut.offset)
-                    .map_err(|error| StorageError::io("truncate", path, &error))?;
-            }
             let length = cut.map_or(segment.length, |cut| cut.offset);
+            // Also where nothing is to be cut off: what seems to have been cut may be there still, if
+            // it was an earlier recovery that cut it, and its sync has failed.
+            file.truncate(length).map_err(|error| StorageError::io("truncate", path, &error))?;
             let synced = scan.frames.iter().map(|frame| frame.header.synced).max().unwrap_or(0);
             write_again(&*file, path, synced, length)?;
             file.sync().map_err(|error| StorageError::sync(path, &error))?;
