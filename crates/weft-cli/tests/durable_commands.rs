@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use weft::column::DecodeError;
-use weft::description::TableDescription;
-use weft::durability::format::{push_delete, push_put, push_transaction};
+use weft::description::{ChangedColumns, TableDescription};
+use weft::durability::format::{WriteKind, push_transaction, push_write};
 use weft::durability::{
     CheckpointOptions, CheckpointSource, Epochs, FileSystem, Log, LogOptions, Manifest, Recovered,
     RecoveryOptions, StorageError, StoredTable, end_run, lock, recover, write_checkpoint,
@@ -70,6 +70,10 @@ impl StoredTable for AnyTable {
 
     fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
         Ok(())
+    }
+
+    fn change(&self, _key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        Ok(true)
     }
 
     fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
@@ -171,7 +175,7 @@ impl Run {
 }
 
 fn put(buffer: &mut Vec<u8>, table: u32, version: u64, row: &impl Record) {
-    push_put(buffer, table, 0, version, |buffer| row.encode_row(buffer));
+    push_write(buffer, WriteKind::Put, table, 0, version, |buffer| row.encode_row(buffer));
 }
 
 /// Epochs of the database that [`database`] makes.
@@ -208,7 +212,9 @@ fn database(name: &str) -> Made {
         epoch: checkpoint,
         rows: [accounts.iter().map(encoded).collect(), orders.iter().map(encoded).collect()],
     });
-    run.epoch(|buffer| push_delete(buffer, 0, 0, 1, |buffer| 300_i32.write(buffer)));
+    run.epoch(|buffer| {
+        push_write(buffer, WriteKind::Delete, 0, 0, 1, |buffer| 300_i32.write(buffer))
+    });
     run.end();
 
     let run = Run::begin(&alive);

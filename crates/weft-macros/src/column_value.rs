@@ -62,9 +62,16 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
         let type_of = &field.ty;
         quote_spanned!(at(field)=> <#type_of as ::weft::column::ColumnValue>::read(input)?)
     });
+    let comparisons = fields.iter().zip(&members).map(|(field, member)| {
+        let type_of = &field.ty;
+        quote_spanned! {at(field)=>
+            && <#type_of as ::weft::column::ColumnValue>::is_same(&self.#member, &other.#member)
+        }
+    });
     // A struct without fields uses no parameter.
     let use_parameter = |parameter| fields.is_empty().then(|| quote!(let _ = #parameter;));
     let (use_output, use_input) = (use_parameter(quote!(output)), use_parameter(quote!(input)));
+    let use_other = use_parameter(quote!(other));
     quote! {
         const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Struct {
             name: #name,
@@ -83,6 +90,12 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
         ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
             #use_input
             ::core::result::Result::Ok(Self { #(#members: #reads),* })
+        }
+
+        #[inline]
+        fn is_same(&self, other: &Self) -> bool {
+            #use_other
+            true #(#comparisons)*
         }
     }
 }
@@ -134,6 +147,11 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
                     ::weft::column::DecodeError::no_variant(start, #name, number, #count),
                 ),
             }
+        }
+
+        #[inline]
+        fn is_same(&self, other: &Self) -> bool {
+            ::core::mem::discriminant(self) == ::core::mem::discriminant(other)
         }
     })
 }

@@ -251,6 +251,8 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
                 #result::Err(#error::volatile(#table, input))
             }
 
+            fn encode_changes(&self, _before: &Self, _output: &mut #bytes) {}
+
             fn encode_key(_key: &Self::Key, _output: &mut #bytes) {}
 
             fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
@@ -264,6 +266,22 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         let field = column.field;
         write_column(column, &quote!(&self.#field))
     });
+    let columns = row.columns.len();
+    let changes = row.columns.iter().enumerate();
+    let changes = changes.filter(|(position, _)| !row.key.contains(position));
+    let changes: Vec<_> =
+        changes.map(|(position, column)| write_change(column, position)).collect();
+    let changes = if changes.is_empty() {
+        quote! {
+            let _ = before;
+            ::weft::column::ChangeWriter::new(#columns, output);
+        }
+    } else {
+        quote! {
+            let mut changes = ::weft::column::ChangeWriter::new(#columns, output);
+            #(#changes)*
+        }
+    };
     let key: Vec<&Column<'_>> = row.key.iter().map(|&position| &row.columns[position]).collect();
     let key_reads = key.iter().map(|column| read_column(column));
     let (key_result, key_writes) = if let [column] = key[..] {
@@ -287,6 +305,11 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         }
 
         #[inline]
+        fn encode_changes(&self, before: &Self, output: &mut #bytes) {
+            #changes
+        }
+
+        #[inline]
         fn encode_key(key: &Self::Key, output: &mut #bytes) {
             #key_writes
         }
@@ -304,6 +327,14 @@ fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
     let type_of = column.type_of;
     quote_spanned! {at(column)=>
         <#type_of as ::weft::column::ColumnValue>::write(#value, output);
+    }
+}
+
+/// A statement that appends the column's value if it is not as it was `before`.
+fn write_change(column: &Column<'_>, position: usize) -> TokenStream {
+    let (type_of, field) = (column.type_of, column.field);
+    quote_spanned! {at(column)=>
+        changes.column::<#type_of>(#position, &self.#field, &before.#field);
     }
 }
 

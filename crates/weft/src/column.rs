@@ -136,6 +136,23 @@ pub trait ColumnValue: Sized {
     /// If no value's encoding stands there. `input` then points anywhere.
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
+    /// Whether another value is stored as the same bytes. What is provided writes both; it pays to
+    /// implement it if there is a quicker way.
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        self.write(&mut own);
+        other.write(&mut others);
+        own == others
+    }
+
+    /// Whether two lists of the same length are stored as the same bytes.
+    #[doc(hidden)]
+    #[inline]
+    fn are_same(values: &[Self], others: &[Self]) -> bool {
+        values.iter().zip(others).all(|(value, other)| value.is_same(other))
+    }
+
     /// Appends `values`, one after the other.
     #[doc(hidden)]
     #[inline]
@@ -167,6 +184,35 @@ pub trait ColumnValue: Sized {
         match values.into_inner() {
             Ok(array) => Ok(array),
             Err(_) => unreachable!("as many were pushed as there is room for"),
+        }
+    }
+}
+
+/// Writes which columns of a row have changed, and their values: for
+/// [`Record::encode_changes`](crate::schema::Record::encode_changes).
+#[derive(Debug)]
+pub struct ChangeWriter<'a> {
+    output: &'a mut Vec<u8>,
+    /// Where the columns' bits begin.
+    bits: usize,
+}
+
+impl<'a> ChangeWriter<'a> {
+    /// Appends to `output` the changes of a row of so many columns: none yet.
+    #[inline]
+    pub fn new(columns: usize, output: &'a mut Vec<u8>) -> ChangeWriter<'a> {
+        let bits = output.len();
+        output.resize(bits + columns.div_ceil(8), 0);
+        ChangeWriter { output, bits }
+    }
+
+    /// Appends the value of the column at `position`, if it is not as before. Columns are to be
+    /// looked at in their order.
+    #[inline]
+    pub fn column<T: ColumnValue>(&mut self, position: usize, value: &T, before: &T) {
+        if !value.is_same(before) {
+            self.output[self.bits + position / 8] |= 1 << (position % 8);
+            value.write(self.output);
         }
     }
 }

@@ -46,6 +46,7 @@
 //! is stored in does.
 
 mod adaptation;
+mod change;
 mod table;
 mod types;
 mod value;
@@ -54,6 +55,7 @@ mod value;
 mod tests;
 
 pub use adaptation::{Adaptation, Difference, Matched, SchemaMismatch, compare};
+pub use change::ChangedColumns;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};
 pub use types::TypeDescription;
 pub use value::{Value, ValueMismatch};

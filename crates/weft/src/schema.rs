@@ -68,6 +68,11 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If no row stands there, or if the table is volatile.
     fn decode_row(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
+    /// Appends what of the row is not as it was in `before`, a version of the same row: which columns
+    /// these are, a bit each, and then their stored forms, in order. The first column's bit is the
+    /// lowest of the first byte. For a volatile table, nothing.
+    fn encode_changes(&self, before: &Self, output: &mut Vec<u8>);
+
     /// Appends a primary key's stored form: its columns, in the order of the key, as in a row. For
     /// a volatile table, nothing.
     fn encode_key(key: &Self::Key, output: &mut Vec<u8>);

@@ -74,6 +74,8 @@ pub struct TableCore {
     log_number: Word,
     /// Appends a row as it is stored.
     encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// Appends what has changed between two versions of a row, as it is stored.
+    encode_changes: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
     /// Appends a row's primary key as it is stored.
     encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// Drops a row; `None` if rows own nothing.
@@ -117,6 +119,21 @@ impl TableCore {
     pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.encode_row)(row, output) };
+    }
+
+    /// Appends which columns of a row are not as they were in an earlier version, and their values.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of both.
+    #[inline(always)]
+    pub unsafe fn encode_changes(
+        &self,
+        row: NonNull<u8>,
+        before: NonNull<u8>,
+        output: &mut Vec<u8>,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_changes)(row, before, output) };
     }
 
     /// Appends a row's primary key as it is stored.
@@ -196,6 +213,7 @@ trait RowsOf<P: Protocol>: Sized {
     type Row: 'static;
     fn key_text(row: &Self::Row) -> String;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
+    fn encode_changes(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
     fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
 
@@ -240,6 +258,7 @@ trait RowsOf<P: Protocol>: Sized {
             stamp_offset,
             log_number: Word::new(NOT_LOGGED),
             encode_row: encode_row::<Self, P>,
+            encode_changes: encode_changes::<Self, P>,
             encode_key: encode_key::<Self, P>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
             format_key: format_key::<Self, P>,
@@ -260,6 +279,17 @@ unsafe fn drop_row<R>(row: NonNull<u8>) {
 unsafe fn encode_row<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn encode_changes<I: RowsOf<P>, P: Protocol>(
+    row: NonNull<u8>,
+    before: NonNull<u8>,
+    output: &mut Vec<u8>,
+) {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, before) =
+        unsafe { (row.cast::<I::Row>().as_ref(), before.cast::<I::Row>().as_ref()) };
+    I::encode_changes(row, before, output);
 }
 
 unsafe fn encode_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
@@ -723,6 +753,10 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
         row.encode_row(output);
     }
 
+    fn encode_changes(row: &T, before: &T, output: &mut Vec<u8>) {
+        row.encode_changes(before, output);
+    }
+
     fn encode_key(row: &T, output: &mut Vec<u8>) {
         T::encode_key(&row.key(), output);
     }
@@ -810,6 +844,10 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
 
     fn encode_row(_row: &Entry<K>, _output: &mut Vec<u8>) {
         unreachable!("indexes are not logged: they are built from their tables")
+    }
+
+    fn encode_changes(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
+        <Self as RowsOf<P>>::encode_row(row, output);
     }
 
     fn encode_key(row: &Entry<K>, output: &mut Vec<u8>) {

@@ -142,7 +142,8 @@ fn print_json(report: &impl Serialize) -> Result<(), Stop> {
 fn verify_text(directory: &Path, found: &Report) -> String {
     let checkpoint = found.manifest.checkpoint.as_ref();
     let rows = counted(checkpoint.map_or(0, |checkpoint| checkpoint.rows()), "row");
-    let writes: u64 = found.tables.iter().map(|table| table.puts + table.deletes).sum();
+    let writes: u64 =
+        found.tables.iter().map(|table| table.puts + table.changes + table.deletes).sum();
     let (transactions, writes) =
         (counted(found.transactions, "transaction"), counted(writes, "write"));
     format!(
@@ -202,7 +203,7 @@ fn inspect_text(directory: &Path, found: &Report) -> String {
 fn tables(tables: &[TableReport]) -> comfy_table::Table {
     let mut list = numeric(
         &["table", "written"],
-        &["rows in checkpoint", "puts in log", "deletes in log", "bytes in log"],
+        &["rows in checkpoint", "puts in log", "changes in log", "deletes in log", "bytes in log"],
     );
     for table in tables {
         list.add_row([
@@ -210,6 +211,7 @@ fn tables(tables: &[TableReport]) -> comfy_table::Table {
             if table.is_current { "now" } else { "old" }.to_owned(),
             grouped(table.checkpoint_rows),
             grouped(table.puts),
+            grouped(table.changes),
             grouped(table.deletes),
             grouped(table.log_bytes),
         ]);
@@ -287,6 +289,7 @@ struct TableJson {
     columns: Vec<ColumnJson>,
     checkpoint_rows: u64,
     puts: u64,
+    changes: u64,
     deletes: u64,
     log_bytes: u64,
 }
@@ -329,6 +332,7 @@ impl InspectReport {
             columns: columns(&manifest.tables[table.number as usize]),
             checkpoint_rows: table.checkpoint_rows,
             puts: table.puts,
+            changes: table.changes,
             deletes: table.deletes,
             log_bytes: table.log_bytes,
         };

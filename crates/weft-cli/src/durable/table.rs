@@ -23,7 +23,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft::column::DecodeError;
-use weft::description::{TableDescription, Value};
+use weft::description::{ChangedColumns, TableDescription, Value};
 use weft::durability::{CheckpointSource, Manifest, StorageError, StoredTable};
 
 /// How many maps the rows of a table are divided among, so that the threads of a recovery seldom
@@ -62,6 +62,15 @@ impl KeptTable {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The sort key that a stored key stands for.
+    fn sort_key_of(&self, key: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        let mut sort_key = Vec::new();
+        for value in self.description.read_key(key)? {
+            write_sort_key(&value, &mut sort_key);
+        }
+        Ok(sort_key)
+    }
+
     /// The sort key of a row, which is whole.
     fn sort_key(&self, row: &[u8]) -> Result<Vec<u8>, DecodeError> {
         let columns = &self.description.columns;
@@ -98,12 +107,19 @@ impl StoredTable for KeptTable {
     }
 
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
-        let mut sort_key = Vec::new();
-        for value in self.description.read_key(key)? {
-            write_sort_key(&value, &mut sort_key);
-        }
+        let sort_key = self.sort_key_of(key)?;
         self.shard(&sort_key).remove(&*sort_key);
         Ok(())
+    }
+
+    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        let sort_key = self.sort_key_of(key)?;
+        let mut shard = self.shard(&sort_key);
+        let Some(row) = shard.get_mut(&*sort_key) else { return Ok(false) };
+        let mut changed = Vec::with_capacity(row.len());
+        columns.apply(&self.description, row, &mut changed)?;
+        *row = changed.into_boxed_slice();
+        Ok(true)
     }
 
     fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {
@@ -176,6 +192,10 @@ impl StoredTable for UnwantedTable {
 
     fn delete(&self, _key: &[u8]) -> Result<(), DecodeError> {
         Ok(())
+    }
+
+    fn change(&self, _key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        Ok(true)
     }
 
     fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {

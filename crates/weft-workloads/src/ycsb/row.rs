@@ -19,7 +19,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use weft::ColumnValue;
-use weft::column::DecodeError;
+use weft::column::{ChangeWriter, DecodeError};
 use weft::encoding::KeyEncoder;
 use weft::schema::{Column, IndexDescription, Record, Storage};
 
@@ -203,6 +203,13 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
     }
 
     #[inline]
+    fn encode_changes(&self, before: &Self, output: &mut Vec<u8>) {
+        let mut changes = ChangeWriter::new(Self::COLUMNS.len(), output);
+        changes.column(1, &self.counter, &before.counter);
+        changes.column(2, &self.filler, &before.filler);
+    }
+
+    #[inline]
     fn encode_key(key: &u64, output: &mut Vec<u8>) {
         key.write(output);
     }
@@ -285,6 +292,9 @@ mod tests {
             let read = R::decode_row(&mut &stored[..]).expect("it was written");
             assert_eq!((read.key(), read.counter(), read.digest()), (77, 5, row.digest()));
             assert!(read.is_whole());
+            let mut changes = key.clone();
+            row.encode_changes(&read, &mut changes);
+            assert_eq!(changes, [&key[..], &[0]].concat(), "nothing has changed");
             assert_eq!(R::decode_key(&mut &key[..]), Ok(77));
             let table = TableDescription::of::<R>().expect("it is not volatile");
             assert_eq!(table.read_row(&stored).expect("it is described as it is").len(), 3);

@@ -78,14 +78,18 @@ fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     Ok(read)
 }
 
-/// One test for each type: values of `$strategy` come back equal.
+/// One test for each type: values of `$strategy` come back equal, and two of them are the same if
+/// their bytes are.
 macro_rules! round_trips {
     ($($test:ident: $type_of:ty = $strategy:expr;)*) => {$(
         proptest! {
             #[test]
-            fn $test(value in $strategy) {
-                let value: $type_of = value;
-                prop_assert_eq!(check(&value)?, value);
+            fn $test((value, other) in ($strategy, $strategy)) {
+                let (value, other): ($type_of, $type_of) = (value, other);
+                let read = check(&value)?;
+                prop_assert!(read.is_same(&value));
+                prop_assert_eq!(value.is_same(&other), encoding(&value) == encoding(&other));
+                prop_assert_eq!(read, value);
             }
         }
     )*};

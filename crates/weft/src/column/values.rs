@@ -36,6 +36,11 @@ macro_rules! numbers {
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 read_bytes(input, stringify!($number)).map($number::from_le_bytes)
             }
+
+            #[inline]
+            fn is_same(&self, other: &Self) -> bool {
+                self.to_le_bytes() == other.to_le_bytes()
+            }
         }
     )*};
 }
@@ -58,6 +63,16 @@ impl ColumnValue for u8 {
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let [byte] = read_bytes(input, "u8")?;
         Ok(byte)
+    }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    #[inline]
+    fn are_same(values: &[Self], others: &[Self]) -> bool {
+        values == others
     }
 
     #[inline]
@@ -95,6 +110,11 @@ macro_rules! non_zero_numbers {
                 NonZero::new($number::read(input)?)
                     .ok_or_else(|| DecodeError::new(start, "a number that cannot be zero is zero"))
             }
+
+            #[inline]
+            fn is_same(&self, other: &Self) -> bool {
+                self == other
+            }
         }
     )*};
 }
@@ -118,6 +138,11 @@ impl ColumnValue for bool {
             [byte] => Err(DecodeError::new(start, format!("a bool is {byte}, and not 0 or 1"))),
         }
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
 }
 
 impl ColumnValue for char {
@@ -136,6 +161,11 @@ impl ColumnValue for char {
             DecodeError::new(start, format!("a char is {code:#X}, which is no character"))
         })
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
 }
 
 // Texts.
@@ -153,6 +183,11 @@ macro_rules! texts {
             #[inline]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 read_text(input).map(Self::from)
+            }
+
+            #[inline]
+            fn is_same(&self, other: &Self) -> bool {
+                self == other
             }
         }
     )*};
@@ -177,6 +212,11 @@ impl<const N: usize> ColumnValue for ArrayString<N> {
             DecodeError::new(start, format!("a text has {length} bytes, and room for {N}"))
         })
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
 }
 
 // Lists.
@@ -194,6 +234,11 @@ impl<T: ColumnValue> ColumnValue for Vec<T> {
         let length = read_list_length(T::TYPE.width_min_bytes(), input)?;
         T::read_many(length, input)
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        lists_are_same(self, other)
+    }
 }
 
 macro_rules! boxed_lists {
@@ -209,6 +254,11 @@ macro_rules! boxed_lists {
             #[inline]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 Vec::read(input).map(Self::from)
+            }
+
+            #[inline]
+            fn is_same(&self, other: &Self) -> bool {
+                lists_are_same(self, other)
             }
         }
     )*};
@@ -238,12 +288,22 @@ impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
         }
         Ok(values)
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        lists_are_same(self, other)
+    }
 }
 
 #[inline]
 fn write_list<T: ColumnValue>(values: &[T], output: &mut Vec<u8>) {
     write_leb128(values.len() as u64, output);
     T::write_all(values, output);
+}
+
+#[inline]
+fn lists_are_same<T: ColumnValue>(values: &[T], others: &[T]) -> bool {
+    values.len() == others.len() && T::are_same(values, others)
 }
 
 impl<T: ColumnValue, const N: usize> ColumnValue for [T; N] {
@@ -257,6 +317,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for [T; N] {
     #[inline]
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         T::read_array(input)
+    }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        T::are_same(self, other)
     }
 }
 
@@ -277,6 +342,15 @@ impl<T: ColumnValue> ColumnValue for Option<T> {
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         if read_is_some(input)? { T::read(input).map(Some) } else { Ok(None) }
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Some(value), Some(other)) => value.is_same(other),
+            (None, None) => true,
+            _ => false,
+        }
+    }
 }
 
 macro_rules! tuples {
@@ -294,6 +368,12 @@ macro_rules! tuples {
             #[allow(unused_variables, reason = "nothing is read for ()")]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 Ok(($($element::read(input)?,)*))
+            }
+
+            #[inline]
+            #[allow(unused_variables, reason = "() has nothing to compare")]
+            fn is_same(&self, other: &Self) -> bool {
+                true $(&& self.$position.is_same(&other.$position))*
             }
         }
     };

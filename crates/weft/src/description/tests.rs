@@ -516,6 +516,90 @@ fn a_faulty_row_is_not_adapted() {
     assert_eq!(refusal(&row), "byte 27: the row ends here, but 1 bytes follow");
 }
 
+// ---- changes ----------------------------------------------------------------------------------
+
+/// The change that makes `before` what `row` is.
+fn change_of<R: Record>(before: &R, row: &R) -> Vec<u8> {
+    let mut change = Vec::new();
+    R::encode_key(&row.key(), &mut change);
+    row.encode_changes(before, &mut change);
+    change
+}
+
+#[test]
+fn a_change_lies_as_it_is_drawn() {
+    let mut changed = account();
+    assert_eq!(change_of(&account(), &changed), [2, 7, 0, 0, 0, 0], "the key, and no column");
+    changed.owner = "Zoe".to_owned();
+    changed.marks = vec![];
+    let change = change_of(&account(), &changed);
+    assert_eq!(change, [2, 7, 0, 0, 0, 0b10_0100, 3, b'Z', b'o', b'e', 0]);
+}
+
+#[test]
+fn a_faulty_change_is_refused() {
+    let table = description_of::<Account>();
+    let refusal = |change: &[u8]| table.read_change(change).unwrap_err().to_string();
+    assert_eq!(refusal(&[2, 7, 0]), "byte 3 (column `number`): the bytes end within u32");
+    assert_eq!(refusal(&[2, 7, 0, 0, 0]), "byte 5: the bytes end within a change");
+    assert_eq!(
+        refusal(&[2, 7, 0, 0, 0, 0x40]),
+        "byte 5: a change is of a column that there is not"
+    );
+    let of_key = refusal(&[2, 7, 0, 0, 0, 1, 7, 0, 0, 0]);
+    assert_eq!(of_key, "byte 5: a change is of a column of the primary key");
+    let cut = refusal(&[2, 7, 0, 0, 0, 0b1000, 1]);
+    assert_eq!(cut, "byte 7 (column `balance`): the bytes end within i64");
+    assert_eq!(refusal(&[2, 7, 0, 0, 0, 0, 9]), "byte 6: a change ends here, but 1 bytes follow");
+}
+
+fn accounts() -> impl Strategy<Value = Account> {
+    let address = (any::<String>(), any::<u16>());
+    let address = address.prop_map(|(street, number)| Address { street, number });
+    // Few values, so that columns often stay as they are.
+    let owner = prop::sample::select(vec!["", "Ada", "Zoë"]);
+    let marks = prop::collection::vec(0..2_u16, 0..2);
+    (owner, 0..2_i64, prop::option::of(address), marks).prop_map(
+        |(owner, balance, address, marks)| {
+            let owner = owner.to_owned();
+            Account { owner, balance, address, marks, ..account() }
+        },
+    )
+}
+
+proptest! {
+    /// A change makes of the row before the row that it was made from; also when the columns stand
+    /// elsewhere by now.
+    #[test]
+    fn a_change_turns_one_row_into_another((before, row) in (accounts(), accounts())) {
+        let table = description_of::<Account>();
+        let change = change_of(&before, &row);
+        let (key, mut columns) = table.read_change(&change).unwrap();
+        prop_assert_eq!(Account::decode_key(&mut &*key), Ok(row.key()));
+        let mut changed = Vec::new();
+        columns.apply(&table, &row_of(&before), &mut changed).unwrap();
+        prop_assert_eq!(&changed, &row_of(&row));
+
+        let mut current = table.clone();
+        current.columns.rotate_left(2);
+        current.columns.insert(1, ColumnDescription {
+            name: "new".to_owned(),
+            type_of: TypeDescription::U8,
+            default: Some(vec![9]),
+        });
+        current.key = vec![6, 5];
+        let adaptation = Adaptation::new(&table, &current).unwrap();
+        adaptation.move_columns(&mut columns);
+        let (mut adapted_before, mut adapted, mut changed) = Default::default();
+        adaptation.row(&row_of(&before), &mut adapted_before).unwrap();
+        adaptation.row(&row_of(&row), &mut adapted).unwrap();
+        columns.apply(&current, &adapted_before, &mut changed).unwrap();
+        prop_assert_eq!(changed, adapted);
+    }
+}
+
+// ---- differences ------------------------------------------------------------------------------
+
 #[test]
 fn everything_that_differs_is_listed() {
     let stored = other_accounts! {

@@ -58,12 +58,21 @@
 //!   transaction   01
 //!   put           02  table  shard (2 bytes, little-endian)  version  length  encoded row
 //!   delete        03  table  shard (2 bytes, little-endian)  version  length  encoded key
-//!   operation     04  reserved for commutative updates
+//!   change        04  table  shard (2 bytes, little-endian)  version  length  encoded change
+//!   operation     05  reserved for commutative updates
 //! ```
 //!
 //! A transaction entry precedes the writes of each transaction; it serves to count them. `table`
 //! is the table's number in the manifest; `shard` a hash of the primary key, by which recovery
 //! divides the work; `version` orders the writes of one key within an epoch.
+//!
+//! A change says what has become of some columns of a row, and applies to the row as the writes
+//! before it have left it: to that of the greatest lesser version in its epoch, or of the last epoch
+//! in which the key was written, be it in the log or in the checkpoint. It is
+//!
+//! ```text
+//!   encoded key   which columns: a bit each, the first column's the lowest of the first byte   their values
+//! ```
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -451,7 +460,8 @@ impl<'f> FrameReader<'f> {
 const TRANSACTION: u8 = 1;
 const PUT: u8 = 2;
 const DELETE: u8 = 3;
-const OPERATION: u8 = 4;
+const CHANGE: u8 = 4;
+const OPERATION: u8 = 5;
 
 /// Bytes that are left for an entry's length before it is known; longer ones make way. Two bytes
 /// are enough for what rows usually take.
@@ -462,28 +472,34 @@ const LENGTH_BYTES: usize = 2;
 pub enum Entry<'a> {
     /// A transaction's writes follow.
     Transaction,
+    /// One of them.
+    Write(LogWrite<'a>),
+}
+
+/// What a transaction has done to a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogWrite<'a> {
+    /// What that is.
+    pub kind: WriteKind,
+    /// The table's number in the manifest.
+    pub table: u32,
+    /// A hash of the primary key.
+    pub shard: u16,
+    /// Orders the writes of one key within an epoch.
+    pub version: u64,
+    /// The encoded row, key or change.
+    pub bytes: &'a [u8],
+}
+
+/// A kind of write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteKind {
     /// A row was inserted, or replaced the one with its key.
-    Put {
-        /// The table's number in the manifest.
-        table: u32,
-        /// A hash of the primary key.
-        shard: u16,
-        /// Orders the writes of one key within an epoch.
-        version: u64,
-        /// The encoded row.
-        row: &'a [u8],
-    },
+    Put,
     /// A row was deleted.
-    Delete {
-        /// The table's number in the manifest.
-        table: u32,
-        /// A hash of the primary key.
-        shard: u16,
-        /// Orders the writes of one key within an epoch.
-        version: u64,
-        /// The encoded primary key.
-        key: &'a [u8],
-    },
+    Delete,
+    /// Columns of a row were changed.
+    Change,
 }
 
 /// Appends the entry that precedes the writes of a transaction.
@@ -492,46 +508,24 @@ pub fn push_transaction(buffer: &mut Vec<u8>) {
     buffer.push(TRANSACTION);
 }
 
-/// Appends the entry of a row that was inserted or replaced; `write_row` appends the encoded row.
+/// Appends the entry of a write; `write` appends the encoded row, key or change.
 ///
 /// # Panics
-/// If the row takes more than [`ENTRY_BYTES_MAX`].
+/// If that takes more than [`ENTRY_BYTES_MAX`].
 #[inline]
-pub fn push_put(
+pub fn push_write(
     buffer: &mut Vec<u8>,
-    table: u32,
-    shard: u16,
-    version: u64,
-    write_row: impl FnOnce(&mut Vec<u8>),
-) {
-    push_write(buffer, PUT, table, shard, version, write_row);
-}
-
-/// Appends the entry of a row that was deleted; `write_key` appends the encoded primary key.
-///
-/// # Panics
-/// If the key takes more than [`ENTRY_BYTES_MAX`].
-#[inline]
-pub fn push_delete(
-    buffer: &mut Vec<u8>,
-    table: u32,
-    shard: u16,
-    version: u64,
-    write_key: impl FnOnce(&mut Vec<u8>),
-) {
-    push_write(buffer, DELETE, table, shard, version, write_key);
-}
-
-#[inline]
-fn push_write(
-    buffer: &mut Vec<u8>,
-    kind: u8,
+    kind: WriteKind,
     table: u32,
     shard: u16,
     version: u64,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
-    buffer.push(kind);
+    buffer.push(match kind {
+        WriteKind::Put => PUT,
+        WriteKind::Delete => DELETE,
+        WriteKind::Change => CHANGE,
+    });
     push_number(buffer, table.into());
     buffer.extend_from_slice(&shard.to_le_bytes());
     push_number(buffer, version);
@@ -543,10 +537,7 @@ fn push_write(
         buffer[start] = length as u8 | 0x80;
         buffer[start + 1] = (length >> 7) as u8;
     } else {
-        assert!(
-            length <= ENTRY_BYTES_MAX,
-            "a row or key of {length} bytes is too long for the log"
-        );
+        assert!(length <= ENTRY_BYTES_MAX, "a row of {length} bytes is too long for the log");
         let mut bytes = Vec::new();
         push_number(&mut bytes, length as u64);
         buffer.splice(start..start + LENGTH_BYTES, bytes);
@@ -619,12 +610,14 @@ impl<'a> Entries<'a> {
     fn take(&mut self) -> Result<Entry<'a>, &'static str> {
         let (&kind, rest) = self.rest.split_first().ok_or("nothing")?;
         self.rest = rest;
-        match kind {
+        let kind = match kind {
             TRANSACTION => return Ok(Entry::Transaction),
-            PUT | DELETE => {}
+            PUT => WriteKind::Put,
+            DELETE => WriteKind::Delete,
+            CHANGE => WriteKind::Change,
             OPERATION => return Err("an operation, which this version cannot replay,"),
             _ => return Err("an entry of unknown kind"),
-        }
+        };
         let table = take_number(&mut self.rest).ok_or("a cut table number")?;
         let table = u32::try_from(table).map_err(|_| "a table number beyond 32 bits")?;
         let (shard, rest) = self.rest.split_first_chunk().ok_or("a cut shard")?;
@@ -636,11 +629,7 @@ impl<'a> Entries<'a> {
         let (bytes, rest) =
             self.rest.split_at_checked(length).ok_or("a length beyond the payload")?;
         self.rest = rest;
-        Ok(if kind == PUT {
-            Entry::Put { table, shard, version, row: bytes }
-        } else {
-            Entry::Delete { table, shard, version, key: bytes }
-        })
+        Ok(Entry::Write(LogWrite { kind, table, shard, version, bytes }))
     }
 }
 

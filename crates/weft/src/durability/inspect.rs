@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_htm::word::{Ordering, Word};
 
 use crate::column::DecodeError;
-use crate::description::TableDescription;
+use crate::description::{ChangedColumns, TableDescription};
 
 use super::backend::Backend;
 use super::checkpoint;
 use super::directory;
 use super::error::StorageError;
-use super::format::{Entries, Entry, Frame};
+use super::format::{Entries, Entry, Frame, LogWrite, WriteKind};
 use super::manifest::{Checkpoint, Manifest};
 use super::parallel;
 use super::recovery::{StoredTable, scan_all};
@@ -87,6 +87,8 @@ pub struct TableReport {
     pub checkpoint_rows: u64,
     /// Rows that the log inserts or replaces.
     pub puts: u64,
+    /// Rows of which the log changes columns.
+    pub changes: u64,
     /// Rows that the log deletes.
     pub deletes: u64,
     /// How much of the log their encodings are, in bytes.
@@ -161,6 +163,7 @@ fn read_quietly(
 #[derive(Clone, Copy, Default)]
 struct Counts {
     puts: u64,
+    changes: u64,
     deletes: u64,
     bytes: u64,
 }
@@ -234,6 +237,7 @@ fn read_log(
                 counted.0 += transactions;
                 for (sum, counts) in counted.1.iter_mut().zip(counts) {
                     sum.puts += counts.puts;
+                    sum.changes += counts.changes;
                     sum.deletes += counts.deletes;
                     sum.bytes += counts.bytes;
                 }
@@ -247,6 +251,7 @@ fn read_log(
     report.transactions = transactions;
     for (table, counts) in report.tables.iter_mut().zip(counts) {
         table.puts = counts.puts;
+        table.changes = counts.changes;
         table.deletes = counts.deletes;
         table.log_bytes = counts.bytes;
     }
@@ -283,24 +288,29 @@ fn count(
     let mut transactions = 0;
     for entry in Entries::new(frame.payload) {
         let entry = entry.map_err(|error| damaged(format!("an entry: {error}")))?;
-        let (table, bytes, is_put) = match entry {
+        let LogWrite { kind, table, bytes, .. } = match entry {
             Entry::Transaction => {
                 transactions += 1;
                 continue;
             }
-            Entry::Put { table, row, .. } => (table, row, true),
-            Entry::Delete { table, key, .. } => (table, key, false),
+            Entry::Write(write) => write,
         };
         let Some(description) = tables.get(table as usize) else {
             return Err(damaged(format!("a row of table {table}, which is unknown")));
         };
         let counts = &mut counts[table as usize];
         counts.bytes += bytes.len() as u64;
-        counts.puts += u64::from(is_put);
-        counts.deletes += u64::from(!is_put);
+        match kind {
+            WriteKind::Put => counts.puts += 1,
+            WriteKind::Change => counts.changes += 1,
+            WriteKind::Delete => counts.deletes += 1,
+        }
         if depth == Depth::Rows {
-            let checked =
-                if is_put { check_row(description, bytes) } else { check_key(description, bytes) };
+            let checked = match kind {
+                WriteKind::Put => check_row(description, bytes),
+                WriteKind::Change => description.read_change(bytes).map(|_| ()),
+                WriteKind::Delete => check_key(description, bytes),
+            };
             checked.map_err(|error| damaged(undecodable(description, &error)))?;
         }
     }
@@ -389,6 +399,11 @@ impl StoredTable for CheckedTable {
 
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError> {
         check_key(&self.description, key)
+    }
+
+    /// (The columns were checked when they were read.)
+    fn change(&self, key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        check_key(&self.description, key).map(|()| true)
     }
 
     fn build_indexes(&self, _part: usize, _parts: usize) -> Result<(), StorageError> {

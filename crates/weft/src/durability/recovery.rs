@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::column::DecodeError;
-use crate::description::TableDescription;
+use crate::description::{ChangedColumns, TableDescription};
 
 use super::backend::{Backend, File};
 use super::checkpoint;
@@ -65,6 +65,13 @@ pub trait StoredTable: Send + Sync {
     /// # Errors
     /// If `key` is no key of this table.
     fn delete(&self, key: &[u8]) -> Result<(), DecodeError>;
+
+    /// Changes columns of the row with this key; false if there is none. Called as
+    /// [`StoredTable::put`] is.
+    ///
+    /// # Errors
+    /// If `key` is no key of this table, or `columns` are none of its columns.
+    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError>;
 
     /// Builds part `part` of `parts` of the secondary indexes, when all rows are there. Called by
     /// several threads at a time.

@@ -383,10 +383,12 @@ impl<H: TidHeader> AccessSet<H> {
 
 /// What the log is to hold of a write, if anything has happened.
 fn logged<H>(entry: &WriteEntry<H>, order: u64) -> Option<LoggedWrite> {
-    let written = match entry.row {
-        Some(row) => Written::Row(row),
-        None if entry.expected.is_absent() => return None,
-        None => Written::Deleted(NonNull::new(entry.replaced)?),
+    let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
+    let written = match (entry.row, before) {
+        (Some(row), Some(before)) => Written::Changed { row, before },
+        (Some(row), None) => Written::Row(row),
+        (None, Some(deleted)) => Written::Deleted(deleted),
+        (None, None) => return None,
     };
     Some(LoggedWrite { table: entry.table, written, order })
 }

@@ -297,12 +297,14 @@ impl Executor for AtomicExecutor {
         let order = if memory.is_logging() { memory.next_in_log() } else { 0 };
         let block = write.record.block();
         if memory.is_logging() {
-            let (table, written) = match (write.row, replaced) {
-                (Some(row), _) => (write.table, Written::Row(row)),
-                (None, Some(deleted)) => (write.table, Written::Deleted(deleted)),
+            let before = replaced.filter(|_| !has(write.expected, ABSENT));
+            let written = match (write.row, before) {
+                (Some(row), Some(before)) => Written::Changed { row, before },
+                (Some(row), None) => Written::Row(row),
+                (None, Some(deleted)) => Written::Deleted(deleted),
                 (None, None) => unreachable!("only visible rows are removed"),
             };
-            memory.log([LoggedWrite { table, written, order }].into_iter());
+            memory.log([LoggedWrite { table: write.table, written, order }].into_iter());
         }
         match (write.row, replaced) {
             (Some(row), replaced) => {

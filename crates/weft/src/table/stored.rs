@@ -14,7 +14,7 @@ use super::{
     with_secondary,
 };
 use crate::column::DecodeError;
-use crate::description::TableDescription;
+use crate::description::{ChangedColumns, TableDescription};
 use crate::durability::{StorageError, StoredTable};
 use crate::encoding::{Key, KeyForm};
 use crate::index::bplus_tree::LeafHint;
@@ -309,6 +309,18 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
         let key = decode(key, T::decode_key)?;
         self.memories.with(|memory| self.table.take_out(&key, memory));
         Ok(())
+    }
+
+    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        let key = decode(key, T::decode_key)?;
+        self.memories.with(|_pinned| {
+            self.table.replace(&key, |row| {
+                let (mut stored, mut changed) = (Vec::new(), Vec::new());
+                row.encode_row(&mut stored);
+                columns.apply(&self.description, &stored, &mut changed)?;
+                decode(&changed, T::decode_row)
+            })
+        })
     }
 
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, Word, yield_now};
 
 use super::WorkerMemory;
-use crate::durability::{Log, format};
+use crate::durability::Log;
+use crate::durability::format::{self, WriteKind};
 use crate::epoch::clock::epoch_of;
 use crate::index::IndexWorker;
 use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
@@ -65,8 +66,16 @@ pub struct LoggedWrite {
 /// What was written.
 #[derive(Clone, Copy, Debug)]
 pub enum Written {
-    /// A row.
+    /// A row, and nothing is known of what was there before.
     Row(NonNull<u8>),
+    /// A row, in place of another with the same key: that which the last write of the key, by the
+    /// order of the log, has left.
+    Changed {
+        /// The row.
+        row: NonNull<u8>,
+        /// The one that it has replaced.
+        before: NonNull<u8>,
+    },
     /// Nothing: this row was deleted.
     Deleted(NonNull<u8>),
 }
@@ -155,25 +164,28 @@ impl WorkerMemory {
             let mut key = self.encoded_key.borrow_mut();
             for (number, write) in std::iter::once(first).chain(writes) {
                 let core = write.table.core();
-                let (Written::Row(row) | Written::Deleted(row)) = write.written;
+                let (kind, row) = match write.written {
+                    Written::Row(row) => (WriteKind::Put, row),
+                    Written::Changed { row, .. } => (WriteKind::Change, row),
+                    Written::Deleted(row) => (WriteKind::Delete, row),
+                };
                 key.clear();
-                // SAFETY: pinned, so what was written or deleted just now is not freed; only logged
-                // tables have a number.
+                // SAFETY: pinned, so what was written, replaced or deleted just now is not freed;
+                // only logged tables have a number.
                 unsafe { core.encode_key(row, &mut key) };
                 let shard = shard_of(&key);
-                match write.written {
-                    Written::Row(row) => {
-                        format::push_put(buffer, number, shard, write.order, |buffer| {
-                            // SAFETY: likewise.
-                            unsafe { core.encode_row(row, buffer) };
-                        });
-                    }
-                    Written::Deleted(_) => {
-                        format::push_delete(buffer, number, shard, write.order, |buffer| {
+                format::push_write(buffer, kind, number, shard, write.order, |buffer| {
+                    match write.written {
+                        // SAFETY: likewise.
+                        Written::Row(row) => unsafe { core.encode_row(row, buffer) },
+                        Written::Changed { row, before } => {
                             buffer.extend_from_slice(&key);
-                        });
+                            // SAFETY: likewise.
+                            unsafe { core.encode_changes(row, before, buffer) };
+                        }
+                        Written::Deleted(_) => buffer.extend_from_slice(&key),
                     }
-                }
+                });
             }
         });
         if engine.last_epoch.load(Ordering::Relaxed) < epoch {

@@ -86,9 +86,12 @@ fn a_header_lies_as_it_is_drawn() {
 fn entries_lie_as_they_are_drawn() {
     let mut bytes = Vec::new();
     push_transaction(&mut bytes);
-    push_put(&mut bytes, 300, 0x0102, 5, |buffer| buffer.extend(b"row"));
-    push_delete(&mut bytes, 1, 0xffff, 128, |_| ());
-    assert_eq!(bytes, b"\x01\x02\xac\x02\x02\x01\x05\x83\0row\x03\x01\xff\xff\x80\x01\x80\0");
+    push_write(&mut bytes, WriteKind::Put, 300, 0x0102, 5, |buffer| buffer.extend(b"row"));
+    push_write(&mut bytes, WriteKind::Delete, 1, 0xffff, 128, |_| ());
+    push_write(&mut bytes, WriteKind::Change, 1, 1, 1, |buffer| buffer.push(9));
+    let (put, delete) = (b"\x02\xac\x02\x02\x01\x05\x83\0row", b"\x03\x01\xff\xff\x80\x01\x80\0");
+    let change = b"\x04\x01\x01\0\x01\x81\0\x09";
+    assert_eq!(bytes, [&b"\x01"[..], put, delete, change].concat());
 }
 
 #[test]
@@ -168,33 +171,23 @@ fn names_of_segments() {
     }
 }
 
-#[derive(Clone, Debug)]
-enum Owned {
-    Transaction,
-    Put(u32, u16, u64, Vec<u8>),
-    Delete(u32, u16, u64, Vec<u8>),
-}
+/// An entry that owns its bytes: a transaction, or a write.
+type Owned = Option<(WriteKind, u32, u16, u64, Vec<u8>)>;
 
-impl Owned {
-    fn push(&self, buffer: &mut Vec<u8>) {
-        match self {
-            Owned::Transaction => push_transaction(buffer),
-            Owned::Put(table, shard, version, row) => {
-                push_put(buffer, *table, *shard, *version, |buffer| buffer.extend(row));
-            }
-            Owned::Delete(table, shard, version, key) => {
-                push_delete(buffer, *table, *shard, *version, |buffer| buffer.extend(key));
-            }
+fn push(entry: &Owned, buffer: &mut Vec<u8>) {
+    match entry {
+        None => push_transaction(buffer),
+        Some((kind, table, shard, version, bytes)) => {
+            push_write(buffer, *kind, *table, *shard, *version, |buffer| buffer.extend(bytes));
         }
     }
+}
 
-    fn entry(&self) -> Entry<'_> {
-        match *self {
-            Owned::Transaction => Entry::Transaction,
-            Owned::Put(table, shard, version, ref row) => Entry::Put { table, shard, version, row },
-            Owned::Delete(table, shard, version, ref key) => {
-                Entry::Delete { table, shard, version, key }
-            }
+fn borrowed(entry: &Owned) -> Entry<'_> {
+    match *entry {
+        None => Entry::Transaction,
+        Some((kind, table, shard, version, ref bytes)) => {
+            Entry::Write(LogWrite { kind, table, shard, version, bytes })
         }
     }
 }
@@ -204,14 +197,9 @@ fn entry() -> impl Strategy<Value = Owned> {
         proptest::collection::vec(any::<u8>(), 0..200),
         (16_380usize..16_390).prop_map(|length| vec![7; length]),
     ];
+    let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete), Just(WriteKind::Change),];
     let version = prop_oneof![0..200u64, any::<u64>()];
-    prop_oneof![
-        Just(Owned::Transaction),
-        (any::<u32>(), any::<u16>(), version.clone(), bytes.clone())
-            .prop_map(|(table, shard, version, row)| Owned::Put(table, shard, version, row)),
-        (any::<u32>(), any::<u16>(), version, bytes)
-            .prop_map(|(table, shard, version, key)| Owned::Delete(table, shard, version, key)),
-    ]
+    proptest::option::weighted(0.75, (kind, any::<u32>(), any::<u16>(), version, bytes))
 }
 
 fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -224,9 +212,9 @@ proptest! {
     #[test]
     fn entries_are_read_as_they_were_pushed(entries in proptest::collection::vec(entry(), 0..8)) {
         let mut bytes = Vec::new();
-        entries.iter().for_each(|entry| entry.push(&mut bytes));
+        entries.iter().for_each(|entry| push(entry, &mut bytes));
         let read: Result<Vec<_>, _> = Entries::new(&bytes).collect();
-        prop_assert_eq!(read.unwrap(), entries.iter().map(Owned::entry).collect::<Vec<_>>());
+        prop_assert_eq!(read.unwrap(), entries.iter().map(borrowed).collect::<Vec<_>>());
     }
 
     /// Whatever the bytes are: some entries, at most one error, which is the last, and an end.

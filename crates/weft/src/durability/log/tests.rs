@@ -18,8 +18,8 @@ use super::{Epochs, Log, LogOptions};
 use crate::durability::backend::Backend;
 use crate::durability::error::StorageError;
 use crate::durability::format::{
-    Entries, Entry, FrameHeader, FrameReader, Next, parse_segment_name, push_delete, push_put,
-    push_transaction,
+    Entries, Entry, FrameHeader, FrameReader, LogWrite, Next, WriteKind, parse_segment_name,
+    push_transaction, push_write,
 };
 use crate::durability::simulated_disk::SimulatedDisk;
 
@@ -70,8 +70,8 @@ fn start(
 fn append_row(log: &Log, slot: usize, epoch: u64, row: &[u8]) {
     log.append(slot, epoch, |buffer| {
         push_transaction(buffer);
-        push_put(buffer, 1, 2, 3, |buffer| buffer.extend_from_slice(row));
-        push_delete(buffer, 4, 5, 6, |buffer| buffer.extend_from_slice(row));
+        push_write(buffer, WriteKind::Put, 1, 2, 3, |buffer| buffer.extend_from_slice(row));
+        push_write(buffer, WriteKind::Delete, 4, 5, 6, |buffer| buffer.extend_from_slice(row));
     });
 }
 
@@ -128,9 +128,11 @@ fn find(disk: &SimulatedDisk, loggers: usize, base_epoch: u64) -> Result<Found, 
                     assert_eq!(header.number, 0, "a segment begins with a group");
                 }
                 for entry in Entries::new(frame.payload) {
-                    if let Entry::Put { row, .. } = entry.unwrap() {
-                        let fresh = rows.entry(header.epoch).or_default().insert(row.to_vec());
-                        assert!(fresh, "{row:?} is there twice");
+                    if let Entry::Write(LogWrite { kind: WriteKind::Put, bytes, .. }) =
+                        entry.unwrap()
+                    {
+                        let fresh = rows.entry(header.epoch).or_default().insert(bytes.to_vec());
+                        assert!(fresh, "{bytes:?} is there twice");
                     }
                 }
                 if header.closes_epoch {

@@ -1,4 +1,4 @@
-//! Replays the log: puts and deletes the rows that its entries say, epoch by epoch.
+//! Replays the log: does to the rows what its entries say, epoch by epoch.
 //!
 //! The epochs are taken in *rounds* of some megabytes. In each round
 //!
@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLock};
 
 use super::super::backend::Backend;
 use super::super::error::StorageError;
-use super::super::format::{Entries, Entry, FrameReader, Next};
+use super::super::format::{Entries, Entry, FrameReader, LogWrite, Next, WriteKind};
 use super::super::parallel;
 use super::super::segments::{FramePlace, LoggerLog, Segment};
 use super::schema::Targets;
@@ -43,19 +43,19 @@ struct Source<'a> {
 struct Piece {
     /// The payloads.
     bytes: Vec<u8>,
-    /// The puts and deletes in them, by group.
+    /// The writes in them, by group.
     groups: Vec<Vec<Write>>,
 }
 
-/// A put or a delete.
+/// A write of a row.
 struct Write {
     epoch: u64,
     version: u64,
-    /// Where the row or the key is among the piece's bytes.
+    /// Where the row, the key or the change is among the piece's bytes.
     start: usize,
     length: usize,
     table: u32,
-    is_put: bool,
+    kind: WriteKind,
     /// Where its frame lies, for errors.
     frame: u64,
 }
@@ -179,13 +179,12 @@ fn read_piece(
             let entry = entry.map_err(|error| {
                 StorageError::damaged(path, header.position, format_args!("an entry: {error}"))
             })?;
-            let (table, shard, version, bytes, is_put) = match entry {
+            let LogWrite { kind, table, shard, version, bytes } = match entry {
                 Entry::Transaction => {
                     transactions += 1;
                     continue;
                 }
-                Entry::Put { table, shard, version, row } => (table, shard, version, row, true),
-                Entry::Delete { table, shard, version, key } => (table, shard, version, key, false),
+                Entry::Write(write) => write,
             };
             // The entry's bytes are a part of the payload.
             let start = base + (bytes.as_ptr().addr() - payload.as_ptr().addr());
@@ -195,7 +194,7 @@ fn read_piece(
                 start,
                 length: bytes.len(),
                 table,
-                is_put,
+                kind,
                 frame: header.position,
             });
         }
@@ -221,10 +220,10 @@ fn apply_group(
         let (piece, segment) = pieces[number as usize];
         let write = &piece.groups[group][position as usize];
         let bytes = &piece.bytes[write.start..write.start + write.length];
-        let applied = if write.is_put {
-            targets.put(write.table, bytes, &mut adapted)
-        } else {
-            targets.delete(write.table, bytes)
+        let applied = match write.kind {
+            WriteKind::Put => targets.put(write.table, bytes, &mut adapted),
+            WriteKind::Delete => targets.delete(write.table, bytes),
+            WriteKind::Change => targets.change(write.table, bytes),
         };
         applied.map_err(|fault| fault.at(&segment.path, write.frame))?;
     }

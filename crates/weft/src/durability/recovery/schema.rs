@@ -21,6 +21,8 @@ struct Target {
     table: usize,
     /// Whether its rows are wanted.
     is_wanted: bool,
+    /// How its rows are stored.
+    stored: TableDescription,
     /// What is to be done with its rows. An older encoding of a table may be one that cannot be
     /// adapted any more; that matters only if there still are such rows.
     adaptation: Result<Adaptation, SchemaMismatch>,
@@ -32,6 +34,8 @@ pub(super) enum Fault {
     UnknownTable(u32),
     /// Its bytes are no row, or no key.
     Undecodable { table: String, error: DecodeError },
+    /// It changes a row that is not there.
+    NothingToChange { table: String },
     /// It is in an encoding that cannot be adapted.
     Mismatch(SchemaMismatch),
 }
@@ -47,6 +51,10 @@ impl Fault {
             }
             Fault::Undecodable { table, error } => {
                 let what = format!("a row or key of table `{table}` cannot be read: {error}");
+                StorageError::damaged(path, offset, what)
+            }
+            Fault::NothingToChange { table } => {
+                let what = format!("a change of a row of table `{table}` that is not there");
                 StorageError::damaged(path, offset, what)
             }
             Fault::Mismatch(mismatch) => StorageError::SchemaMismatch {
@@ -83,16 +91,17 @@ impl Targets {
                 .position(|table| table.name == stored.name)
                 .expect("each name has been found, in its newest description");
             let adaptation = Adaptation::new(stored, &current[table]);
-            Target { table, is_wanted: tables[table].is_wanted(), adaptation }
+            let is_wanted = tables[table].is_wanted();
+            Target { table, is_wanted, stored: stored.clone(), adaptation }
         });
         Ok(Targets { numbers: numbers.collect(), tables: tables.to_vec() })
     }
 
-    fn target(&self, number: u32) -> Result<(&dyn StoredTable, &Adaptation), Fault> {
+    fn target(&self, number: u32) -> Result<(&dyn StoredTable, &Target, &Adaptation), Fault> {
         let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
         let adaptation =
             target.adaptation.as_ref().map_err(|mismatch| Fault::Mismatch(mismatch.clone()))?;
-        Ok((&*self.tables[target.table], adaptation))
+        Ok((&*self.tables[target.table], target, adaptation))
     }
 
     /// Whether the rows of table `number` are wanted.
@@ -105,7 +114,7 @@ impl Targets {
         if !self.is_wanted(number) {
             return Ok(());
         }
-        let (table, adaptation) = self.target(number)?;
+        let (table, _, adaptation) = self.target(number)?;
         let put = if adaptation.is_identity() {
             table.put(row)
         } else {
@@ -120,8 +129,25 @@ impl Targets {
         if !self.is_wanted(number) {
             return Ok(());
         }
-        let (table, _) = self.target(number)?;
+        let (table, ..) = self.target(number)?;
         table.delete(key).map_err(|error| undecodable(table, error))
+    }
+
+    /// Changes columns of a row of table `number`.
+    pub(super) fn change(&self, number: u32, change: &[u8]) -> Result<(), Fault> {
+        if !self.is_wanted(number) {
+            return Ok(());
+        }
+        let (table, target, adaptation) = self.target(number)?;
+        let changed = target.stored.read_change(change).and_then(|(key, mut columns)| {
+            adaptation.move_columns(&mut columns);
+            table.change(key, &columns)
+        });
+        match changed {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Fault::NothingToChange { table: table.description().name.clone() }),
+            Err(error) => Err(undecodable(table, error)),
+        }
     }
 
     /// Gives each table of today the number that its rows will be written with: that of the newest

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::*;
 use crate::column::{ColumnValue, write_text};
-use crate::description::{ColumnDescription, TypeDescription};
+use crate::description::{ChangedColumns, ColumnDescription, TypeDescription};
 use crate::durability::checkpoint::{CheckpointOptions, CheckpointSource, write_checkpoint};
+use crate::durability::format::WriteKind;
 use crate::durability::log::{Epochs, Log, LogOptions};
 use crate::durability::manifest::Manifest;
 use crate::durability::{SimulatedDisk, format};
@@ -101,6 +102,16 @@ impl StoredTable for MapTable {
         let key = u64::read(&mut &key[..])?;
         self.rows.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         Ok(())
+    }
+
+    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+        let key = u64::read(&mut &key[..])?;
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(row) = rows.get_mut(&key) else { return Ok(false) };
+        let mut changed = Vec::new();
+        columns.apply(&self.description, row, &mut changed)?;
+        *row = changed;
+        Ok(true)
     }
 
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
@@ -276,18 +287,25 @@ impl Engine {
                 *versions += 1;
                 let shard = (key * 40503) as u16;
                 let number = numbers[table];
-                if random.u8(..4) == 0 {
-                    state[table].remove(&key);
-                    format::push_delete(buffer, number, shard, *versions, |buffer| {
+                let text = format!("{versions}{}", "x".repeat(random.usize(..60)));
+                let kind = match random.u8(..4) {
+                    0 => WriteKind::Delete,
+                    1 if state[table].contains_key(&key) => WriteKind::Change,
+                    _ => WriteKind::Put,
+                };
+                format::push_write(buffer, kind, number, shard, *versions, |buffer| match kind {
+                    WriteKind::Put => buffer.extend_from_slice(&encode(key, &text)),
+                    WriteKind::Delete => key.write(buffer),
+                    WriteKind::Change => {
                         key.write(buffer);
-                    });
-                } else {
-                    let text = format!("{versions}{}", "x".repeat(random.usize(..60)));
-                    format::push_put(buffer, number, shard, *versions, |buffer| {
-                        buffer.extend_from_slice(&encode(key, &text));
-                    });
-                    state[table].insert(key, text);
-                }
+                        buffer.push(1 << 1);
+                        write_text(&text, buffer);
+                    }
+                });
+                match kind {
+                    WriteKind::Delete => state[table].remove(&key),
+                    WriteKind::Put | WriteKind::Change => state[table].insert(key, text),
+                };
             }
         });
         model.states.insert(epoch, self.state.clone());
