@@ -175,7 +175,7 @@ impl Run {
 }
 
 fn put(buffer: &mut Vec<u8>, table: u32, version: u64, row: &impl Record) {
-    push_write(buffer, WriteKind::Put, table, 0, version, |buffer| row.encode_row(buffer));
+    push_write(buffer, WriteKind::Put, table, version, |buffer| row.encode_row(buffer));
 }
 
 /// Epochs of the database that [`database`] makes.
@@ -212,9 +212,7 @@ fn database(name: &str) -> Made {
         epoch: checkpoint,
         rows: [accounts.iter().map(encoded).collect(), orders.iter().map(encoded).collect()],
     });
-    run.epoch(|buffer| {
-        push_write(buffer, WriteKind::Delete, 0, 0, 1, |buffer| 300_i32.write(buffer))
-    });
+    run.epoch(|buffer| push_write(buffer, WriteKind::Delete, 0, 1, |buffer| 300_i32.write(buffer)));
     run.end();
 
     let run = Run::begin(&alive);

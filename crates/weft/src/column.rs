@@ -136,8 +136,11 @@ pub trait ColumnValue: Sized {
     /// If no value's encoding stands there. `input` then points anywhere.
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
-    /// Whether another value is stored as the same bytes. What is provided writes both; it pays to
-    /// implement it if there is a quicker way.
+    /// Whether another value is stored as the same bytes: asked of the columns of each row that is
+    /// written, since the log holds those that have changed.
+    ///
+    /// What is provided writes both into new memory. It pays to implement it where there is a
+    /// quicker way, as there is for all types that are not implemented by hand.
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         let (mut own, mut others) = (Vec::new(), Vec::new());

@@ -74,8 +74,8 @@ pub struct TableCore {
     log_number: Word,
     /// Appends a row as it is stored.
     encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
-    /// Appends what has changed between two versions of a row, as it is stored.
-    encode_changes: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's key, and what has changed between two versions of it, as it is stored.
+    encode_change: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
     /// Appends a row's primary key as it is stored.
     encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// Drops a row; `None` if rows own nothing.
@@ -121,19 +121,20 @@ impl TableCore {
         unsafe { (self.encode_row)(row, output) };
     }
 
-    /// Appends which columns of a row are not as they were in an earlier version, and their values.
+    /// Appends a row's primary key, which columns are not as they were in an earlier version, and
+    /// their values.
     ///
     /// # Safety
     /// As for [`TableCore::encode_row`], of both.
     #[inline(always)]
-    pub unsafe fn encode_changes(
+    pub unsafe fn encode_change(
         &self,
         row: NonNull<u8>,
         before: NonNull<u8>,
         output: &mut Vec<u8>,
     ) {
         // SAFETY: passed on to the caller.
-        unsafe { (self.encode_changes)(row, before, output) };
+        unsafe { (self.encode_change)(row, before, output) };
     }
 
     /// Appends a row's primary key as it is stored.
@@ -213,7 +214,7 @@ trait RowsOf<P: Protocol>: Sized {
     type Row: 'static;
     fn key_text(row: &Self::Row) -> String;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
-    fn encode_changes(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
+    fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
     fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
 
@@ -258,7 +259,7 @@ trait RowsOf<P: Protocol>: Sized {
             stamp_offset,
             log_number: Word::new(NOT_LOGGED),
             encode_row: encode_row::<Self, P>,
-            encode_changes: encode_changes::<Self, P>,
+            encode_change: encode_change::<Self, P>,
             encode_key: encode_key::<Self, P>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
             format_key: format_key::<Self, P>,
@@ -281,7 +282,7 @@ unsafe fn encode_row<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut V
     I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
 }
 
-unsafe fn encode_changes<I: RowsOf<P>, P: Protocol>(
+unsafe fn encode_change<I: RowsOf<P>, P: Protocol>(
     row: NonNull<u8>,
     before: NonNull<u8>,
     output: &mut Vec<u8>,
@@ -289,7 +290,7 @@ unsafe fn encode_changes<I: RowsOf<P>, P: Protocol>(
     // SAFETY: called through the core of an `I`, with two rows of it.
     let (row, before) =
         unsafe { (row.cast::<I::Row>().as_ref(), before.cast::<I::Row>().as_ref()) };
-    I::encode_changes(row, before, output);
+    I::encode_change(row, before, output);
 }
 
 unsafe fn encode_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
@@ -753,7 +754,8 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
         row.encode_row(output);
     }
 
-    fn encode_changes(row: &T, before: &T, output: &mut Vec<u8>) {
+    fn encode_change(row: &T, before: &T, output: &mut Vec<u8>) {
+        T::encode_key(&row.key(), output);
         row.encode_changes(before, output);
     }
 
@@ -846,7 +848,7 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
         unreachable!("indexes are not logged: they are built from their tables")
     }
 
-    fn encode_changes(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
+    fn encode_change(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
         <Self as RowsOf<P>>::encode_row(row, output);
     }
 

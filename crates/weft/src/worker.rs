@@ -213,8 +213,6 @@ pub struct WorkerMemory {
     /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
     /// not been asked for.
     open_snapshots: RefCell<Vec<u64>>,
-    /// The key of the row that is being logged.
-    encoded_key: RefCell<Vec<u8>>,
     /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
     /// that epoch: see [`WorkerMemory::retire_deleted`].
     deleted: RefCell<VecDeque<(u64, Retired)>>,
@@ -233,7 +231,6 @@ impl WorkerMemory {
             is_committing: Cell::new(false),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
-            encoded_key: RefCell::default(),
             deleted: RefCell::default(),
         }
     }

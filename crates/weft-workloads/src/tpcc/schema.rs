@@ -89,6 +89,11 @@ impl<const N: usize> ColumnValue for FixedText<N> {
             _ => Err(DecodeError::new(start, format!("a text is not {N} characters of ASCII"))),
         }
     }
+
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        self == other
+    }
 }
 
 impl<const N: usize> fmt::Debug for FixedText<N> {

@@ -57,7 +57,7 @@ impl TableDescription {
     }
 
     /// Moves `input`, the rest of `length_bytes`, behind the value of a column.
-    fn skip_column(
+    pub(crate) fn skip_column(
         &self,
         position: usize,
         input: &mut &[u8],

@@ -52,19 +52,18 @@
 //!
 //! # Entries
 //!
-//! The payload of a log frame is a sequence of entries. Numbers are LEB128, but for the shard.
+//! The payload of a log frame is a sequence of entries. Numbers are LEB128.
 //!
 //! ```text
 //!   transaction   01
-//!   put           02  table  shard (2 bytes, little-endian)  version  length  encoded row
-//!   delete        03  table  shard (2 bytes, little-endian)  version  length  encoded key
-//!   change        04  table  shard (2 bytes, little-endian)  version  length  encoded change
+//!   put           02  table  version  length  encoded row
+//!   delete        03  table  version  length  encoded key
+//!   change        04  table  version  length  encoded change
 //!   operation     05  reserved for commutative updates
 //! ```
 //!
 //! A transaction entry precedes the writes of each transaction; it serves to count them. `table`
-//! is the table's number in the manifest; `shard` a hash of the primary key, by which recovery
-//! divides the work; `version` orders the writes of one key within an epoch.
+//! is the table's number in the manifest; `version` orders the writes of one key within an epoch.
 //!
 //! A change says what has become of some columns of a row, and applies to the row as the writes
 //! before it have left it: to that of the greatest lesser version in its epoch, or of the last epoch
@@ -483,8 +482,6 @@ pub struct LogWrite<'a> {
     pub kind: WriteKind,
     /// The table's number in the manifest.
     pub table: u32,
-    /// A hash of the primary key.
-    pub shard: u16,
     /// Orders the writes of one key within an epoch.
     pub version: u64,
     /// The encoded row, key or change.
@@ -517,7 +514,6 @@ pub fn push_write(
     buffer: &mut Vec<u8>,
     kind: WriteKind,
     table: u32,
-    shard: u16,
     version: u64,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
@@ -527,7 +523,6 @@ pub fn push_write(
         WriteKind::Change => CHANGE,
     });
     push_number(buffer, table.into());
-    buffer.extend_from_slice(&shard.to_le_bytes());
     push_number(buffer, version);
     let start = buffer.len();
     buffer.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -620,16 +615,13 @@ impl<'a> Entries<'a> {
         };
         let table = take_number(&mut self.rest).ok_or("a cut table number")?;
         let table = u32::try_from(table).map_err(|_| "a table number beyond 32 bits")?;
-        let (shard, rest) = self.rest.split_first_chunk().ok_or("a cut shard")?;
-        let shard = u16::from_le_bytes(*shard);
-        self.rest = rest;
         let version = take_number(&mut self.rest).ok_or("a cut version")?;
         let length = take_number(&mut self.rest).ok_or("a cut length")?;
         let length = usize::try_from(length).map_err(|_| "a length beyond the payload")?;
         let (bytes, rest) =
             self.rest.split_at_checked(length).ok_or("a length beyond the payload")?;
         self.rest = rest;
-        Ok(Entry::Write(LogWrite { kind, table, shard, version, bytes }))
+        Ok(Entry::Write(LogWrite { kind, table, version, bytes }))
     }
 }
 

@@ -80,17 +80,6 @@ pub enum Written {
     Deleted(NonNull<u8>),
 }
 
-/// The shard of a key, by which recovery divides the work among threads.
-fn shard_of(key: &[u8]) -> u16 {
-    let mut hash = 0u64;
-    for chunk in key.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(word)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
-    (hash >> 48) as u16
-}
-
 /// How many entries a worker gathers before it puts them on the common lists.
 const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
 
@@ -161,29 +150,24 @@ impl WorkerMemory {
         let epoch = self.drawn_epoch();
         engine.log.append(self.slot, epoch, |buffer| {
             format::push_transaction(buffer);
-            let mut key = self.encoded_key.borrow_mut();
             for (number, write) in std::iter::once(first).chain(writes) {
                 let core = write.table.core();
-                let (kind, row) = match write.written {
-                    Written::Row(row) => (WriteKind::Put, row),
-                    Written::Changed { row, .. } => (WriteKind::Change, row),
-                    Written::Deleted(row) => (WriteKind::Delete, row),
+                let kind = match write.written {
+                    Written::Row(_) => WriteKind::Put,
+                    Written::Changed { .. } => WriteKind::Change,
+                    Written::Deleted(_) => WriteKind::Delete,
                 };
-                key.clear();
-                // SAFETY: pinned, so what was written, replaced or deleted just now is not freed;
-                // only logged tables have a number.
-                unsafe { core.encode_key(row, &mut key) };
-                let shard = shard_of(&key);
-                format::push_write(buffer, kind, number, shard, write.order, |buffer| {
-                    match write.written {
-                        // SAFETY: likewise.
-                        Written::Row(row) => unsafe { core.encode_row(row, buffer) },
-                        Written::Changed { row, before } => {
-                            buffer.extend_from_slice(&key);
-                            // SAFETY: likewise.
-                            unsafe { core.encode_changes(row, before, buffer) };
+                format::push_write(buffer, kind, number, write.order, |buffer| {
+                    // SAFETY: pinned, so what was written, replaced or deleted just now is not freed;
+                    // only logged tables have a number.
+                    unsafe {
+                        match write.written {
+                            Written::Row(row) => core.encode_row(row, buffer),
+                            Written::Changed { row, before } => {
+                                core.encode_change(row, before, buffer);
+                            }
+                            Written::Deleted(row) => core.encode_key(row, buffer),
                         }
-                        Written::Deleted(_) => buffer.extend_from_slice(&key),
                     }
                 });
             }

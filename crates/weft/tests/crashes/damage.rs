@@ -92,7 +92,7 @@ fn a_torn_tail_is_cut_off_and_reported() {
     let last = segments(&disk).pop().unwrap();
     // What was acknowledged last is still there, and half a frame behind it.
     disk.damage(&last, |bytes| {
-        let frame = bytes[..100].to_vec();
+        let frame = bytes[..70].to_vec();
         bytes.extend(frame);
     });
     let length = disk.contents(&last).len() as u64;
@@ -100,8 +100,8 @@ fn a_torn_tail_is_cut_off_and_reported() {
     assert_eq!(bank.state(), state);
     let cuts = &bank.database.recovered().unwrap().cuts;
     let [cut] = &cuts[..] else { panic!("{cuts:?}") };
-    assert_eq!((&cut.path, cut.offset, cut.bytes), (&last, length - 100, 100));
-    assert_eq!(cut.what, "a frame of 171 bytes, of which the file has 100");
+    assert_eq!((&cut.path, cut.offset, cut.bytes), (&last, length - 70, 70));
+    assert_eq!(cut.what, "a frame of 84 bytes, of which the file has 70");
     drop(bank);
     let bank = open(&disk).unwrap();
     assert_eq!(bank.state(), state);
@@ -115,8 +115,8 @@ fn a_changed_bit_is_found() {
     disk.flip_bit(&first, 8 * 300 + 1);
     assert_eq!(
         refusal(&disk),
-        "/db/log/0-0000000002.log is damaged at byte 250: \
-         a frame of 191 bytes whose checksum is dff7be12 instead of 5c935c91"
+        "/db/log/0-0000000002.log is damaged at byte 223: \
+         a frame of 167 bytes whose checksum is 9367c8f4 instead of a10bbdd1"
     );
     // Put right, it opens.
     disk.flip_bit(&first, 8 * 300 + 1);

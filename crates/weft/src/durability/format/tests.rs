@@ -86,11 +86,11 @@ fn a_header_lies_as_it_is_drawn() {
 fn entries_lie_as_they_are_drawn() {
     let mut bytes = Vec::new();
     push_transaction(&mut bytes);
-    push_write(&mut bytes, WriteKind::Put, 300, 0x0102, 5, |buffer| buffer.extend(b"row"));
-    push_write(&mut bytes, WriteKind::Delete, 1, 0xffff, 128, |_| ());
-    push_write(&mut bytes, WriteKind::Change, 1, 1, 1, |buffer| buffer.push(9));
-    let (put, delete) = (b"\x02\xac\x02\x02\x01\x05\x83\0row", b"\x03\x01\xff\xff\x80\x01\x80\0");
-    let change = b"\x04\x01\x01\0\x01\x81\0\x09";
+    push_write(&mut bytes, WriteKind::Put, 300, 5, |buffer| buffer.extend(b"row"));
+    push_write(&mut bytes, WriteKind::Delete, 1, 128, |_| ());
+    push_write(&mut bytes, WriteKind::Change, 1, 1, |buffer| buffer.push(9));
+    let (put, delete) = (b"\x02\xac\x02\x05\x83\0row", b"\x03\x01\x80\x01\x80\0");
+    let change = b"\x04\x01\x01\x81\0\x09";
     assert_eq!(bytes, [&b"\x01"[..], put, delete, change].concat());
 }
 
@@ -172,13 +172,13 @@ fn names_of_segments() {
 }
 
 /// An entry that owns its bytes: a transaction, or a write.
-type Owned = Option<(WriteKind, u32, u16, u64, Vec<u8>)>;
+type Owned = Option<(WriteKind, u32, u64, Vec<u8>)>;
 
 fn push(entry: &Owned, buffer: &mut Vec<u8>) {
     match entry {
         None => push_transaction(buffer),
-        Some((kind, table, shard, version, bytes)) => {
-            push_write(buffer, *kind, *table, *shard, *version, |buffer| buffer.extend(bytes));
+        Some((kind, table, version, bytes)) => {
+            push_write(buffer, *kind, *table, *version, |buffer| buffer.extend(bytes));
         }
     }
 }
@@ -186,8 +186,8 @@ fn push(entry: &Owned, buffer: &mut Vec<u8>) {
 fn borrowed(entry: &Owned) -> Entry<'_> {
     match *entry {
         None => Entry::Transaction,
-        Some((kind, table, shard, version, ref bytes)) => {
-            Entry::Write(LogWrite { kind, table, shard, version, bytes })
+        Some((kind, table, version, ref bytes)) => {
+            Entry::Write(LogWrite { kind, table, version, bytes })
         }
     }
 }
@@ -199,7 +199,7 @@ fn entry() -> impl Strategy<Value = Owned> {
     ];
     let kind = prop_oneof![Just(WriteKind::Put), Just(WriteKind::Delete), Just(WriteKind::Change),];
     let version = prop_oneof![0..200u64, any::<u64>()];
-    proptest::option::weighted(0.75, (kind, any::<u32>(), any::<u16>(), version, bytes))
+    proptest::option::weighted(0.75, (kind, any::<u32>(), version, bytes))
 }
 
 fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {

@@ -70,8 +70,8 @@ fn start(
 fn append_row(log: &Log, slot: usize, epoch: u64, row: &[u8]) {
     log.append(slot, epoch, |buffer| {
         push_transaction(buffer);
-        push_write(buffer, WriteKind::Put, 1, 2, 3, |buffer| buffer.extend_from_slice(row));
-        push_write(buffer, WriteKind::Delete, 4, 5, 6, |buffer| buffer.extend_from_slice(row));
+        push_write(buffer, WriteKind::Put, 1, 3, |buffer| buffer.extend_from_slice(row));
+        push_write(buffer, WriteKind::Delete, 4, 6, |buffer| buffer.extend_from_slice(row));
     });
 }
 

@@ -5,7 +5,7 @@
 //! 1. threads read frames, and sort each frame's entries by the shard of their key into groups;
 //! 2. threads take a group each, put the entries of all frames in order, and apply them.
 //!
-//! A key has one shard, so a single thread sees all of its entries. Their order is that of epochs,
+//! A key has one shard, a hash of its encoding, so a single thread sees all of its entries. Their order is that of epochs,
 //! and within an epoch that of versions, whatever logger has written them.
 
 use std::sync::{PoisonError, RwLock};
@@ -99,7 +99,7 @@ pub(super) fn replay(
         }
         let counts = parallel::run(options.threads, jobs.len(), |job| {
             let mut piece = pieces[job].write().unwrap_or_else(PoisonError::into_inner);
-            read_piece(backend, jobs[job], groups, &mut piece)
+            read_piece(backend, jobs[job], groups, targets, &mut piece)
         })?;
         replayed.transactions += counts.iter().sum::<u64>();
         let used: Vec<_> = pieces[..jobs.len()]
@@ -150,6 +150,7 @@ fn read_piece(
     backend: &dyn Backend,
     sources: &[&Source<'_>],
     groups: usize,
+    targets: &Targets,
     piece: &mut Piece,
 ) -> Result<u64, StorageError> {
     let path = &sources[0].segment.path;
@@ -179,13 +180,15 @@ fn read_piece(
             let entry = entry.map_err(|error| {
                 StorageError::damaged(path, header.position, format_args!("an entry: {error}"))
             })?;
-            let LogWrite { kind, table, shard, version, bytes } = match entry {
+            let write = match entry {
                 Entry::Transaction => {
                     transactions += 1;
                     continue;
                 }
                 Entry::Write(write) => write,
             };
+            let LogWrite { kind, table, version, bytes } = write;
+            let shard = targets.shard(&write).map_err(|fault| fault.at(path, header.position))?;
             // The entry's bytes are a part of the payload.
             let start = base + (bytes.as_ptr().addr() - payload.as_ptr().addr());
             piece.groups[usize::from(shard) % groups].push(Write {

@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use crate::column::DecodeError;
 use crate::description::{Adaptation, SchemaMismatch, TableDescription, compare};
 
 use super::super::error::StorageError;
+use super::super::format::{LogWrite, WriteKind};
 use super::super::manifest::Manifest;
 use super::StoredTable;
 
@@ -109,6 +112,24 @@ impl Targets {
         self.numbers.get(number as usize).is_none_or(|target| target.is_wanted)
     }
 
+    /// The shard of the key that is written, by which threads divide the work: a hash of the encoded
+    /// key, which is the same in all versions of a table.
+    pub(super) fn shard(&self, write: &LogWrite<'_>) -> Result<u16, Fault> {
+        let number = write.table;
+        let target = self.numbers.get(number as usize).ok_or(Fault::UnknownTable(number))?;
+        // All of its writes are left out.
+        if !target.is_wanted {
+            return Ok(0);
+        }
+        let hash = match write.kind {
+            WriteKind::Put => hash_key_of_row(&target.stored, write.bytes),
+            WriteKind::Change | WriteKind::Delete => hash_key(&target.stored, write.bytes),
+        };
+        let table = || self.tables[target.table].description().name.clone();
+        hash.map(|hash| (hash >> 48) as u16)
+            .map_err(|error| Fault::Undecodable { table: table(), error })
+    }
+
     /// Puts a stored row of table `number`; `adapted` is a buffer for the row that it becomes.
     pub(super) fn put(&self, number: u32, row: &[u8], adapted: &mut Vec<u8>) -> Result<(), Fault> {
         if !self.is_wanted(number) {
@@ -182,4 +203,37 @@ impl Targets {
 #[cold]
 fn undecodable(table: &dyn StoredTable, error: DecodeError) -> Fault {
     Fault::Undecodable { table: table.description().name.clone(), error }
+}
+
+/// A hash of the key in a stored row.
+fn hash_key_of_row(table: &TableDescription, row: &[u8]) -> Result<u64, DecodeError> {
+    let columns = table.key.iter().max().map_or(0, |last| last + 1);
+    let mut values = SmallVec::<[&[u8]; 8]>::new();
+    let mut rest = row;
+    for position in 0..columns {
+        let start = rest;
+        table.skip_column(position, &mut rest, row.len())?;
+        values.push(&start[..start.len() - rest.len()]);
+    }
+    Ok(table.key.iter().fold(0, |hash, &position| hash_bytes(hash, values[position])))
+}
+
+/// A hash of the key that `bytes` begins with, the same as that of a row.
+fn hash_key(table: &TableDescription, bytes: &[u8]) -> Result<u64, DecodeError> {
+    let (mut hash, mut rest) = (0, bytes);
+    for &position in &table.key {
+        let start = rest;
+        table.skip_column(position, &mut rest, bytes.len())?;
+        hash = hash_bytes(hash, &start[..start.len() - rest.len()]);
+    }
+    Ok(hash)
+}
+
+fn hash_bytes(hash: u64, bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks();
+    let rest = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    words
+        .chain([rest])
+        .fold(hash, |hash, word| (hash.rotate_left(5) ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }

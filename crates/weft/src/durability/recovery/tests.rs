@@ -285,7 +285,6 @@ impl Engine {
             for _ in 0..random.usize(1..5) {
                 let (table, key) = (random.usize(..numbers.len()), random.u64(..24));
                 *versions += 1;
-                let shard = (key * 40503) as u16;
                 let number = numbers[table];
                 let text = format!("{versions}{}", "x".repeat(random.usize(..60)));
                 let kind = match random.u8(..4) {
@@ -293,7 +292,7 @@ impl Engine {
                     1 if state[table].contains_key(&key) => WriteKind::Change,
                     _ => WriteKind::Put,
                 };
-                format::push_write(buffer, kind, number, shard, *versions, |buffer| match kind {
+                format::push_write(buffer, kind, number, *versions, |buffer| match kind {
                     WriteKind::Put => buffer.extend_from_slice(&encode(key, &text)),
                     WriteKind::Delete => key.write(buffer),
                     WriteKind::Change => {

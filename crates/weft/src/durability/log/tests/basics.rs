@@ -89,7 +89,7 @@ fn a_large_epoch_takes_several_frames_of_whole_entries() {
     }
     log.append(3, 1, |buffer| {
         for byte in 21..40 {
-            push_write(buffer, WriteKind::Put, 1, 2, 3, |buffer| buffer.extend(row(byte, 37)));
+            push_write(buffer, WriteKind::Put, 1, 3, |buffer| buffer.extend(row(byte, 37)));
         }
     });
     log.step().unwrap();

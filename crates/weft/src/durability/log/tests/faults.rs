@@ -170,7 +170,7 @@ fn a_transaction_that_cannot_be_encoded_leaves_nothing_and_fails_the_log() {
     let result = catch_unwind(AssertUnwindSafe(|| {
         log.append(0, 2, |buffer| {
             push_transaction(buffer);
-            push_write(buffer, WriteKind::Put, 1, 2, 3, |_| panic!("the row's own encoder"));
+            push_write(buffer, WriteKind::Put, 1, 3, |_| panic!("the row's own encoder"));
         });
     }));
     assert!(result.is_err());
