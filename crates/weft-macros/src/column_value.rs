@@ -62,6 +62,12 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
         let type_of = &field.ty;
         quote_spanned!(at(field)=> <#type_of as ::weft::column::ColumnValue>::read(input)?)
     });
+    let sizes = fields.iter().zip(&members).map(|(field, member)| {
+        let type_of = &field.ty;
+        quote_spanned! {at(field)=>
+            + <#type_of as ::weft::column::ColumnValue>::stored_bytes(&self.#member)
+        }
+    });
     let comparisons = fields.iter().zip(&members).map(|(field, member)| {
         let type_of = &field.ty;
         quote_spanned! {at(field)=>
@@ -90,6 +96,11 @@ fn struct_body(input: &DeriveInput, fields: &Fields) -> TokenStream {
         ) -> ::core::result::Result<Self, ::weft::column::DecodeError> {
             #use_input
             ::core::result::Result::Ok(Self { #(#members: #reads),* })
+        }
+
+        #[inline]
+        fn stored_bytes(&self) -> usize {
+            0 #(#sizes)*
         }
 
         #[inline]

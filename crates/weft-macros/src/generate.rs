@@ -251,6 +251,10 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
                 #result::Err(#error::volatile(#table, input))
             }
 
+            fn stored_bytes(&self) -> usize {
+                0
+            }
+
             fn encode_changes(&self, _before: &Self, _output: &mut #bytes) {}
 
             fn encode_key(_key: &Self::Key, _output: &mut #bytes) {}
@@ -265,6 +269,12 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
     let row_writes = row.columns.iter().map(|column| {
         let field = column.field;
         write_column(column, &quote!(&self.#field))
+    });
+    let sizes = row.columns.iter().map(|column| {
+        let (type_of, field) = (column.type_of, column.field);
+        quote_spanned! {at(column)=>
+            + <#type_of as ::weft::column::ColumnValue>::stored_bytes(&self.#field)
+        }
     });
     let columns = row.columns.len();
     let changes = row.columns.iter().enumerate();
@@ -302,6 +312,11 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         fn decode_row(input: &mut &[u8]) -> #result<Self, #error> {
             let length = input.len();
             #result::Ok(Self { #(#fields: #row_reads?),* })
+        }
+
+        #[inline]
+        fn stored_bytes(&self) -> usize {
+            0 #(#sizes)*
         }
 
         #[inline]

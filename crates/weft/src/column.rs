@@ -136,6 +136,22 @@ pub trait ColumnValue: Sized {
     /// If no value's encoding stands there. `input` then points anywhere.
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
+    /// How many bytes the value is stored in: asked of the columns of each row that owns memory, since
+    /// there is a most. What is provided writes the value; it pays to implement it.
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes);
+        bytes.len()
+    }
+
+    /// How many bytes the values of a list are stored in.
+    #[doc(hidden)]
+    #[inline]
+    fn all_stored_bytes(values: &[Self]) -> usize {
+        values.iter().map(Self::stored_bytes).sum()
+    }
+
     /// Whether another value is stored as the same bytes: asked of the columns of each row that is
     /// written, since the log holds those that have changed.
     ///
@@ -327,6 +343,12 @@ pub fn write_leb128(value: u64, output: &mut Vec<u8>) {
         rest >>= 7;
     }
     output.push(rest as u8);
+}
+
+/// How many bytes [`write_leb128`] writes.
+#[inline]
+pub(crate) const fn leb128_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
 /// Reads a number that [`write_leb128`] wrote, and moves `input` behind it.

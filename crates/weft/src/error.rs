@@ -185,6 +185,20 @@ pub enum Failure {
         /// Largest possible size.
         size_max_bytes: usize,
     },
+    /// A row with its texts and lists is longer than a stored row may be.
+    #[error(
+        "table {table}, key {key}: the row takes {stored_bytes} bytes when it is stored, and at most {stored_bytes_max} are possible; divide it among several rows"
+    )]
+    StoredRowTooLarge {
+        /// The table.
+        table: &'static str,
+        /// The row's primary key.
+        key: String,
+        /// Length of the row as it would be stored.
+        stored_bytes: usize,
+        /// The most.
+        stored_bytes_max: usize,
+    },
     /// A table handle was used with a transaction of another database.
     #[error("table {table} belongs to another database than the transaction")]
     ForeignTable {
@@ -209,7 +223,8 @@ pub enum Failure {
         /// The end.
         end: String,
     },
-    /// A transaction was begun on a thread that is already running one on this database.
+    /// A transaction was begun on a thread that is already running one on this database; or a snapshot
+    /// was opened by the `drop` of a row, in the middle of a commit.
     #[error("this thread is already in a transaction on this database; pass it down instead")]
     NestedTransaction,
     /// Too many threads use the database at a time.

@@ -17,6 +17,7 @@ use crate::schema::Record;
 use crate::snapshot::retention::NONE_OPEN;
 use crate::table::Table;
 use crate::table::stored::{Filled, FillingMemories};
+use crate::transaction::check;
 use crate::worker::{CLOSED, LOADING, OPEN, Shared};
 
 /// How many rows a thread loads before it says so.
@@ -168,10 +169,7 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
             let mut unreported = 0;
             for row in part {
                 let row = row?;
-                row.check().map_err(|violation| {
-                    let key = format!("{:?}", row.key());
-                    E::from(Failure::Constraint { table: T::TABLE, key, violation })
-                })?;
+                check(&row).map_err(E::from)?;
                 if failed.load(Ordering::Relaxed) != 0 {
                     return Ok(());
                 }

@@ -68,6 +68,9 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// If no row stands there, or if the table is volatile.
     fn decode_row(input: &mut &[u8]) -> Result<Self, DecodeError>;
 
+    /// How many bytes the row's stored form takes; 0 for a volatile table.
+    fn stored_bytes(&self) -> usize;
+
     /// Appends what of the row is not as it was in `before`, a version of the same row: which columns
     /// these are, a bit each, and then their stored forms, in order. The first column's bit is the
     /// lowest of the first byte. For a volatile table, nothing.

@@ -27,8 +27,8 @@ pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
-pub(crate) use writes::index_key;
-use writes::{check, duplicate};
+use writes::duplicate;
+pub(crate) use writes::{check, index_key};
 
 use crate::database::Inner;
 use crate::encoding::{Key, KeyForm, KeyPrefix};

@@ -215,6 +215,33 @@ fn the_last_handle_frees_the_directory() {
     }
 }
 
+/// A row that is too long to be stored is refused, and nothing happens to the log.
+#[test]
+fn rows_that_are_too_long_are_refused() {
+    let directory = TemporaryDirectory::new("long");
+    let fixture = Fixture::<Dbx>::open(&directory.0);
+    fixture.put(1, 1).unwrap();
+    let long = || {
+        // Zeros, of which the system makes no memory before somebody looks at them.
+        String::from_utf8(vec![0; 1 << 29]).expect("zeros are UTF-8")
+    };
+    let inserted = fixture
+        .database
+        .transact(|tx| tx.insert(&fixture.items, Item { label: long(), ..item(2, 2) }));
+    let updated = fixture
+        .database
+        .transact(|tx| tx.update(&fixture.items, &1, |item| item.label = long()).map(drop));
+    for refused in [inserted, updated] {
+        let Err(Error::Failure(failure @ Failure::StoredRowTooLarge { .. })) = refused else {
+            panic!("{refused:?}")
+        };
+        assert!(failure.to_string().contains("takes 536870930 bytes"), "{failure}");
+    }
+    fixture.put(3, 3).unwrap();
+    fixture.database.flush().unwrap();
+    assert_eq!(fixture.state().len(), 2);
+}
+
 /// Single operations on single rows are logged as well.
 #[test]
 fn atomic_operations_are_logged() {

@@ -91,6 +91,12 @@ impl<const N: usize> ColumnValue for FixedText<N> {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        const { assert!(N < 1 << 7, "the length takes one byte") };
+        1 + N
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }

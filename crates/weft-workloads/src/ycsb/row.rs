@@ -203,6 +203,11 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        8 + Self::VALUE_BYTES
+    }
+
+    #[inline]
     fn encode_changes(&self, before: &Self, output: &mut Vec<u8>) {
         let mut changes = ChangeWriter::new(Self::COLUMNS.len(), output);
         changes.column(1, &self.counter, &before.counter);
@@ -289,6 +294,7 @@ mod tests {
             row.encode_row(&mut stored);
             R::encode_key(&row.key(), &mut key);
             assert_eq!((stored.len(), key.len()), (8 + value_bytes, 8), "no byte but the columns'");
+            assert_eq!(row.stored_bytes(), stored.len());
             let read = R::decode_row(&mut &stored[..]).expect("it was written");
             assert_eq!((read.key(), read.counter(), read.digest()), (77, 5, row.digest()));
             assert!(read.is_whole());

@@ -55,6 +55,7 @@ fn check<T: ColumnValue>(value: &T) -> Result<T, TestCaseError> {
     prop_assert_eq!(rest, b"more");
     prop_assert_eq!(encoding(&read), &bytes[..], "it has one encoding");
     prop_assert!(bytes.len() >= T::TYPE.width_min_bytes());
+    prop_assert_eq!(value.stored_bytes(), bytes.len());
 
     let type_of = TypeDescription::from(T::TYPE);
     prop_assert!(type_of.width_bytes().is_none_or(|width_bytes| width_bytes == bytes.len()));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use arrayvec::{ArrayString, ArrayVec};
 
 use super::{
-    ColumnType, ColumnValue, DecodeError, read_is_some, read_list_length, read_text, write_leb128,
-    write_text,
+    ColumnType, ColumnValue, DecodeError, leb128_bytes, read_is_some, read_list_length, read_text,
+    write_leb128, write_text,
 };
 
 // Numbers.
@@ -38,6 +38,16 @@ macro_rules! numbers {
             }
 
             #[inline]
+            fn stored_bytes(&self) -> usize {
+                size_of::<Self>()
+            }
+
+            #[inline]
+            fn all_stored_bytes(values: &[Self]) -> usize {
+                size_of_val(values)
+            }
+
+            #[inline]
             fn is_same(&self, other: &Self) -> bool {
                 self.to_le_bytes() == other.to_le_bytes()
             }
@@ -63,6 +73,16 @@ impl ColumnValue for u8 {
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let [byte] = read_bytes(input, "u8")?;
         Ok(byte)
+    }
+
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn all_stored_bytes(values: &[Self]) -> usize {
+        size_of_val(values)
     }
 
     #[inline]
@@ -112,6 +132,16 @@ macro_rules! non_zero_numbers {
             }
 
             #[inline]
+            fn stored_bytes(&self) -> usize {
+                size_of::<Self>()
+            }
+
+            #[inline]
+            fn all_stored_bytes(values: &[Self]) -> usize {
+                size_of_val(values)
+            }
+
+            #[inline]
             fn is_same(&self, other: &Self) -> bool {
                 self == other
             }
@@ -140,6 +170,16 @@ impl ColumnValue for bool {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        1
+    }
+
+    #[inline]
+    fn all_stored_bytes(values: &[Self]) -> usize {
+        size_of_val(values)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
@@ -163,6 +203,16 @@ impl ColumnValue for char {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        4
+    }
+
+    #[inline]
+    fn all_stored_bytes(values: &[Self]) -> usize {
+        size_of_val(values)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
@@ -183,6 +233,11 @@ macro_rules! texts {
             #[inline]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 read_text(input).map(Self::from)
+            }
+
+            #[inline]
+            fn stored_bytes(&self) -> usize {
+                leb128_bytes(self.len() as u64) + self.len()
             }
 
             #[inline]
@@ -214,6 +269,11 @@ impl<const N: usize> ColumnValue for ArrayString<N> {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        leb128_bytes(self.len() as u64) + self.len()
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
@@ -236,6 +296,11 @@ impl<T: ColumnValue> ColumnValue for Vec<T> {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        list_bytes(self)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         lists_are_same(self, other)
     }
@@ -254,6 +319,11 @@ macro_rules! boxed_lists {
             #[inline]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 Vec::read(input).map(Self::from)
+            }
+
+            #[inline]
+            fn stored_bytes(&self) -> usize {
+                list_bytes(self)
             }
 
             #[inline]
@@ -290,6 +360,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        list_bytes(self)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         lists_are_same(self, other)
     }
@@ -299,6 +374,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for ArrayVec<T, N> {
 fn write_list<T: ColumnValue>(values: &[T], output: &mut Vec<u8>) {
     write_leb128(values.len() as u64, output);
     T::write_all(values, output);
+}
+
+#[inline]
+fn list_bytes<T: ColumnValue>(values: &[T]) -> usize {
+    leb128_bytes(values.len() as u64) + T::all_stored_bytes(values)
 }
 
 #[inline]
@@ -317,6 +397,11 @@ impl<T: ColumnValue, const N: usize> ColumnValue for [T; N] {
     #[inline]
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         T::read_array(input)
+    }
+
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        T::all_stored_bytes(self)
     }
 
     #[inline]
@@ -344,6 +429,11 @@ impl<T: ColumnValue> ColumnValue for Option<T> {
     }
 
     #[inline]
+    fn stored_bytes(&self) -> usize {
+        1 + self.as_ref().map_or(0, T::stored_bytes)
+    }
+
+    #[inline]
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Some(value), Some(other)) => value.is_same(other),
@@ -368,6 +458,11 @@ macro_rules! tuples {
             #[allow(unused_variables, reason = "nothing is read for ()")]
             fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
                 Ok(($($element::read(input)?,)*))
+            }
+
+            #[inline]
+            fn stored_bytes(&self) -> usize {
+                0 $(+ self.$position.stored_bytes())*
             }
 
             #[inline]

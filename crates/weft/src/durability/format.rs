@@ -91,8 +91,12 @@ pub const HEADER_BYTES: usize = 64;
 /// How large a payload may grow before another frame is begun, in bytes.
 pub const PAYLOAD_BYTES: usize = 16 << 20;
 
-/// The longest row or key that an entry may hold, in bytes.
-pub const ENTRY_BYTES_MAX: usize = 1 << 30;
+/// The longest row, key or change that an entry may hold, in bytes.
+const ENTRY_BYTES_MAX: usize = 1 << 30;
+
+/// The longest row that can be stored, in bytes: of a change of all of its columns, the key and the
+/// columns together fit into an entry.
+pub const STORED_BYTES_MAX: usize = ENTRY_BYTES_MAX / 2 - 1024;
 
 /// Flag: the epoch has no further frames of this logger.
 const CLOSES_EPOCH: u8 = 1;
@@ -508,7 +512,7 @@ pub fn push_transaction(buffer: &mut Vec<u8>) {
 /// Appends the entry of a write; `write` appends the encoded row, key or change.
 ///
 /// # Panics
-/// If that takes more than [`ENTRY_BYTES_MAX`].
+/// If that takes more than 1 GiB.
 #[inline]
 pub fn push_write(
     buffer: &mut Vec<u8>,

@@ -118,7 +118,7 @@ impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> SnapshotRows<'s, T,
         self.batch = self.keys.by_ref().take(PREFETCH_BATCH).collect();
         self.position = 0;
         self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let keys = self.batch.iter().map(|key| K::from_key(key));
+            let keys = self.batch.iter().map(K::from_key);
             self.snapshot.see_batch::<K>(K::pick(&self.table.primary), keys)
         })?;
         Ok(!self.batch.is_empty())

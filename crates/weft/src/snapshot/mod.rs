@@ -132,9 +132,15 @@ impl<P: Protocol> Database<P> {
     /// itself, because it was [starving](Database#starvation), opening waits for it.)
     ///
     /// # Errors
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`].
+    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`];
+    /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
     pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
         let worker = self.worker()?;
+        // Who opens a snapshot waits for the commits under way; if two of them did that, they would
+        // wait for each other.
+        if worker.memory.committing_slot().is_some() {
+            return Err(Failure::NestedTransaction);
+        }
         let shared = &self.inner().shared;
         shared.check_open()?;
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {

@@ -8,6 +8,7 @@ use weft_htm::word::spin_loop;
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
 use super::{RecordOf, Transaction};
+use crate::durability::format::STORED_BYTES_MAX;
 use crate::encoding::{Key, KeyForm};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::index::{Insertion, Lookup};
@@ -280,11 +281,21 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 }
 
+/// Checks that a row may be written.
 #[inline(always)]
-pub(super) fn check<T: Record>(row: &T) -> Result<(), Error> {
+pub(crate) fn check<T: Record>(row: &T) -> Result<(), Failure> {
+    // What owns no memory is far shorter than that.
+    if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {
+        return Err(Failure::StoredRowTooLarge {
+            table: T::TABLE,
+            key: format!("{:?}", row.key()),
+            stored_bytes: row.stored_bytes(),
+            stored_bytes_max: STORED_BYTES_MAX,
+        });
+    }
     row.check().map_err(|violation| {
         let key = format!("{:?}", row.key());
-        Failure::Constraint { table: T::TABLE, key, violation }.into()
+        Failure::Constraint { table: T::TABLE, key, violation }
     })
 }
 
