@@ -3,6 +3,8 @@
 //! Each is written once, against the engine's public interface, and runs under every protocol.
 //! Read [`workload`] for what a workload is to the harness, then a workload:
 //!
+//! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
+//!   read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
 //! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
 //!
@@ -21,7 +23,13 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+mod load;
+pub mod mix;
+pub mod random;
+pub mod tatp;
 pub mod tpcc;
+mod view;
+mod walk;
 pub mod workload;
 pub mod ycsb;
 
