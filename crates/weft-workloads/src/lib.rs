@@ -6,6 +6,8 @@
 //! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
 //!   read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
+//! - [`locks`]: no workload of a database, but locks that hardware regions may elide, under TATP's
+//!   shortest transaction;
 //! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
 //!
 //! ```
@@ -24,6 +26,7 @@
 //! ```
 
 mod load;
+pub mod locks;
 pub mod mix;
 pub mod random;
 pub mod tatp;

@@ -123,7 +123,7 @@ fn add_one(counter: &Word) {
 }
 
 /// A of the specification, by the size of the population.
-fn unevenness(subscribers: u32) -> u32 {
+pub(crate) fn unevenness(subscribers: u32) -> u32 {
     match subscribers {
         ..=1_000_000 => 65_535,
         ..=10_000_000 => 1_048_575,

@@ -42,6 +42,7 @@ use weft::protocol::Protocol;
 use weft::{Database, Failure, Table};
 
 pub use client::Client;
+pub(crate) use client::unevenness;
 pub use mix::{Mix, TransactionType};
 
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
