@@ -111,7 +111,7 @@ pub struct Client<W> {
 
 impl<S: Structure> Locks<S> {
     /// The names of the transaction types.
-    pub const TRANSACTIONS: &'static [&'static str] = &["getsubdata", "updatelocation"];
+    pub const TRANSACTIONS: &'static [&'static str] = &["getsubdata", "update"];
 
     /// Fills a structure, by what `fill` makes of the number of subscribers.
     ///
