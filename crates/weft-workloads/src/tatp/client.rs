@@ -126,7 +126,7 @@ fn add_one(counter: &Word) {
 pub(crate) fn unevenness(subscribers: u32) -> u32 {
     match subscribers {
         ..=1_000_000 => 65_535,
-        ..=10_000_000 => 1_048_575,
+        1_000_001..=10_000_000 => 1_048_575,
         _ => 2_097_151,
     }
 }
