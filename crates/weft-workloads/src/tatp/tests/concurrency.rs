@@ -9,7 +9,7 @@ use crate::tatp::{Mix, Parameters, Tatp, TransactionType};
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
-const TRANSACTIONS_PER_THREAD: u32 = 3_000;
+const TRANSACTIONS_PER_THREAD: u32 = 1_500;
 
 /// Runs clients on as many threads as the protocol allows, and checks the invariants. How often
 /// each type succeeded.
