@@ -10,6 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
 
+use crate::bench::locks::LocksArguments;
+use crate::bench::tatp::TatpArguments;
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
 use crate::check::CheckArguments;
@@ -64,6 +66,10 @@ pub enum Command {
 /// The workloads of `weft bench`.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
+    Locks(LocksArguments),
+    /// TATP: the register of a mobile operator, read and changed by very short transactions
+    Tatp(TatpArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     Tpcc(TpccArguments),
     /// YCSB: single rows read, modified, inserted and scanned by key, some more often than others

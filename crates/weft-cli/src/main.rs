@@ -4,9 +4,9 @@
 //!
 //! 1. `arguments` says which commands and options there are, and what a value may be.
 //! 2. `protocols`, `bench` and `check` are the commands, and `durable` has those for databases in a
-//!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload
-//!    and every protocol; a workload adds one small file with its own options (`bench/tpcc.rs`,
-//!    `bench/ycsb.rs`).
+//!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
+//!    protocol; a workload adds one small file with its own options (`bench/locks.rs`,
+//!    `bench/tatp.rs`, `bench/tpcc.rs`, `bench/ycsb.rs`).
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -37,6 +37,8 @@ use arguments::{Arguments, Command, Workload};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Bench { workload: Workload::Locks(arguments) } => bench::locks::run(&arguments),
+        Command::Bench { workload: Workload::Tatp(arguments) } => bench::tatp::run(&arguments),
         Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),
         Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

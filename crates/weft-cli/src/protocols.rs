@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 
+use crate::bench::locks;
 use crate::bench::report::table;
 use crate::stop::Stop;
 
@@ -19,9 +20,11 @@ pub const RAW: ProtocolDescription = ProtocolDescription {
     single_key: false,
 };
 
-/// The protocol called `name`, which the parser of the arguments has found in the list.
+/// The protocol called `name`, or what takes part in its place, which the parser of the arguments
+/// has found in the list.
 pub fn describe(name: &str) -> &'static ProtocolDescription {
-    let found = PROTOCOLS.iter().chain([&RAW]).find(|protocol| protocol.name == name);
+    let others = [&RAW].into_iter().chain(&locks::CONTENDERS);
+    let found = PROTOCOLS.iter().chain(others).find(|protocol| protocol.name == name);
     found.expect("the parser lets only names of the list through")
 }
 

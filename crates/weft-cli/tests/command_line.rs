@@ -6,9 +6,27 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use weft::protocol::PROTOCOLS;
 
+/// Likewise, of few subscribers.
+const SHORT_TATP: [&str; 10] =
+    ["bench", "tatp", "-s", "500", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+
 /// A run that is over in a second.
 const SHORT: [&str; 10] =
     ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
+
+/// Likewise, of locks.
+const SHORT_LOCKS: [&str; 10] = [
+    "bench",
+    "locks",
+    "--subscribers",
+    "500",
+    "--seconds",
+    "0.05",
+    "--warmup",
+    "0.01",
+    "--rounds",
+    "2",
+];
 
 /// Likewise, of single rows.
 const SHORT_YCSB: [&str; 10] =
@@ -110,6 +128,39 @@ fn ycsb_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
     refused("tpcc", &[(&["--protocol", "raw"], &["raw", "possible values"])]);
 }
 
+#[test]
+fn tatp_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--subscribers", "0"], &["--subscribers", "from 1 to 100000000"]),
+        (&["--subscribers", "-1"], &["--subscribers", "from 1 to 100000000"]),
+        (&["--mix", "neworder"], &["TATP", "standard", "getsubdata", "deletecallfwd"]),
+        (&["--mix", "1,2,3,4,5"], &["7 weights", "not all 0"]),
+        (&["--snapshots", "maybe"], &["--snapshots", "off", "on"]),
+        (&["--protocol", "raw"], &["raw", "possible values"]),
+        (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
+        (&["--warehouses", "1"], &["--warehouses"]),
+    ];
+    refused("tatp", cases);
+}
+
+#[test]
+fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--lock", "dbx"], &["dbx", "occ_rwlock", "tatas", "mcs", "srwlock", "none"]),
+        (&["--lock", "tatas+elided"], &["possible values"]),
+        (&["--elide", "perhaps"], &["--elide", "off", "on"]),
+        (&["--workload", "tpcc"], &["getsubdata", "probe", "manager"]),
+        (&["--updates", "101"], &["--updates", "from 0 to 100"]),
+        (&["--updates", "1", "--lock", "none"], &["--updates", "none"]),
+        (&["--updates", "1", "--workload", "probe"], &["--updates", "getsubdata"]),
+        (&["--coarse"], &["--coarse", "manager"]),
+        (&["--workload", "manager", "--lock", "none"], &["--lock", "elided"]),
+        (&["--subscribers", "0"], &["--subscribers", "from 1 to 100000000"]),
+        (&["--directory", "/tmp"], &["--directory"]),
+    ];
+    refused("locks", cases);
+}
+
 /// What makes only single accesses atomic is refused for anything else.
 #[test]
 fn protocols_of_single_keys_run_single_accesses_only() {
@@ -117,6 +168,7 @@ fn protocols_of_single_keys_run_single_accesses_only() {
     for name in single.map(|protocol| protocol.name) {
         let expected: &[&str] = &[name, "--operations 1"];
         refused("tpcc", &[(&["-p", name], expected)]);
+        refused("tatp", &[(&["-p", name], expected)]);
         refused(
             "ycsb",
             &[
@@ -171,6 +223,19 @@ fn help_teaches() {
     let help = text(&output.stdout);
     for word in ["What is measured", "Presets", "YCSB F", "- raw:", "- dbx:", "swaps the record's"]
     {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
+    let output = run(&["bench", "locks", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in ["What is measured", "--lock", "- srwlock:", "--elide", "Figure 4", "Exit code"] {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
+    assert!(!help.contains("--acknowledge") && !help.contains("--protocol"), "{help}");
+    let output = run(&["bench", "tatp", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in ["What is measured", "getnewdest", "35 %", "--snapshots", "Exit code"] {
         assert!(help.contains(word), "{word:?} is missing in:\n{help}");
     }
     let output = run(&["protocols"]);
@@ -312,6 +377,7 @@ fn json_keys_have_one_order() {
         "aborts",
         "aborts_per_commit",
         "transactions",
+        "success_rates",
         "latency_us",
         "transactions_per_sample",
         "htm",
@@ -328,6 +394,7 @@ fn json_keys_have_one_order() {
     assert_eq!(keys, expected);
     let report: Value = serde_json::from_str(json).expect("nothing but JSON");
     assert!(report[0]["verified"].is_null(), "nobody asked for it");
+    assert!(report[0]["success_rates"].is_null(), "TPC-C specifies none");
 }
 
 /// Each contender logs to a directory of its own, of which nothing is left.
@@ -449,6 +516,102 @@ fn every_ycsb_preset_runs() {
     }
     let output = run(&[&SHORT_YCSB[..], &["--storage", "hash", "--verify"]].concat());
     assert!(text(&output.stdout).contains("hash table"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn tatp_reports_how_often_transactions_succeed() {
+    let options = ["-p", "dbx,2pl", "-t", "2", "--verify"];
+    let output = run(&[&SHORT_TATP[..], &options].concat());
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for word in ["TATP, mix standard, 500 subscribers", "succeeded %", "31.25", "2pl: verified"] {
+        assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+    }
+    for line in report.lines() {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+    let output = run(&[&SHORT_TATP[..], &options, &["--snapshots", "--json", "-"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    for report in json.as_array().expect("an array") {
+        assert_eq!(
+            (&report["workload"], &report["subscribers"], &report["mix"], &report["verified"]),
+            (&"tatp".into(), &500.into(), &"standard".into(), &true.into()),
+            "{report}"
+        );
+        assert_eq!(report["snapshots"], true);
+        check_sums(report);
+        let rates = report["success_rates"].as_object().expect("an object");
+        for (name, rate) in rates {
+            let counts = &report["transactions"][name];
+            let [committed, others] =
+                ["committed", "user_rollbacks"].map(|key| number(&counts[key]));
+            let measured = committed / (committed + others);
+            assert!((number(&rate["measured"]) - measured).abs() < 1e-9, "{name}: {report}");
+        }
+        assert_eq!(rates["getsubdata"]["measured"], 1.0, "{report}");
+        assert_eq!(rates["getaccessdata"]["specified"], 0.625, "{report}");
+        let access = number(&rates["getaccessdata"]["measured"]);
+        assert!((0.4..0.8).contains(&access), "{report}");
+    }
+    let output = run(&[&SHORT_TATP[..], &["--mix", "getsubdata", "--json", "-"]].concat());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    let ran: Vec<&String> =
+        json[0]["success_rates"].as_object().expect("an object").keys().collect();
+    assert_eq!(ran, ["getsubdata"], "{json}");
+}
+
+#[test]
+fn locks_take_turns_with_themselves_elided() {
+    let output = run(&[&SHORT_LOCKS[..], &["--updates", "20", "-t", "2", "--verify"]].concat());
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for lock in ["occ_rwlock", "tatas", "mcs", "srwlock"] {
+        for word in [format!("| {lock} "), format!("{lock}+elided: verified")] {
+            assert!(report.contains(&word), "{word:?} is missing in:\n{report}");
+        }
+    }
+    for line in report.lines().filter(|line| line.starts_with('|')) {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+    let cases: [(&[&str], &[&str]); 4] = [
+        (&["--workload", "probe", "-l", "none,mcs"], &["none", "mcs", "mcs+elided"]),
+        (&["--lock", "tatas", "--elide", "on"], &["tatas+elided"]),
+        (&["--workload", "manager", "-l", "tatas,mcs"], &["manager", "manager+elided"]),
+        (&["--workload", "manager", "--coarse"], &["manager", "manager+coarse"]),
+    ];
+    for htm in ["auto", "software"] {
+        for (options, names) in cases {
+            let more = ["--htm", htm, "--verify", "--json", "-"];
+            let output = run(&[&SHORT_LOCKS[..], options, &more].concat());
+            assert_eq!(output.status.code(), Some(0), "{options:?}: {}", text(&output.stderr));
+            let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+            let reports = json.as_array().expect("an array");
+            let named: Vec<&str> =
+                reports.iter().map(|report| report["protocol"].as_str().expect("a name")).collect();
+            assert_eq!(named, names);
+            for report in reports {
+                assert_eq!(
+                    (&report["workload"], &report["verified"]),
+                    (&"locks".into(), &true.into())
+                );
+                check_sums(report);
+                // What stands for the lock is said, and counted, where one is elided.
+                let is_elided = report["protocol"].as_str().expect("a name").contains('+');
+                let backend = report["htm_backend"].as_str();
+                assert_eq!(backend.is_some(), is_elided, "{report}");
+                assert_eq!(
+                    number(&report["htm"]["started"]) > 0.0,
+                    backend == Some("rtm"),
+                    "{report}"
+                );
+                assert_eq!(report["twin"].is_null(), backend != Some("software"), "{report}");
+                assert!(htm == "auto" || backend != Some("rtm"), "{report}");
+            }
+        }
+    }
+    let output = run(&[&SHORT_LOCKS[..], &["--htm", "software", "--lock", "mcs"]].concat());
+    assert!(text(&output.stdout).contains("no RTM here, so its twin runs: the locks, taken"));
 }
 
 /// What takes the place of hardware regions is said wherever the results could be misread.

@@ -20,8 +20,9 @@
 //! runs, the line that holds it is in the region's read set and the region aborts. So a region
 //! never sees, nor overwrites, the half-done work of a twin; and a twin never sees that of a
 //! region, since nobody can. There is no global fallback lock, and threads that fell back delay
-//! only those that need the very same records. ([`ElidedLock`] is the deliberate exception: one lock
-//! for everything, elided by one region for everything, to compare with.)
+//! only those that need the very same records. ([`ElidedLock`] is the deliberate exception: one
+//! lock for everything, elided by one region for everything, to compare with. And [`lock`] has the
+//! locks of *No Free Lunch*, any of which may be elided, each for what it protects.)
 //!
 //! [`Regions::run`] returns `None` when the caller should run the twin: at once where there is no
 //! hardware, else when the [`RetryPolicy`] has given up.
@@ -80,6 +81,7 @@
 //! With the cargo feature `interleave`, each access to a shared word is a point where a test may
 //! let another thread go on, as a seed decides: see the module of that name, which is there with
 //! the feature only.
+pub mod lock;
 pub mod region;
 mod status;
 pub mod word;

@@ -16,6 +16,7 @@
 //! load and a plain store, outside the region, and shares them by reference: any thread may read
 //! them through a [`StatisticsReader`]. Nothing is counted in the software backend.
 mod elided;
+mod elision;
 
 use std::cell::Cell;
 use std::fmt;
@@ -340,12 +341,16 @@ impl Regions {
         let retry = *suffered < threshold
             && (!matches!(counter, Counter::Locked) || wait_until_free(still_locked));
         if !retry {
-            self.counters.add(Counter::Fallback);
-            if self.counters.get(Counter::Fallback).is_multiple_of(FALLBACKS_BEFORE_MAPPING) {
-                code_pages::map_all();
-            }
+            self.count_fallback();
         }
         retry
+    }
+
+    fn count_fallback(&self) {
+        self.counters.add(Counter::Fallback);
+        if self.counters.get(Counter::Fallback).is_multiple_of(FALLBACKS_BEFORE_MAPPING) {
+            code_pages::map_all();
+        }
     }
 
     /// What this worker has counted so far.
@@ -369,8 +374,8 @@ struct Aborts {
 
 /// Fallbacks of one worker after which it brings the program's code into memory again: the kernel
 /// may have taken a page away, and a region that needs it would fall back for ever. Where nothing
-/// is missing, that takes ten to a hundred nanoseconds for each page; divided by this number, that of
-/// a large program too is little beside a fallback.
+/// is missing, that takes ten to a hundred nanoseconds for each page; divided by this number, that
+/// of a large program too is little beside a fallback.
 const FALLBACKS_BEFORE_MAPPING: u64 = 8192;
 
 /// Rounds of a wait that spin, each twice as long as the one before: 127 pauses in all, about the

@@ -11,14 +11,16 @@
 //! Several bits may be set at once. All clear means a fault, an interrupt, or an instruction that
 //! regions may not hold. [`STARTED`], all ones, is never a status: the reserved bits are zero.
 //!
-//! The retry hint and the nested bit are not used. The paper's thresholds by cause take the place
-//! of the hint, and an abort inside a nested region ends the outermost one, which is the one that
-//! is retried.
+//! Two policies read it. The one of transactions' and indexes' regions has thresholds by [`Cause`]
+//! (DBX §6.1). That of elidable locks has a [`Remedy`] (*No Free Lunch*, §3.2), and alone looks at
+//! the retry hint. The nested bit is not used: an abort inside a nested region ends the outermost
+//! one, which is the one that is retried.
 
 /// What stands in EAX when a region has started.
 pub(crate) const STARTED: u32 = !0;
 
 const EXPLICIT: u32 = 1 << 0;
+const RETRY: u32 = 1 << 1;
 const CONFLICT: u32 = 1 << 2;
 const CAPACITY: u32 = 1 << 3;
 const OPERAND_SHIFT: u32 = 24;
@@ -59,15 +61,64 @@ impl Cause {
     }
 }
 
+/// What is to be done before the section of an elidable lock is tried in a region again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Remedy {
+    /// Wait until the lock is free: somebody has taken it.
+    WaitForLock,
+    /// Wait for a while, at random: another thread wanted the same lines, and will want them
+    /// again.
+    BackOff,
+    /// Nothing: the processor says that another try may succeed.
+    Nothing,
+    /// No other try: it would end like this one.
+    TakeLock,
+}
+
+impl Remedy {
+    /// What a status asks for. The causes are asked for in the order of the paper's listing.
+    pub(crate) fn of(status: u32) -> Remedy {
+        if Cause::of(status) == Cause::Locked {
+            Remedy::WaitForLock
+        } else if status & CONFLICT != 0 {
+            Remedy::BackOff
+        } else if status & RETRY != 0 {
+            Remedy::Nothing
+        } else {
+            Remedy::TakeLock
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Protects the listing of *No Free Lunch*, §3.2, branch by branch.
+    #[test]
+    fn every_status_has_the_papers_remedy() {
+        let locked = u32::from(LOCKED) << OPERAND_SHIFT | EXPLICIT;
+        let foreign = 0x2a << OPERAND_SHIFT | EXPLICIT;
+        for (status, remedy) in [
+            (locked, Remedy::WaitForLock),
+            (locked | RETRY, Remedy::WaitForLock),
+            (CONFLICT, Remedy::BackOff),
+            (CONFLICT | RETRY, Remedy::BackOff),
+            (CONFLICT | CAPACITY, Remedy::BackOff),
+            (RETRY, Remedy::Nothing),
+            (CAPACITY | RETRY, Remedy::Nothing),
+            (CAPACITY, Remedy::TakeLock),
+            (foreign, Remedy::TakeLock),
+            (0, Remedy::TakeLock),
+        ] {
+            assert_eq!(Remedy::of(status), remedy, "status {status:#x}");
+        }
+    }
 
     /// Protects the table above: each bit alone, their combinations, and the two statuses that
     /// carry no cause at all.
     #[test]
     fn every_status_has_the_cause_that_its_bits_say() {
-        const RETRY: u32 = 1 << 1;
         const DEBUG: u32 = 1 << 4;
         const NESTED: u32 = 1 << 5;
         let locked = u32::from(LOCKED) << OPERAND_SHIFT | EXPLICIT;

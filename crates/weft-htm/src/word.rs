@@ -196,6 +196,18 @@ impl<T> WordPointer<T> {
         access.wrote();
     }
 
+    /// Replaces the pointer and returns the one before.
+    #[inline(always)]
+    #[cfg_attr(feature = "interleave", track_caller)]
+    pub fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
+        let access = Access::begin();
+        let before = self.0.swap(pointer, order);
+        if before != pointer {
+            access.wrote();
+        }
+        before
+    }
+
     /// Replaces `current` by `new`; `Err` holds the pointer that was there instead.
     #[inline(always)]
     #[cfg_attr(feature = "interleave", track_caller)]

@@ -3,9 +3,9 @@
 //!
 //! The regions are executed by the processor or, where it has no RTM, by the emulator of
 //! `weft-rtm-emulator`, which injects conflicts so that many transfers fall back; on a processor
-//! with RTM some transfers do so by a system call. The second test leaves out the one rule that lets
-//! regions and twins run side by side, and expects the loss of money: it shows that the first test
-//! can fail.
+//! with RTM some transfers do so by a system call. The second test leaves out the one rule that
+//! lets regions and twins run side by side, and expects the loss of money: it shows that the first
+//! test can fail.
 #![cfg(all(
     target_arch = "x86_64",
     target_os = "linux",
@@ -13,15 +13,14 @@
     not(any(loom, shuttle))
 ))]
 
-#[path = "support/hardware.rs"]
-mod hardware;
+mod support;
 
 use std::thread;
 
 use weft_htm::word::{Ordering, Word, yield_now};
 use weft_htm::{Regions, RetryPolicy, Statistics};
 
-use hardware::{hardware, on_thread};
+use support::hardware::{hardware, on_thread};
 
 const ACCOUNTS: usize = 4;
 const DEPOSIT: u64 = 1_000_000;

@@ -9,51 +9,25 @@
     not(any(loom, shuttle))
 ))]
 
-#[path = "support/hardware.rs"]
-mod hardware;
+mod support;
 
 use std::hint::black_box;
 use std::thread;
 
 use weft_htm::word::{Ordering, Word, yield_now};
-use weft_htm::{ElidedLock, Htm, Regions, RetryPolicy, Statistics};
-use weft_rtm_emulator::{CannotEmulate, Emulation, Moment, Processor, status};
+use weft_htm::{ElidedLock, Regions, RetryPolicy, Statistics};
+use weft_rtm_emulator::{Moment, Processor, status};
 
-use hardware::{hardware, on_thread};
+use support::add;
+use support::hardware::{emulated, hardware, on_thread};
 
 const POLICY: RetryPolicy = RetryPolicy { conflict: 3, capacity: 1, system_event: 2 };
-
-/// Runs `test` on a thread with an emulated processor, if this machine allows to emulate one.
-fn emulated(test: impl FnOnce(&Emulation, &Htm)) {
-    match Emulation::start(Processor::default(), 1) {
-        Ok(emulation) => {
-            // SAFETY: every thread of these tests that runs regions of this `Htm` has an
-            // `Emulation` while it does.
-            let htm = unsafe { Htm::assume_rtm(POLICY) };
-            test(&emulation, &htm);
-        }
-        Err(CannotEmulate::NativeInstructions) => eprintln!("skipped: this processor has RTM"),
-        Err(why) => panic!("{why}"),
-    }
-}
-
-/// Adds to `word` somewhere down the stack, so that frames come and go within the section.
-#[inline(never)]
-fn add(word: &Word, depth: u64) -> u64 {
-    let below = black_box([depth; 16]);
-    if depth > 0 {
-        add(word, depth - 1) + below[15]
-    } else {
-        word.store(word.load(Ordering::Acquire) + 1, Ordering::Release);
-        below[0]
-    }
-}
 
 /// Protects the heart of it: the frame of `enter` is gone, and overwritten, when the abort
 /// strikes, at whatever instruction; nothing of the section remains, and it is done again.
 #[test]
 fn an_abort_takes_the_thread_back_into_enter() {
-    emulated(|emulation, htm| {
+    emulated(Processor::default(), POLICY, |emulation, htm| {
         let (lock, word) = (ElidedLock::default(), Word::new(0));
         let regions = Regions::new(htm);
         let (mut sections, mut instruction, mut aborted) = (0, 0, 0);
@@ -84,7 +58,7 @@ fn an_abort_takes_the_thread_back_into_enter() {
 /// its region, or, under the lock, left to their twin.
 #[test]
 fn a_section_that_keeps_aborting_takes_the_lock() {
-    emulated(|emulation, htm| {
+    emulated(Processor::default(), POLICY, |emulation, htm| {
         let (lock, word) = (ElidedLock::default(), Word::new(0));
         let regions = Regions::new(htm);
         let section = || {

@@ -8,33 +8,25 @@
     not(any(loom, shuttle))
 ))]
 
+mod support;
+
 use std::cell::Cell;
 use std::hint::black_box;
 
-use weft_htm::word::{Ordering, Word, spin_loop};
-use weft_htm::{Backend, Htm, Regions, RetryPolicy, Statistics};
-use weft_rtm_emulator::{CannotEmulate, Emulation, Moment, Processor, status};
+use weft_htm::word::{Ordering, Word};
+use weft_htm::{Regions, RetryPolicy, Statistics};
+use weft_rtm_emulator::{Emulation, Moment, Processor, status};
+
+use support::{forbidden_bodies, nest_a_region_that_aborts, never_locked, wait_for_a_locked_word};
 
 /// The operand with which regions say that they met a locked word.
 const LOCKED: u8 = 0xff;
 
-/// Runs `test` on a thread with an emulated `processor`, if this machine allows to emulate one.
+/// Runs `test` with the regions of a thread with an emulated `processor`, if there can be one.
 fn emulated(processor: Processor, policy: RetryPolicy, test: impl FnOnce(&Emulation, &Regions)) {
-    match Emulation::start(processor, 1) {
-        Ok(emulation) => {
-            // SAFETY: this thread executes RTM's instructions by `emulation`, which outlives the
-            // regions, and no other thread gets to run regions of this `Htm`.
-            let htm = unsafe { Htm::assume_rtm(policy) };
-            assert_eq!(htm.backend(), Backend::Rtm);
-            test(&emulation, &Regions::new(&htm));
-        }
-        Err(CannotEmulate::NativeInstructions) => eprintln!("skipped: this processor has RTM"),
-        Err(why) => panic!("{why}"),
-    }
-}
-
-fn never_locked() -> bool {
-    panic!("asked for a lock that no region met")
+    support::hardware::emulated(processor, policy, |emulation, htm| {
+        test(emulation, &Regions::new(htm))
+    });
 }
 
 /// Protects the plain path: the stores are there, the result comes out whole, XTEST tells inside
@@ -115,27 +107,7 @@ fn an_abort_at_any_instruction_leaves_nothing() {
 #[test]
 fn a_locked_word_is_waited_for() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
-        let (lock, word, asked) = (Word::new(1), Word::new(7), Cell::new(0));
-        let result = regions.run(
-            |region| {
-                word.store(99, Ordering::Release);
-                if lock.load(Ordering::Acquire) != 0 {
-                    region.abort_locked();
-                }
-            },
-            || {
-                assert!(!regions.is_inside());
-                assert_eq!(word.load(Ordering::Acquire), 7);
-                asked.set(asked.get() + 1);
-                if asked.get() == 5 {
-                    lock.store(0, Ordering::Release);
-                }
-                lock.load(Ordering::Acquire) != 0
-            },
-        );
-        assert_eq!(result, Some(()));
-        assert_eq!(word.load(Ordering::Acquire), 99);
-        assert_eq!(asked.get(), 5);
+        wait_for_a_locked_word(regions);
         assert_eq!(emulation.counts().last_status, status::explicit(LOCKED));
         assert_eq!(
             regions.statistics(),
@@ -272,26 +244,8 @@ fn too_many_written_lines_of_one_set_overflow() {
 /// nothing left of it, and does not take the process down.
 #[test]
 fn forbidden_bodies_end_in_the_twin() {
-    let address = black_box(0_usize);
-    let page_fault = move || {
-        // SAFETY: none; this store to an unmapped page is the fault that is tested. It is executed
-        // inside a region only, which suppresses it.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_volatile(1) }
-    };
-    let system_call = || {
-        black_box(std::process::id());
-    };
-    let panics = || panic!("inside a region");
-    let endless = || while black_box(true) {};
-    let bodies: [(&str, &dyn Fn()); 5] = [
-        ("page fault", &page_fault),
-        ("system call", &system_call),
-        ("pause", &spin_loop),
-        ("panic", &panics),
-        ("endless", &endless),
-    ];
     let impatient = Processor { instructions: 10_000, ..Processor::default() };
-    for (name, body) in bodies {
+    for (name, body) in forbidden_bodies() {
         emulated(impatient, RetryPolicy::default(), |emulation, regions| {
             let word = Word::new(0);
             let result = regions.run(
@@ -324,29 +278,7 @@ fn forbidden_bodies_end_in_the_twin() {
 #[test]
 fn inner_regions_belong_to_the_outermost() {
     emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
-        let (lock, outer, inner) = (Word::new(1), Word::new(0), Word::new(0));
-        let result = regions.run(
-            |_| {
-                outer.store(outer.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                let nested = regions.run(
-                    |region| {
-                        inner.store(inner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                        if lock.load(Ordering::Relaxed) != 0 {
-                            region.abort_locked();
-                        }
-                    },
-                    never_locked,
-                );
-                (nested, regions.is_inside())
-            },
-            || {
-                lock.store(0, Ordering::Relaxed);
-                false
-            },
-        );
-        assert_eq!(result, Some((Some(()), true)));
-        assert_eq!(outer.load(Ordering::Relaxed), 1);
-        assert_eq!(inner.load(Ordering::Relaxed), 1);
+        nest_a_region_that_aborts(regions);
         let expected = status::explicit(LOCKED) | status::NESTED;
         assert_eq!(emulation.counts().last_status, expected);
         assert_eq!(emulation.counts().committed, 1);

@@ -6,40 +6,21 @@
 //! a region left, which is exact, and of the counts only what no interrupt can change.
 #![cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
 
-use std::cell::Cell;
+mod support;
+
 use std::hint::black_box;
 use std::thread;
 
 use weft_htm::word::{Ordering, Word, spin_loop};
-use weft_htm::{Backend, Choice, ElidedLock, Htm, Regions, RetryPolicy, Statistics};
+use weft_htm::{ElidedLock, Regions, RetryPolicy};
+
+use support::{
+    add, assert_consistent, forbidden_bodies, native, nest_a_region_that_aborts, never_locked,
+    wait_for_a_locked_word,
+};
 
 /// So many aborts of each cause that only a region that cannot commit gives up.
 const PATIENT: RetryPolicy = RetryPolicy { conflict: 10_000, capacity: 50, system_event: 50 };
-
-/// Runs `test` with regions of the processor's own, if it has them.
-fn native(policy: RetryPolicy, test: impl FnOnce(&Htm)) {
-    match Htm::open(Choice::Rtm, policy) {
-        Ok(htm) => {
-            assert_eq!(htm.backend(), Backend::Rtm);
-            test(&htm);
-        }
-        Err(why) => eprintln!("skipped: {why}"),
-    }
-}
-
-fn never_locked() -> bool {
-    panic!("asked for a lock that no region met")
-}
-
-/// Every run either committed or gave up, and every start ended in one way.
-fn assert_consistent(counted: Statistics, runs: u64) {
-    assert_eq!(counted.committed + counted.fallbacks, runs, "{counted:?}");
-    let aborted = counted.aborted_conflict
-        + counted.aborted_capacity
-        + counted.aborted_system_event
-        + counted.aborted_explicit;
-    assert_eq!(counted.started, counted.committed + aborted, "{counted:?}");
-}
 
 /// Protects the plain path: each region's stores are there once, its result comes out whole, XTEST
 /// tells inside from outside.
@@ -73,27 +54,7 @@ fn regions_commit() {
 fn a_locked_word_is_waited_for() {
     native(PATIENT, |htm| {
         let regions = Regions::new(htm);
-        let (lock, word, asked) = (Word::new(1), Word::new(7), Cell::new(0));
-        let result = regions.run(
-            |region| {
-                word.store(99, Ordering::Release);
-                if lock.load(Ordering::Acquire) != 0 {
-                    region.abort_locked();
-                }
-            },
-            || {
-                assert!(!regions.is_inside());
-                assert_eq!(word.load(Ordering::Acquire), 7);
-                asked.set(asked.get() + 1);
-                if asked.get() == 5 {
-                    lock.store(0, Ordering::Release);
-                }
-                lock.load(Ordering::Acquire) != 0
-            },
-        );
-        assert_eq!(result, Some(()));
-        assert_eq!(word.load(Ordering::Acquire), 99);
-        assert_eq!(asked.get(), 5);
+        wait_for_a_locked_word(&regions);
         assert_eq!(regions.statistics().aborted_explicit, 1);
         assert_consistent(regions.statistics(), 1);
     });
@@ -146,23 +107,7 @@ fn too_many_written_lines_overflow() {
 /// it, and does not take the process down.
 #[test]
 fn forbidden_bodies_end_in_the_twin() {
-    let address = black_box(0_usize);
-    let page_fault = move || {
-        // SAFETY: none; this store to an unmapped page is the fault that is tested. It is executed
-        // inside a region only, which suppresses it.
-        unsafe { std::ptr::with_exposed_provenance_mut::<u8>(address).write_volatile(1) }
-    };
-    let system_call = || thread::yield_now();
-    let panics = || panic!("inside a region");
-    let endless = || while black_box(true) {};
-    let bodies: [(&str, &dyn Fn()); 5] = [
-        ("page fault", &page_fault),
-        ("system call", &system_call),
-        ("pause", &spin_loop),
-        ("panic", &panics),
-        ("endless", &endless),
-    ];
-    for (name, body) in bodies {
+    for (name, body) in forbidden_bodies() {
         native(RetryPolicy { system_event: 2, ..PATIENT }, |htm| {
             let regions = Regions::new(htm);
             let word = Word::new(0);
@@ -261,44 +206,10 @@ fn an_ordinary_store_aborts_the_region_that_has_read_the_word() {
 fn inner_regions_belong_to_the_outermost() {
     native(PATIENT, |htm| {
         let regions = Regions::new(htm);
-        let (lock, outer, inner) = (Word::new(1), Word::new(0), Word::new(0));
-        let result = regions.run(
-            |_| {
-                outer.store(outer.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                let nested = regions.run(
-                    |region| {
-                        inner.store(inner.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                        if lock.load(Ordering::Relaxed) != 0 {
-                            region.abort_locked();
-                        }
-                    },
-                    never_locked,
-                );
-                (nested, regions.is_inside())
-            },
-            || {
-                lock.store(0, Ordering::Relaxed);
-                false
-            },
-        );
-        assert_eq!(result, Some((Some(()), true)));
-        assert_eq!(outer.load(Ordering::Relaxed), 1);
-        assert_eq!(inner.load(Ordering::Relaxed), 1);
+        nest_a_region_that_aborts(&regions);
         let counted = regions.statistics();
         assert_eq!((counted.aborted_explicit, counted.fallbacks), (1, 0));
     });
-}
-
-/// Adds to `word` somewhere down the stack, so that frames come and go within the section.
-#[inline(never)]
-fn add(word: &Word, depth: u64) -> u64 {
-    let below = black_box([depth; 16]);
-    if depth > 0 {
-        add(word, depth - 1) + below[15]
-    } else {
-        word.store(word.load(Ordering::Acquire) + 1, Ordering::Release);
-        below[0]
-    }
 }
 
 /// Protects the region that outlives its function: when it aborts, the frame of `enter` is gone and

@@ -3,7 +3,11 @@
 //! Each is written once, against the engine's public interface, and runs under every protocol.
 //! Read [`workload`] for what a workload is to the harness, then a workload:
 //!
+//! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
+//!   read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
+//! - [`locks`]: no workload of a database, but locks that hardware regions may elide, under TATP's
+//!   shortest transaction;
 //! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
 //!
 //! ```
@@ -21,7 +25,14 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+mod load;
+pub mod locks;
+pub mod mix;
+pub mod random;
+pub mod tatp;
 pub mod tpcc;
+mod view;
+mod walk;
 pub mod workload;
 pub mod ycsb;
 

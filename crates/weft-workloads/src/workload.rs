@@ -143,7 +143,8 @@ pub struct Outcome {
     /// Its type: a position in [`Workload::TRANSACTIONS`].
     pub transaction: usize,
     /// Whether it ended in a roll-back that the workload asked for, such as an unused item
-    /// number; never because of a conflict.
+    /// number, or did not succeed, as the workload has it, and changed nothing; never because of a
+    /// conflict.
     pub rolled_back: bool,
 }
 

@@ -19,19 +19,21 @@
 //! 5. **Report**: one set of numbers (`report`), as tables for people and as JSON for programs.
 //!
 //! What is said here of protocols holds for all that takes turns: a protocol may take part several
-//! times, with a log and without, with snapshots and without (`contender::Variant`). A database with
-//! a log has a directory of its own (`scratch`), and its log is written to the end before the next
-//! one's turn.
+//! times, with a log and without, with snapshots and without (`contender::Variant`). A database
+//! with a log has a directory of its own (`scratch`), and its log is written to the end before the
+//! next one's turn.
 //!
 //! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
 //! (`statistics`). How latencies are taken is told in `tally`.
 
 mod contender;
+pub mod locks;
 pub mod report;
 mod round;
 mod scratch;
 mod statistics;
 mod tally;
+pub mod tatp;
 #[cfg(test)]
 mod tests;
 pub mod tpcc;
@@ -40,6 +42,7 @@ pub mod ycsb;
 use std::io::{self, Write};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
 use crate::arguments::BenchArguments;
@@ -61,6 +64,9 @@ pub struct Subject {
     pub options: Vec<(&'static str, serde_json::Value)>,
     /// How many operations one transaction has, if the workload counts them.
     pub operations: Option<u32>,
+    /// The share of each transaction type that succeeds by the workload's specification, if it
+    /// states that; what does not succeed is counted as rolled back.
+    pub success_rates: Option<&'static [f64]>,
     /// Whether each transaction is one access of one row, which is all that some protocols can do.
     pub is_single_key: bool,
     /// Whether read-only transactions run on snapshots, in turns.
@@ -69,6 +75,20 @@ pub struct Subject {
     pub loaded_bytes: u64,
     /// By how much it grows in a second, at most, for each thread that runs transactions.
     pub growth_bytes_per_second: u64,
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Switch {
+    Off,
+    On,
+}
+
+impl Switch {
+    /// Which of them are on.
+    fn are_on(switches: &[Switch]) -> Vec<bool> {
+        switches.iter().map(|&switch| switch == Switch::On).collect()
+    }
 }
 
 /// One contender's part in the benchmark, and what has been measured of it so far.

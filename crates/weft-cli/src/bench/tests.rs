@@ -180,6 +180,7 @@ fn subject() -> Subject {
         title: "Counting".to_owned(),
         options: vec![("zeal", "some".into())],
         operations: Some(3),
+        success_rates: None,
         is_single_key: false,
         snapshots: vec![false],
         loaded_bytes: 1,

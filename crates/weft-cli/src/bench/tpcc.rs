@@ -11,8 +11,8 @@ use crate::arguments::{self, BenchArguments};
 use crate::numbers;
 use crate::stop::Stop;
 
-use super::Subject;
 use super::contender::{Benchmark, Contender, Variant, load_under};
+use super::{Subject, Switch};
 
 /// The most warehouses: their numbers are 16 bits wide.
 const WAREHOUSES_MAX: u64 = 65_535;
@@ -81,13 +81,6 @@ pub struct TpccArguments {
 
     #[command(flatten)]
     bench: BenchArguments,
-}
-
-/// Whether something is done.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Switch {
-    Off,
-    On,
 }
 
 /// The cardinalities on offer.
@@ -167,8 +160,9 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
             ("scale", arguments.scale.name().into()),
         ],
         operations: None,
+        success_rates: None,
         is_single_key: false,
-        snapshots: arguments.snapshots.iter().map(|&switch| switch == Switch::On).collect(),
+        snapshots: Switch::are_on(&arguments.snapshots),
         loaded_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
         growth_bytes_per_second: growth_bytes_per_second(&arguments.mix),
     };

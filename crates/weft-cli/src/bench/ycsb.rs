@@ -284,6 +284,7 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
         title: title(arguments, &parameters, value_bytes),
         options,
         operations: Some(parameters.operations),
+        success_rates: None,
         snapshots: vec![false],
         is_single_key: parameters.is_single_key(),
         loaded_bytes: loaded_bytes(&parameters, value_bytes, bench.threads),

@@ -1,7 +1,8 @@
 //! Hardware regions for tests: the machine's own RTM or, where it has none, real RTM machine code
 //! under the emulator of `weft-rtm-emulator`.
+#![allow(dead_code, reason = "no test needs all of it")]
 
-use weft_htm::{Choice, Htm, RetryPolicy};
+use weft_htm::{Backend, Choice, Htm, RetryPolicy};
 use weft_rtm_emulator::{CannotEmulate, Emulation, Processor};
 
 /// RTM with this policy, and whether it is the processor's own; `None` if the processor reports it
@@ -23,4 +24,20 @@ pub fn hardware(policy: RetryPolicy) -> Option<(Htm, bool)> {
 pub fn on_thread(conflicts_per_million: u32, seed: u64) -> Option<Emulation> {
     let processor = Processor { conflicts_per_million, ..Processor::default() };
     Emulation::start(processor, seed).ok()
+}
+
+/// Runs `test` on a thread with an emulated `processor`, if this machine allows to emulate one.
+pub fn emulated(processor: Processor, policy: RetryPolicy, test: impl FnOnce(&Emulation, &Htm)) {
+    match Emulation::start(processor, 1) {
+        Ok(emulation) => {
+            // SAFETY: this thread executes RTM's instructions by `emulation`, which outlives the
+            // regions; and every other thread of these tests that runs regions of this `Htm` has an
+            // `Emulation` while it does.
+            let htm = unsafe { Htm::assume_rtm(policy) };
+            assert_eq!(htm.backend(), Backend::Rtm);
+            test(&emulation, &htm);
+        }
+        Err(CannotEmulate::NativeInstructions) => eprintln!("skipped: this processor has RTM"),
+        Err(why) => panic!("{why}"),
+    }
 }

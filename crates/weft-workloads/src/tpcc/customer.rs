@@ -8,7 +8,7 @@ use weft::{Error, Table};
 use super::client::Client;
 use super::random::last_name;
 use super::schema::{Customer, NAME_BYTES_MAX};
-use super::view::View;
+use crate::view::View;
 
 /// What the user knows of the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]

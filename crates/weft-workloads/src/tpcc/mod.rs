@@ -45,7 +45,6 @@ pub mod payment;
 pub mod random;
 pub mod schema;
 pub mod stock_level;
-mod view;
 
 #[cfg(test)]
 mod tests;
@@ -155,8 +154,8 @@ pub struct Tpcc<P: Protocol> {
 }
 
 impl<P: Protocol> Tpcc<P> {
-    /// As [`Workload::load`], but `builder`, which names no tables, says where the database lies and
-    /// how: `options`, which name no directory, decide the rows only.
+    /// As [`Workload::load`], but `builder`, which names no tables, says where the database lies
+    /// and how: `options`, which name no directory, decide the rows only.
     ///
     /// # Errors
     /// Those of [`Workload::load`].

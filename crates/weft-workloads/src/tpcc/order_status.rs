@@ -11,8 +11,8 @@ use weft::{Error, Failure};
 use super::client::Client;
 use super::customer::Selector;
 use super::schema::{Cents, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp};
-use super::view::View;
 use super::{Tables, Tpcc, failure_of};
+use crate::view::View;
 
 /// What the user enters (clause 2.6.1).
 #[derive(Clone, Debug)]

@@ -1,16 +1,15 @@
 //! The random quantities of the specification (clauses 2.1.6, 4.3.2 and 4.3.3).
 //!
-//! [`Random`] draws uniform numbers, the non-uniform `NURand` that makes some customers and items
-//! more popular than others, and random text. [`Constants`] holds the constants `C` of `NURand`:
+//! To the uniform and non-uniform numbers of [`Random`] come customers and items, some of them more
+//! popular than others, and random text. [`Constants`] holds the constants `C` of `NURand`:
 //! drawn once for a database, and for customers' last names once more for the runs on it.
 //! Nothing here allocates.
 
 use std::ops::RangeInclusive;
 
-use arrayvec::ArrayString;
-use fastrand::Rng;
-
 use super::schema::{FixedText, NAME_BYTES_MAX};
+pub use crate::random::Random;
+use arrayvec::ArrayString;
 
 /// The letters and digits of random text (clause 4.3.2.2).
 const ALPHANUMERIC: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -73,44 +72,7 @@ impl Constants {
     }
 }
 
-/// A source of random numbers and text.
-#[derive(Clone, Debug)]
-pub struct Random(Rng);
-
 impl Random {
-    /// The source for one purpose: `stream` tells apart the sources that share a seed.
-    pub fn new(seed: u64, stream: u64) -> Random {
-        // The generator's first outputs resemble each other for similar seeds: scatter them.
-        let mut state = seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        Random(Rng::with_seed(state ^ (state >> 31)))
-    }
-
-    /// `random(low .. high)` of the specification: uniform, both ends included.
-    #[inline]
-    pub fn within(&mut self, low: u32, high: u32) -> u32 {
-        self.0.u32(low..=high)
-    }
-
-    /// Uniform, both ends included, where a byte suffices.
-    #[inline]
-    pub fn within_u8(&mut self, low: u8, high: u8) -> u8 {
-        self.within(low.into(), high.into()) as u8
-    }
-
-    /// Uniform, both ends included, in cents or any other `i64`.
-    #[inline]
-    pub fn within_i64(&mut self, low: i64, high: i64) -> i64 {
-        self.0.i64(low..=high)
-    }
-
-    /// True in `percent` of all calls.
-    #[inline]
-    pub fn chance(&mut self, percent: u32) -> bool {
-        self.within(1, 100) <= percent
-    }
-
     /// A number of `within` other than `except`, or `except` where there is no other.
     #[inline]
     pub fn other_than(&mut self, except: u16, low: u16, high: u16) -> u16 {
@@ -119,12 +81,6 @@ impl Random {
         }
         let drawn = self.within(low.into(), u32::from(high) - 1) as u16;
         if drawn >= except { drawn + 1 } else { drawn }
-    }
-
-    /// `NURand(A, x, y)` of clause 2.1.6 with its constant `C`.
-    #[inline]
-    fn nurand(&mut self, a: u32, c: u32, x: u32, y: u32) -> u32 {
-        (((self.within(0, a) | self.within(x, y)) + c) % (y - x + 1)) + x
     }
 
     /// A customer number up to `customers`: `NURand(1023, 1, 3000)`.
@@ -277,30 +233,6 @@ mod tests {
         }
     }
 
-    /// Clause 2.1.6's definition against a count of every pair of draws, for a small range.
-    #[test]
-    fn nurand_has_the_distribution_of_its_definition() {
-        let (a, c, x, y) = (7, 5, 3, 12);
-        let mut expected = [0_u32; 13];
-        for left in 0..=a {
-            for right in x..=y {
-                expected[((((left | right) + c) % (y - x + 1)) + x) as usize] += 1;
-            }
-        }
-        let pairs: u32 = expected.iter().sum();
-        let mut random = Random::new(SEED, 1);
-        let mut drawn = [0_u32; 13];
-        const DRAWS: u32 = 800_000;
-        for _ in 0..DRAWS {
-            drawn[random.nurand(a, c, x, y) as usize] += 1;
-        }
-        for (value, (&drawn, &expected)) in drawn.iter().zip(&expected).enumerate() {
-            let share = f64::from(drawn) / f64::from(DRAWS);
-            let expected = f64::from(expected) / f64::from(pairs);
-            assert!((share - expected).abs() < 0.003, "seed {SEED}: {value}: {share} {expected}");
-        }
-    }
-
     #[test]
     fn constants_keep_the_distance_between_load_and_run() {
         for seed in 0..2_000 {
@@ -361,16 +293,5 @@ mod tests {
         assert_eq!((drawn[0], drawn[3]), (0, 0), "seed {SEED}");
         assert!([1, 2, 4, 5].iter().all(|&i| drawn[i] > 850), "seed {SEED}: {drawn:?}");
         assert_eq!(random.other_than(1, 1, 1), 1);
-    }
-
-    #[test]
-    fn sources_of_one_seed_differ_by_stream_and_repeat() {
-        let draw = |seed, stream| {
-            let mut random = Random::new(seed, stream);
-            std::array::from_fn::<u32, 8, _>(|_| random.within(0, u32::MAX))
-        };
-        assert_eq!(draw(1, 2), draw(1, 2));
-        assert_ne!(draw(1, 2), draw(1, 3));
-        assert_ne!(draw(1, 2), draw(2, 2));
     }
 }

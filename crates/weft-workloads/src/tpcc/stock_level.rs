@@ -10,8 +10,8 @@ use weft::protocol::Protocol;
 use weft::{Error, Failure};
 
 use super::client::Client;
-use super::view::View;
 use super::{Tables, Tpcc, failure_of};
+use crate::view::View;
 
 /// How many of the last orders are looked at.
 const ORDERS: u32 = 20;

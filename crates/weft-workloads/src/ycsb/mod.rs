@@ -9,7 +9,6 @@
 //! - [`mix`]: the kinds of operations, and how often each is drawn;
 //! - [`zipf`]: which rows are drawn how often;
 //! - [`client`]: a client's operations, drawn before the clock runs, and its keys;
-//! - [`load`]: the initial rows;
 //! - [`raw`]: the same operations on the memory store alone, without transactions;
 //! - [`survey`]: the invariants, checked after a run.
 //!
@@ -26,7 +25,6 @@
 //! - A transaction may have several operations.
 
 pub mod client;
-pub mod load;
 pub mod mix;
 pub mod raw;
 pub mod row;
@@ -47,6 +45,7 @@ pub use mix::{Kind, Mix};
 pub use raw::RawYcsb;
 pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 
+use crate::load;
 use crate::workload::{
     Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
 };

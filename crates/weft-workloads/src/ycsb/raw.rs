@@ -15,7 +15,8 @@ use weft::{Failure, Metrics};
 
 use super::client::{Client, Done, Ledgers};
 use super::survey::{Survey, expected_keys};
-use super::{Kind, Parameters, Row, load};
+use super::{Kind, Parameters, Row};
+use crate::load;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress};
 
 /// A loaded YCSB tree of rows `R`, without transactions.

@@ -3,8 +3,8 @@
 //! # The JSON
 //!
 //! An array with one object per database: for each protocol, in the order of `--protocol`, one for
-//! each value of `--acknowledge`, and of these one for each value of `--snapshots`. Keys come in the order
-//! below; none is ever left out, and what is not known is `null`.
+//! each value of `--acknowledge`, and of these one for each value of `--snapshots`. Keys come in
+//! the order below; none is ever left out, and what is not known is `null`.
 //!
 //! | key | value |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | `snapshots` | whether read-only transactions ran on snapshots |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
-//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; YCSB's are `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; TATP's are `subscribers` and `mix`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
 //! | `committed` | transactions that committed, all rounds together |
@@ -25,6 +25,7 @@
 //! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
 //! | `aborts_per_commit` | their sum divided by `committed` |
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
+//! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, what the workload's specification says; types that did not run are left out; `null` for a workload that specifies none |
 //! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types of which none was sampled are left out |
 //! | `transactions_per_sample` | of how many transactions one has its latency taken |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
@@ -164,6 +165,7 @@ pub struct Description {
     seed: u64,
     options: InOrder<&'static str, serde_json::Value>,
     operations: Option<u32>,
+    success_rates: Option<&'static [f64]>,
     seconds: f64,
     warmup_seconds: f64,
     pinned: bool,
@@ -179,6 +181,7 @@ impl Description {
             seed: arguments.seed,
             options: InOrder(subject.options),
             operations: subject.operations,
+            success_rates: subject.success_rates,
             seconds: arguments.seconds,
             warmup_seconds: arguments.warmup,
             pinned: !plan.cores.is_empty(),
@@ -217,6 +220,7 @@ pub struct Report<'a> {
     pub aborts: InOrder<&'static str, u64>,
     pub aborts_per_commit: Option<f64>,
     pub transactions: InOrder<&'static str, Counts>,
+    pub success_rates: Option<InOrder<&'static str, SuccessRate>>,
     pub latency_us: InOrder<&'static str, Latency>,
     pub transactions_per_sample: u64,
     pub htm: HtmReport,
@@ -246,6 +250,13 @@ pub struct RoundReport {
 pub struct Counts {
     pub committed: u64,
     pub user_rollbacks: u64,
+}
+
+/// How many transactions of one type succeed.
+#[derive(Clone, Copy, Serialize)]
+pub struct SuccessRate {
+    pub measured: f64,
+    pub specified: f64,
 }
 
 /// Latencies of one type, in microseconds.
@@ -345,6 +356,9 @@ impl<'a> Report<'a> {
             ratio_to_first: median_ratio(in_turn),
             aborts_per_commit: fraction(attempts_aborted, committed),
             aborts: InOrder(counters.aborts),
+            success_rates: description
+                .success_rates
+                .map(|specified| success_rates(&transactions, specified)),
             transactions,
             latency_us,
             transactions_per_sample: contender.transactions_per_sample(),
@@ -372,6 +386,18 @@ fn by_type(
     });
     let latencies = types.filter_map(|(name, tally)| Some((name, Latency::of(&tally.latency_ns)?)));
     (InOrder(counts.collect()), InOrder(latencies.collect()))
+}
+
+/// The share of each type that has committed, beside what is specified.
+fn success_rates(
+    transactions: &InOrder<&'static str, Counts>,
+    specified: &[f64],
+) -> InOrder<&'static str, SuccessRate> {
+    let rates = transactions.0.iter().zip(specified).filter_map(|(&(name, counts), &specified)| {
+        let ended = counts.committed + counts.user_rollbacks;
+        Some((name, SuccessRate { measured: fraction(counts.committed, ended)?, specified }))
+    });
+    InOrder(rates.collect())
 }
 
 impl Latency {

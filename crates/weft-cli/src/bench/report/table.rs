@@ -23,9 +23,15 @@ impl fmt::Display for Tables<'_> {
             writeln!(formatter, "\n{table}")?;
         }
         writeln!(formatter, "\n{}", transactions(reports))?;
+        if let Some(table) = success_rates(reports) {
+            writeln!(formatter, "\n{table}")?;
+        }
         match aborts(reports) {
             Some(table) => writeln!(formatter, "\n{table}\n")?,
             None => writeln!(formatter, "\nNo attempt was aborted.\n")?,
+        }
+        if let Some(table) = regions(reports) {
+            writeln!(formatter, "{table}\n")?;
         }
         writeln!(formatter, "{}\n", memory(reports))?;
         for table in [log(reports), versions(reports)].into_iter().flatten() {
@@ -126,6 +132,21 @@ fn transactions(reports: &[Report<'_>]) -> Table {
     table
 }
 
+/// How often transactions succeeded; `None` if all of the workload's do.
+fn success_rates(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table =
+        numeric(&["protocol", "transaction"], &["succeeded %", "by the specification %"]);
+    for report in reports {
+        for (name, rate) in report.success_rates.iter().flat_map(|rates| &rates.0) {
+            let percent =
+                [rate.measured, rate.specified].map(|rate| format!("{:.2}", rate * 100.0));
+            let [measured, specified] = percent;
+            table.add_row([report.label.to_owned(), (*name).to_owned(), measured, specified]);
+        }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
 /// Why attempts were aborted; `None` if none was.
 fn aborts(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol", "abort reason"], &["aborts", "per 1000 commits"]);
@@ -135,6 +156,33 @@ fn aborts(reports: &[Report<'_>]) -> Option<Table> {
                 .map_or("-".to_owned(), |aborts| format!("{aborts:.3}"));
             table.add_row([report.label.to_owned(), reason.to_owned(), grouped(count), per_1000]);
         }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What became of hardware regions, in percent of those that were started; `None` if none was.
+fn regions(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(
+        &["protocol"],
+        &["regions/tx", "aborted %", "conflict", "capacity", "system", "locked", "fallbacks"],
+    );
+    for report in reports.iter().filter(|report| report.htm.started > 0) {
+        let htm = &report.htm;
+        let percent = |count: u64| {
+            let share = fraction(count * 100, htm.started);
+            share.map_or("-".to_owned(), |share| format!("{share:.3}"))
+        };
+        let per_transaction = fraction(htm.started, report.committed + report.user_rollbacks);
+        table.add_row([
+            report.label.to_owned(),
+            per_transaction.map_or("-".to_owned(), |regions| format!("{regions:.2}")),
+            percent(htm.started - htm.committed),
+            percent(htm.aborted_conflict),
+            percent(htm.aborted_capacity),
+            percent(htm.aborted_system_event),
+            percent(htm.aborted_explicit),
+            percent(htm.fallbacks),
+        ]);
     }
     (!table.is_empty()).then_some(table)
 }

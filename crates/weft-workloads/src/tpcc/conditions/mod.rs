@@ -2,7 +2,7 @@
 //!
 //! `verify` reads every row once and adds up as it goes (`survey`), so that the time grows
 //! with the number of rows and no faster. It reads through ordinary transactions of a few
-//! thousand rows each (`walk`); since nothing else runs they all see the same state.
+//! thousand rows each (`crate::walk`); since nothing else runs they all see the same state.
 //!
 //! What must hold for every correct execution, whatever the inputs, is a [`Rule`]. The first
 //! twelve are the specification's. The others catch what those leave out: orders that leaked from
@@ -13,7 +13,6 @@
 mod survey;
 #[cfg(test)]
 mod tests;
-pub(super) mod walk;
 
 use std::fmt;
 

@@ -14,9 +14,10 @@
 use weft::protocol::Protocol;
 use weft::{Error, Failure};
 
-use super::{Findings, Rule, walk};
+use super::{Findings, Rule};
 use crate::tpcc::schema::{Cents, Customer, DISTRICTS, LINES_MAX, Order};
 use crate::tpcc::{Scale, Tpcc, failure_of};
+use crate::walk;
 use crate::workload::Progress;
 
 /// Customers whose orders are looked up by one transaction.

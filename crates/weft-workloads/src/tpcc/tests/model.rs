@@ -8,7 +8,6 @@ use weft::schema::Record;
 use weft::{Error, Table};
 
 use super::{assert_consistent, load, runnable_protocols};
-use crate::tpcc::conditions::walk;
 use crate::tpcc::customer::Selector;
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::new_order::NotEntered;
@@ -17,6 +16,7 @@ use crate::tpcc::schema::*;
 use crate::tpcc::{
     Client, Parameters, Scale, Tpcc, delivery, new_order, order_status, payment, stock_level,
 };
+use crate::walk;
 use crate::workload::Workload;
 
 /// The nine tables.

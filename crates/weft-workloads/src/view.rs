@@ -1,9 +1,7 @@
 //! What a read-only transaction reads: an ordinary transaction, or a snapshot.
 //!
-//! Stock-Level and Order-Status are written once, against [`View`]. [`Parameters::snapshots`] says
-//! on which of the two they run.
-//!
-//! [`Parameters::snapshots`]: super::Parameters::snapshots
+//! Such a transaction is written once, against [`View`]; the workload's parameters say on which of
+//! the two it runs.
 
 use std::ops::RangeBounds;
 
@@ -13,7 +11,7 @@ use weft::schema::{Index, Record};
 use weft::{Error, Snapshot, Table, Transaction};
 
 /// One state of the database, to be read.
-pub(super) trait View<P: Protocol> {
+pub(crate) trait View<P: Protocol> {
     /// The row with this primary key.
     fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error>;
 

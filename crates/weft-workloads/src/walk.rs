@@ -10,13 +10,13 @@ use weft::protocol::Protocol;
 use weft::schema::Record;
 use weft::{Database, Error, Failure, Table};
 
-use crate::tpcc::failure_of;
+use crate::workload::failure_of;
 
 /// Rows read by one transaction.
 const ROWS_MAX: usize = 4096;
 
 /// Visits the rows of an ordered table from key `low` to key `high`, both included, in order.
-pub(in crate::tpcc) fn rows<P: Protocol, R: Record, S>(
+pub(crate) fn rows<P: Protocol, R: Record, S>(
     database: &Database<P>,
     table: &Table<R, P>,
     (low, high): (R::Key, R::Key),
@@ -50,7 +50,7 @@ pub(in crate::tpcc) fn rows<P: Protocol, R: Record, S>(
 
 /// Visits, for each of `keys`, what is picked of the row with this key, or `None` if there is no
 /// such row.
-pub(in crate::tpcc) fn keys<P: Protocol, R: Record, S>(
+pub(crate) fn keys<P: Protocol, R: Record, S>(
     database: &Database<P>,
     table: &Table<R, P>,
     mut keys: impl Iterator<Item = R::Key>,

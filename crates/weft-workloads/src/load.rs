@@ -1,4 +1,4 @@
-//! The load: rows 0 to `records - 1`, in units that threads take one after another.
+//! A load: rows 0 to `records - 1`, in units that threads take one after another.
 
 use std::ops::Range;
 use std::thread;
@@ -14,7 +14,7 @@ const UNIT_ROWS: u64 = 10_000;
 /// Loads `records` rows with so many threads, this one among them. `worker` makes what a thread
 /// loads with: a function that inserts the rows of a range of keys. A thread that fails stops the
 /// others at their next unit.
-pub(super) fn run<W: FnMut(Range<u64>) -> Result<(), Failure>>(
+pub(crate) fn run<W: FnMut(Range<u64>) -> Result<(), Failure>>(
     records: u64,
     threads: usize,
     progress: Progress<'_>,

@@ -1,0 +1,370 @@
+//! `weft bench locks`: locks that hardware regions may elide, under TATP's shortest transaction.
+//!
+//! What takes turns here is a lock, elided or not, in the place of a protocol.
+
+use std::io;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use weft::Failure;
+use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
+use weft::protocol::ProtocolDescription;
+use weft_workloads::locks::{
+    Client, Kinds, Locks, Parameters, Probe, Register, StorageManager, Structure, Unlocked,
+};
+use weft_workloads::tatp::SUBSCRIBERS_MAX;
+use weft_workloads::workload::{Condition, LoadOptions, Outcome};
+
+use crate::arguments::{self, BenchArguments};
+use crate::numbers;
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+use super::contender::{Benchmark, Contender, Driven, Loaded, Variant, failed_to_load};
+use super::tally::SAMPLE_OF_SMALL;
+use super::{Subject, Switch};
+
+/// About what one subscriber takes: a row, and its place in a tree.
+const SUBSCRIBER_BYTES: u64 = 200;
+
+/// What is added to the name of a lock that is elided.
+const ELIDED: &str = "+elided";
+
+const HELP: &str = "\
+What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken as it is,
+and elided: its sections then run as hardware regions, and under the lock if two of them abort.
+Each thread reads the row of one subscriber after the other, some far more often than others, as
+TATP's getsubdata does; no database takes part. The table of regions shows why sections aborted.
+The locks: occ_rwlock (readers and a writer), tatas (a word), mcs (a queue), srwlock (readers, a
+writer and a queue); `none` is no lock, to compare with.
+
+Workloads:
+  getsubdata  all rows under one lock; a section reads one, or updates one (--updates)
+  probe       a B+-tree; each look-up is a section of one coarse latch (§5 of the paper)
+  manager     the sections of this transaction in a storage manager like Shore-MT, each with the
+              lock that is there: occ_rwlock for the histogram, tatas for frames and the list of
+              transactions, mcs for the lock table, srwlock for pages. --lock says which kinds are
+              elided, together, when --elide is on; --coarse has the tree probed under one mcs, in
+              place of the latches of its pages
+
+Where the processor has no RTM (`software`), elided locks are taken too: then both are the same.
+
+Examples:
+  weft bench locks
+      each lock, taken and elided, in turns
+  weft bench locks --workload manager --lock occ_rwlock,tatas,mcs --threads 4
+      selected kinds elided (Figure 2 of the paper); without --lock, all (Figure 4)
+  weft bench locks --workload manager --coarse --threads 4
+      all kinds elided, and one latch for the tree (Figure 5)
+  weft bench locks --workload probe --lock none,mcs --threads 2 --json results.json
+      what a coarse latch costs, taken and elided
+
+Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure locks, taken and elided by hardware regions, under TATP's shortest transaction
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+#[command(mut_arg("protocol", |arg| {
+    arg.long("lock")
+        .short('l')
+        .default_value("occ_rwlock,tatas,mcs,srwlock")
+        .value_parser(lock_names())
+        .help("Locks to measure, separated by commas")
+        .long_help("Locks to measure, separated by commas\n\nThey take turns, round by round, each \
+                    with rows of its own. With --workload manager: the kinds that are elided.")
+}))]
+#[command(mut_arg("directory", |arg| arg.hide(true)))]
+#[command(mut_arg("acknowledge", |arg| arg.hide(true)))]
+#[command(mut_arg("loggers", |arg| arg.hide(true)))]
+#[command(mut_arg("epoch_interval_ms", |arg| arg.hide(true)))]
+#[command(mut_arg("reserve_mib", |arg| arg.hide(true)))]
+pub struct LocksArguments {
+    /// What the locks protect; see below
+    #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]
+    workload: WorkloadName,
+
+    /// Whether the locks are elided: `on`, or `off,on` to compare
+    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off,on")]
+    elide: Vec<Switch>,
+
+    /// Probe the tree under one latch, with --workload manager
+    #[arg(long)]
+    coarse: bool,
+
+    /// Size of what is protected
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
+          value_parser = subscribers)]
+    #[arg(allow_negative_numbers = true)]
+    subscribers: u32,
+
+    /// Share of transactions that update a row, in percent, with --workload getsubdata
+    #[arg(long, value_name = "%", default_value_t = 0, value_parser = percent)]
+    #[arg(allow_negative_numbers = true)]
+    updates: u8,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// What the locks protect.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum WorkloadName {
+    /// Rows
+    Getsubdata,
+    /// A B+-tree
+    Probe,
+    /// The parts of a storage manager
+    Manager,
+}
+
+impl WorkloadName {
+    /// As on the command line and in the JSON.
+    fn name(self) -> &'static str {
+        match self {
+            WorkloadName::Getsubdata => "getsubdata",
+            WorkloadName::Probe => "probe",
+            WorkloadName::Manager => "manager",
+        }
+    }
+}
+
+/// A lock as a contender, taken or elided.
+const fn contender(name: &'static str, title: &'static str, elided: bool) -> ProtocolDescription {
+    ProtocolDescription {
+        name,
+        title,
+        source: "No Free Lunch §3.2",
+        workers_max: usize::MAX,
+        uses_htm: elided,
+        twin: if elided { Some("the locks, taken") } else { None },
+        single_key: false,
+    }
+}
+
+/// All that may take part: no protocols, and in no list of them.
+pub const CONTENDERS: [ProtocolDescription; 12] = [
+    contender("none", "no lock at all", false),
+    contender("occ_rwlock", "readers that announce themselves, and a writer", false),
+    contender("tatas", "a word, tested before it is set", false),
+    contender("mcs", "a queue, each thread spinning on a word of its own", false),
+    contender("srwlock", "readers and a writer, with a queue", false),
+    contender("occ_rwlock+elided", "", true),
+    contender("tatas+elided", "", true),
+    contender("mcs+elided", "", true),
+    contender("srwlock+elided", "", true),
+    contender("manager", "all locks of a storage manager", false),
+    contender("manager+elided", "", true),
+    contender("manager+coarse", "", true),
+];
+
+/// The contender of this name.
+fn describe(name: &str) -> &'static ProtocolDescription {
+    let found = CONTENDERS.iter().find(|contender| contender.name == name);
+    found.expect("names are made of those that the parser lets through")
+}
+
+/// Accepts the names of locks.
+fn lock_names() -> impl TypedValueParser<Value = String> {
+    let locks = CONTENDERS.iter().take(5);
+    PossibleValuesParser::new(locks.map(|lock| PossibleValue::new(lock.name).help(lock.title)))
+}
+
+/// Locks around whatever.
+struct LocksBenchmark {
+    workload: WorkloadName,
+    parameters: Parameters,
+    kinds: Kinds,
+}
+
+impl Benchmark for LocksBenchmark {
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let name = describe(&variant.protocol).name;
+        let (lock, is_elided) = match name.split_once('+') {
+            Some((lock, _)) => (lock, true),
+            None => (name, false),
+        };
+        match lock {
+            "none" => self.load_kind::<Unlocked>(name, is_elided, options),
+            "occ_rwlock" => self.load_kind::<OccRwLock>(name, is_elided, options),
+            "tatas" => self.load_kind::<Tatas>(name, is_elided, options),
+            "mcs" => self.load_kind::<Mcs>(name, is_elided, options),
+            "srwlock" => self.load_kind::<SrwLock>(name, is_elided, options),
+            _ => {
+                let kinds = if is_elided { self.kinds } else { Kinds::default() };
+                let is_coarse = name.ends_with("coarse");
+                let fill = |count| Ok(StorageManager::new(count, kinds, is_coarse));
+                self.load_structure(name, options, fill)
+            }
+        }
+    }
+}
+
+impl LocksBenchmark {
+    fn load_kind<L: Lock>(
+        &self,
+        name: &'static str,
+        is_elided: bool,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        if self.workload == WorkloadName::Probe {
+            self.load_structure(name, options, |count| Probe::<L>::new(count, is_elided))
+        } else {
+            self.load_structure(name, options, |count| Ok(Register::<L>::new(count, is_elided)))
+        }
+    }
+
+    fn load_structure<S: Structure + 'static>(
+        &self,
+        name: &'static str,
+        options: &LoadOptions<'_>,
+        fill: impl FnOnce(u32) -> Result<S, Failure>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let locks = Locks::load(&self.parameters, options, fill)
+            .map_err(|failure| failed_to_load(name, &failure))?;
+        Ok(Box::new(Loaded::new(Named { name, locks }, options.threads)))
+    }
+}
+
+/// Locks that take part by a name.
+struct Named<S> {
+    name: &'static str,
+    locks: Locks<S>,
+}
+
+impl<S: Structure> Driven for Named<S> {
+    const WORKLOAD: &'static str = "locks";
+    const TRANSACTIONS: &'static [&'static str] = Locks::<S>::TRANSACTIONS;
+    type Client = Client<S::Worker>;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn transactions_per_sample(&self) -> u64 {
+        SAMPLE_OF_SMALL
+    }
+
+    fn htm_backend(&self) -> Option<String> {
+        self.locks.htm_backend().map(|backend| backend.to_string())
+    }
+
+    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Self::Client {
+        self.locks.client(seed, thread)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
+        Ok(self.locks.execute(client))
+    }
+
+    fn metrics(&self) -> weft::Metrics {
+        self.locks.metrics()
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn verify(&self, _progress: &Progress) -> Result<Vec<Condition>, Failure> {
+        Ok(self.locks.verify())
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`super::run`].
+pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
+    check(arguments)?;
+    let &LocksArguments { workload, subscribers, updates, .. } = arguments;
+    let locks = &arguments.bench.protocol;
+    let is_manager = workload == WorkloadName::Manager;
+    let elisions = Switch::are_on(&arguments.elide);
+    let mut names = Vec::new();
+    let manager = ["manager".to_owned()];
+    for lock in if is_manager { &manager } else { locks.as_slice() } {
+        for &is_elided in &elisions {
+            match (is_elided, arguments.coarse) {
+                (false, _) => names.push(lock.clone()),
+                // No lock is not elided: it takes part once.
+                (true, _) if lock == Unlocked::NAME => {
+                    if elisions == [true] {
+                        names.push(lock.clone());
+                    }
+                }
+                (true, false) => names.push(format!("{lock}{ELIDED}")),
+                (true, true) => names.push(format!("{lock}+coarse")),
+            }
+        }
+    }
+    let is_among = |name: &str| locks.iter().any(|lock| lock == name);
+    let kinds = Kinds {
+        occ_rwlock: is_among(OccRwLock::NAME),
+        tatas: is_among(Tatas::NAME),
+        mcs: is_among(Mcs::NAME),
+        srwlock: is_among(SrwLock::NAME),
+    };
+    let title = match workload {
+        WorkloadName::Getsubdata if updates > 0 => {
+            format!("Locks around the rows of subscribers, {updates} % updated")
+        }
+        WorkloadName::Getsubdata => "Locks around the rows of subscribers".to_owned(),
+        WorkloadName::Probe => "Locks around a B+-tree of subscribers".to_owned(),
+        WorkloadName::Manager => {
+            format!("A storage manager; elided: {}", locks.join(", "))
+        }
+    };
+    let subject = Subject {
+        title: format!("{title}; {}", numbers::counted(u64::from(subscribers), "subscriber")),
+        options: vec![
+            ("structure", workload.name().into()),
+            ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
+            ("subscribers", subscribers.into()),
+            ("updates", updates.into()),
+        ],
+        operations: None,
+        success_rates: None,
+        is_single_key: true,
+        snapshots: vec![false],
+        loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
+        growth_bytes_per_second: 0,
+    };
+    let parameters = Parameters { subscribers, updates };
+    let benchmark = LocksBenchmark { workload, parameters, kinds };
+    let bench = BenchArguments { protocol: names, ..arguments.bench.clone() };
+    super::run(&bench, &benchmark, subject, &mut io::stdout())
+}
+
+/// Checks what depends on more than one option.
+fn check(arguments: &LocksArguments) -> Result<(), Stop> {
+    let refuse = |message: &str| Err(Stop::Usage(message.to_owned()));
+    let is_manager = arguments.workload == WorkloadName::Manager;
+    let is_unlocked = arguments.bench.protocol.iter().any(|name| name == Unlocked::NAME);
+    if arguments.bench.directory.is_some() {
+        return refuse("locks have no transactions to log: they go without --directory");
+    }
+    if arguments.coarse && !is_manager {
+        return refuse("--coarse is for --workload manager; --workload probe has one latch anyway");
+    }
+    if is_manager && is_unlocked {
+        return refuse("--workload manager has all of its locks: --lock names those to be elided");
+    }
+    if arguments.updates > 0 && (arguments.workload != WorkloadName::Getsubdata || is_unlocked) {
+        return refuse("--updates needs --workload getsubdata, and a lock: not --lock none");
+    }
+    Ok(())
+}
+
+fn subscribers(text: &str) -> Result<u32, String> {
+    let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
+    Ok(u32::try_from(subscribers).expect("the range fits"))
+}
+
+fn percent(text: &str) -> Result<u8, String> {
+    let percent = arguments::whole_number(text, 0..=100)?;
+    Ok(u8::try_from(percent).expect("the range fits"))
+}

@@ -1,0 +1,275 @@
+//! The locks of *No Free Lunch* (Cervini, Porobic, Tözün, Ailamaki: *Applying HTM to an OLTP
+//! System: No Free Lunch*, DaMoN 2015) under TATP's `GET_SUBSCRIBER_DATA`, each elided by hardware
+//! regions or not.
+//!
+//! No database and no transactions of Weft take part: what is measured are the locks of
+//! [`weft::htm::lock`], around structures in memory whose rows are words.
+//!
+//! - [`Register`]: the subscribers under one lock of any kind, one section for each row that is
+//!   read, or updated;
+//! - [`Probe`]: the engine's B+-tree, with one coarse latch of any kind around each look-up (§5),
+//!   or without;
+//! - [`StorageManager`]: a miniature of the paths that the paper's transaction takes through
+//!   Shore-MT, with all four locks where Shore-MT has them (§3.2), so that kinds may be elided
+//!   alone and together (§4), and all latches of a look-up be replaced by a coarse one (§5).
+//!
+//! Subscribers are drawn unevenly, as in [TATP](crate::tatp). Clients run one transaction after the
+//! other.
+
+mod manager;
+mod probe;
+mod register;
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use weft::htm::word::{Mutex, Ordering, Word};
+use weft::htm::{Backend, Htm, Regions, RetryPolicy, Statistics, StatisticsReader};
+use weft::{Failure, Metrics};
+
+use crate::random::Random;
+use crate::tatp::{SUBSCRIBERS_MAX, unevenness};
+use crate::workload::{Condition, LoadOptions, Outcome};
+
+pub use manager::{Kinds, StorageManager};
+pub use probe::Probe;
+pub use register::{Register, Unlocked};
+
+/// Words of a subscriber's row: a cache line.
+const ROW_WORDS: usize = 8;
+
+/// Size of the load, and what transactions do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// The number of subscribers: from 1 to [`SUBSCRIBERS_MAX`].
+    pub subscribers: u32,
+    /// The share of transactions that update a row, in percent; only a [`Register`] can.
+    pub updates: u8,
+}
+
+impl Default for Parameters {
+    /// The population of the paper, and its transaction.
+    fn default() -> Self {
+        Parameters { subscribers: 80_000, updates: 0 }
+    }
+}
+
+/// What locks protect here.
+pub trait Structure: Send + Sync + Sized {
+    /// What a thread needs to look into it.
+    type Worker: Send;
+
+    /// Makes what one thread needs.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn worker(&self) -> Result<Self::Worker, Failure>;
+
+    /// Whether some of its locks are elided.
+    fn is_elided(&self) -> bool;
+
+    /// Reads the row of a subscriber, counted from 1, and boils it down to a word.
+    fn get(&self, worker: &mut Self::Worker, regions: &Regions, s_id: u32) -> u64;
+
+    /// Updates the row of a subscriber.
+    ///
+    /// # Panics
+    /// If there are only readers of this structure.
+    fn update(&self, regions: &Regions, s_id: u32);
+
+    /// Checks what must hold after so many updates. Only while no client is running.
+    fn conditions(&self, updates: u64) -> Vec<Condition>;
+}
+
+/// A structure, and the clients that use it.
+pub struct Locks<S> {
+    structure: S,
+    parameters: Parameters,
+    htm: Htm,
+    accounts: Mutex<Vec<Account>>,
+}
+
+/// What is known of one client from outside.
+struct Account {
+    updates: Arc<Word>,
+    regions: StatisticsReader,
+}
+
+/// What one thread carries from one transaction to the next.
+#[derive(Debug)]
+pub struct Client<W> {
+    random: Random,
+    subscribers: u32,
+    unevenness: u32,
+    updates: u8,
+    updated: Arc<Word>,
+    regions: Regions,
+    worker: W,
+}
+
+impl<S: Structure> Locks<S> {
+    /// The names of the transaction types.
+    pub const TRANSACTIONS: &'static [&'static str] = &["getsubdata", "update"];
+
+    /// Fills a structure, by what `fill` makes of the number of subscribers.
+    ///
+    /// # Errors
+    /// Hardware was asked for that is not there, or what `fill` reports.
+    ///
+    /// # Panics
+    /// If a number in `parameters` is out of its range.
+    pub fn load(
+        parameters: &Parameters,
+        options: &LoadOptions<'_>,
+        fill: impl FnOnce(u32) -> Result<S, Failure>,
+    ) -> Result<Self, Failure> {
+        let &Parameters { subscribers, updates } = parameters;
+        assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
+        assert!(updates <= 100, "{updates} percent");
+        let htm = Htm::open(options.htm, RetryPolicy::default())?;
+        let structure = fill(subscribers)?;
+        (options.progress)(subscribers.into(), subscribers.into());
+        let accounts = Mutex::default();
+        Ok(Locks { structure, parameters: *parameters, htm, accounts })
+    }
+
+    /// What stands for the locks: regions of hardware, if there are any; `None` if none of them is
+    /// elided.
+    pub fn htm_backend(&self) -> Option<Backend> {
+        self.structure.is_elided().then(|| self.htm.backend())
+    }
+
+    /// The client of the `thread`-th thread.
+    ///
+    /// # Panics
+    /// If there are more clients than workers of a database.
+    pub fn client(&self, seed: u64, thread: usize) -> Client<S::Worker> {
+        let (regions, updated) = (Regions::new(&self.htm), Arc::new(Word::new(0)));
+        let account = Account { updates: Arc::clone(&updated), regions: regions.reader() };
+        self.accounts.lock().expect("no client panics with the lock").push(account);
+        Client {
+            random: Random::new(seed, thread as u64),
+            subscribers: self.parameters.subscribers,
+            unevenness: unevenness(self.parameters.subscribers),
+            updates: self.parameters.updates,
+            updated,
+            regions,
+            worker: self.structure.worker().expect("as many workers as threads are allowed"),
+        }
+    }
+
+    /// Runs one transaction.
+    #[inline]
+    pub fn execute(&self, client: &mut Client<S::Worker>) -> Outcome {
+        let s_id = client.random.nurand(client.unevenness, 0, 1, client.subscribers);
+        let is_update = client.updates > 0 && client.random.chance(client.updates.into());
+        if is_update {
+            self.structure.update(&client.regions, s_id);
+            // Relaxed: it has one writer, and is read by others when that one's thread has been
+            // joined.
+            let updated = client.updated.load(Ordering::Relaxed);
+            client.updated.store(updated + 1, Ordering::Relaxed);
+        } else {
+            black_box(self.structure.get(&mut client.worker, &client.regions, s_id));
+        }
+        Outcome { transaction: usize::from(is_update), rolled_back: false }
+    }
+
+    /// The sections of all clients so far: those elided, and the aborts by cause.
+    pub fn statistics(&self) -> Statistics {
+        let accounts = self.accounts.lock().expect("no client panics with the lock");
+        accounts.iter().map(|account| account.regions.statistics()).sum()
+    }
+
+    /// The same as part of the metrics of a database, which has nothing else to tell.
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.htm = self.statistics();
+        metrics
+    }
+
+    /// Checks every invariant. Only while no client is running.
+    pub fn verify(&self) -> Vec<Condition> {
+        let accounts = self.accounts.lock().expect("no client panics with the lock");
+        // Relaxed: see `execute`.
+        let updates = accounts.iter().map(|account| account.updates.load(Ordering::Relaxed)).sum();
+        self.structure.conditions(updates)
+    }
+}
+
+/// What is found wrong in places that are counted.
+struct Finding {
+    name: &'static str,
+    checked: u64,
+    violation: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &'static str) -> Finding {
+        Finding { name, checked: 0, violation: None }
+    }
+
+    fn check(&mut self, holds: bool, violation: impl FnOnce() -> String) {
+        self.checked += 1;
+        if !holds {
+            self.violation.get_or_insert_with(violation);
+        }
+    }
+
+    fn into_condition(self) -> Condition {
+        Condition {
+            name: self.name.to_owned(),
+            holds: self.violation.is_none(),
+            checked: self.checked,
+            detail: self.violation,
+        }
+    }
+}
+
+/// A subscriber's row: its number, how often it was updated, and words that match the two.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Row([Word; ROW_WORDS]);
+
+impl Row {
+    fn new(s_id: u32) -> Row {
+        let row = Row::default();
+        row.fill(s_id.into(), 0);
+        row
+    }
+
+    // Relaxed, here and below: a lock orders the accesses, or the region that stands for it.
+
+    fn fill(&self, s_id: u64, updates: u64) {
+        let words = [s_id, updates].into_iter().chain(Self::pattern(s_id, updates));
+        self.0.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    }
+
+    fn pattern(s_id: u64, updates: u64) -> impl Iterator<Item = u64> {
+        (2..ROW_WORDS as u64).map(move |position| s_id << 32 ^ updates << 3 ^ position)
+    }
+
+    fn words(&self) -> [u64; ROW_WORDS] {
+        self.0.each_ref().map(|word| word.load(Ordering::Relaxed))
+    }
+
+    /// Reads the whole row.
+    #[inline(always)]
+    fn digest(&self) -> u64 {
+        self.0.iter().fold(0, |sum, word| sum ^ word.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    fn update(&self) {
+        let [s_id, updates] =
+            [0, 1].map(|position: usize| self.0[position].load(Ordering::Relaxed));
+        self.fill(s_id, updates + 1);
+    }
+
+    fn is_whole(&self) -> bool {
+        let words = self.words();
+        Self::pattern(words[0], words[1]).eq(words[2..].iter().copied())
+    }
+}

@@ -1,0 +1,73 @@
+//! A B+-tree, probed under one coarse latch.
+
+use weft::Failure;
+use weft::htm::lock::{Elidable, Lock, Mode};
+use weft::htm::{Choice, Regions};
+use weft::index::raw::{RawTree, RawWorker};
+
+use super::{Finding, ROW_WORDS, Row, Structure};
+use crate::workload::Condition;
+
+/// The engine's B+-tree of subscribers, each look-up one section of a lock of kind `L`.
+///
+/// The tree needs no latch: its look-ups validate the versions of its nodes. So [`Unlocked`] is
+/// what the latch costs in each case. The tree has no regions of its own here, lest they be parts
+/// of the latch's.
+///
+/// [`Unlocked`]: super::Unlocked
+#[derive(Debug)]
+pub struct Probe<L> {
+    latch: Elidable<L>,
+    is_elided: bool,
+    tree: RawTree<[u64; ROW_WORDS]>,
+    subscribers: u32,
+}
+
+impl<L: Lock> Probe<L> {
+    /// So many subscribers, under a latch that is elided or not.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn new(subscribers: u32, is_elided: bool) -> Result<Self, Failure> {
+        let tree = RawTree::open(Choice::Software, 0)?;
+        let mut worker = tree.worker()?;
+        for s_id in 1..=subscribers {
+            assert!(worker.insert(s_id.into(), Row::new(s_id).words()), "{s_id} comes once");
+        }
+        Ok(Probe { latch: Elidable::new(is_elided), is_elided, tree, subscribers })
+    }
+}
+
+impl<L: Lock> Structure for Probe<L> {
+    type Worker = RawWorker<[u64; ROW_WORDS]>;
+
+    fn worker(&self) -> Result<Self::Worker, Failure> {
+        self.tree.worker()
+    }
+
+    fn is_elided(&self) -> bool {
+        self.is_elided
+    }
+
+    #[inline]
+    fn get(&self, worker: &mut Self::Worker, regions: &Regions, s_id: u32) -> u64 {
+        let found = self.latch.section(Mode::Shared, regions, || {
+            worker.get(s_id.into(), |row| row.iter().fold(0, |sum, word| sum ^ word))
+        });
+        found.expect("every subscriber that is drawn is there")
+    }
+
+    fn update(&self, _regions: &Regions, _s_id: u32) {
+        panic!("the tree is only probed");
+    }
+
+    fn conditions(&self, _updates: u64) -> Vec<Condition> {
+        let mut finding = Finding::new("every subscriber is in the tree, with a row of its own");
+        let mut worker = self.tree.worker().expect("no client is running");
+        for s_id in 1..=self.subscribers {
+            let row = worker.get(s_id.into(), |row| *row);
+            finding.check(row == Some(Row::new(s_id).words()), || format!("{s_id}: {row:?}"));
+        }
+        vec![finding.into_condition()]
+    }
+}

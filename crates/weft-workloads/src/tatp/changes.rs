@@ -1,0 +1,156 @@
+//! The four transactions that write.
+//!
+//! Three of them may fail to succeed, for want of a row or because there is one already. Then they
+//! have changed nothing: what they had changed before is rolled back.
+
+use weft::protocol::Protocol;
+use weft::{Error, Failure, Transaction};
+
+use super::client::Client;
+use super::load::{draw_location, draw_number};
+use super::schema::{CallForwarding, Number, Subscriber, number_of};
+use super::{Tables, Tatp, failure_of};
+
+/// What a transaction that writes is to do.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// `UPDATE_SUBSCRIBER_DATA`: `BIT_1` of a subscriber, and `DATA_A` of a special facility.
+    SubscriberData { s_id: u32, bit_1: bool, sf_type: u8, data_a: u8 },
+    /// `UPDATE_LOCATION`: `VLR_LOCATION` of the subscriber with a number.
+    Location { sub_nbr: Number, vlr_location: u32 },
+    /// `INSERT_CALL_FORWARDING`: for the subscriber with a number.
+    Insert { sub_nbr: Number, sf_type: u8, start_time: u8, end_time: u8, numberx: Number },
+    /// `DELETE_CALL_FORWARDING`: of the subscriber with a number.
+    Delete { sub_nbr: Number, sf_type: u8, start_time: u8 },
+}
+
+impl Change {
+    pub(super) fn draw_subscriber_data(client: &mut Client) -> Change {
+        Change::SubscriberData {
+            s_id: client.draw_subscriber(),
+            bit_1: client.random.within_u8(0, 1) == 1,
+            sf_type: client.draw_type(),
+            data_a: client.random.within_u8(0, u8::MAX),
+        }
+    }
+
+    pub(super) fn draw_location(client: &mut Client) -> Change {
+        Change::Location {
+            sub_nbr: number_of(client.draw_subscriber()),
+            vlr_location: draw_location(&mut client.random),
+        }
+    }
+
+    pub(super) fn draw_insert(client: &mut Client) -> Change {
+        Change::Insert {
+            sub_nbr: number_of(client.draw_subscriber()),
+            sf_type: client.draw_type(),
+            start_time: client.draw_start_time(),
+            end_time: client.draw_end_time(),
+            numberx: draw_number(&mut client.random),
+        }
+    }
+
+    pub(super) fn draw_delete(client: &mut Client) -> Change {
+        Change::Delete {
+            sub_nbr: number_of(client.draw_subscriber()),
+            sf_type: client.draw_type(),
+            start_time: client.draw_start_time(),
+        }
+    }
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(super) enum NotMade {
+    /// The row that it is about is not there, or is there already.
+    Unsuccessful,
+    /// The engine's reason.
+    Engine(Error),
+}
+
+impl From<Error> for NotMade {
+    fn from(error: Error) -> Self {
+        NotMade::Engine(error)
+    }
+}
+
+/// Makes a change; whether it succeeded.
+#[inline]
+pub(super) fn execute<P: Protocol>(
+    tatp: &Tatp<P>,
+    client: &mut Client,
+    change: &Change,
+) -> Result<bool, Failure> {
+    match tatp.database.transact(|tx| run(&tatp.tables, tx, change)) {
+        Ok(()) => {
+            match change {
+                Change::Insert { .. } => client.note_inserted(),
+                Change::Delete { .. } => client.note_deleted(),
+                Change::SubscriberData { .. } | Change::Location { .. } => {}
+            }
+            Ok(true)
+        }
+        Err(NotMade::Unsuccessful) => Ok(false),
+        Err(NotMade::Engine(error)) => Err(failure_of(error)),
+    }
+}
+
+/// The change's SQL.
+#[inline]
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    change: &Change,
+) -> Result<(), NotMade> {
+    match *change {
+        Change::SubscriberData { s_id, bit_1, sf_type, data_a } => {
+            tx.update(&tables.subscriber, &s_id, |row| row.bit[0] = bit_1)?
+                .expect("subscribers are never removed");
+            tx.update(&tables.special_facility, &(s_id, sf_type), |row| row.data_a = data_a)?
+                .ok_or(NotMade::Unsuccessful)
+        }
+        Change::Location { sub_nbr, vlr_location } => {
+            let s_id = find(tables, tx, &sub_nbr)?;
+            tx.update(&tables.subscriber, &s_id, |row| row.vlr_location = vlr_location)?
+                .expect("subscribers are never removed");
+            Ok(())
+        }
+        Change::Insert { sub_nbr, sf_type, start_time, end_time, numberx } => {
+            let s_id = find(tables, tx, &sub_nbr)?;
+            // The facilities that the subscriber has are asked for, and then one of any type is
+            // referred to: if there is none, that breaks the foreign key.
+            let mut is_there = false;
+            for facility in tx.prefix(&tables.special_facility, &s_id) {
+                is_there |= facility?.sf_type == sf_type;
+            }
+            if !is_there {
+                return Err(NotMade::Unsuccessful);
+            }
+            let row = CallForwarding { s_id, sf_type, start_time, end_time, numberx };
+            match tx.insert(&tables.call_forwarding, row) {
+                Err(Error::Failure(Failure::DuplicateKey { .. })) => Err(NotMade::Unsuccessful),
+                inserted => Ok(inserted?),
+            }
+        }
+        Change::Delete { sub_nbr, sf_type, start_time } => {
+            let s_id = find(tables, tx, &sub_nbr)?;
+            let key = (s_id, sf_type, start_time);
+            match tx.delete(&tables.call_forwarding, &key)? {
+                true => Ok(()),
+                false => Err(NotMade::Unsuccessful),
+            }
+        }
+    }
+}
+
+/// The subscriber with a number.
+#[inline]
+fn find<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    sub_nbr: &Number,
+) -> Result<u32, Error> {
+    let found = tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, sub_nbr)?;
+    Ok(found.expect("every number that is drawn is a subscriber's").s_id)
+}

@@ -1,0 +1,233 @@
+//! The invariants, checked on a database at rest.
+//!
+//! What a run may change is little: one bit and the location of subscribers, one column of special
+//! facilities, and which call forwardings there are. All else must be as it was loaded, and is
+//! drawn again to compare. That covers the benchmark's referential integrity: rows of access and of
+//! facilities belong to subscribers because those that were loaded do. The number of call
+//! forwardings must be what the committed insertions and deletions say, so a lost one, or one that
+//! was done twice, breaks it.
+
+use std::fmt;
+
+use weft::protocol::Protocol;
+use weft::{Error, Failure};
+
+use super::Tatp;
+use super::load::Family;
+use super::schema::{
+    AccessInfo, CallForwarding, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of,
+};
+use crate::walk;
+use crate::workload::{Condition, Progress, failure_of};
+
+/// One invariant, and what has been found of it so far.
+struct Finding {
+    name: &'static str,
+    checked: u64,
+    violation: Option<String>,
+}
+
+impl Finding {
+    fn new(name: &'static str) -> Finding {
+        Finding { name, checked: 0, violation: None }
+    }
+
+    /// Notes that it was checked in one more place; `violation` describes it if it does not hold
+    /// there.
+    fn check(&mut self, holds: bool, violation: fmt::Arguments<'_>) {
+        self.checked += 1;
+        if !holds && self.violation.is_none() {
+            self.violation = Some(violation.to_string());
+        }
+    }
+
+    fn into_condition(self) -> Condition {
+        Condition {
+            name: self.name.to_owned(),
+            holds: self.violation.is_none(),
+            checked: self.checked,
+            detail: self.violation,
+        }
+    }
+}
+
+/// Checks every invariant.
+pub(super) fn verify<P: Protocol>(
+    tatp: &Tatp<P>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let subscribers = tatp.parameters.subscribers;
+    let report = |part: u64, done: u32| {
+        if done.is_multiple_of(4096) {
+            progress(part * u64::from(subscribers) + u64::from(done), 4 * u64::from(subscribers));
+        }
+    };
+    let findings = [
+        subscribers_as_loaded(tatp, |done| report(0, done))?,
+        numbers_lead_to_subscribers(tatp, |done| report(1, done))?,
+        access_as_loaded(tatp, |done| report(2, done))?,
+        facilities_as_loaded(tatp)?,
+    ];
+    let (forwardings, forwardings_loaded) = forwardings_belong(tatp, |done| report(3, done))?;
+    let count = forwardings_counted(tatp, forwardings.checked, forwardings_loaded);
+    let findings = findings.into_iter().chain([forwardings, count]);
+    Ok(findings.map(Finding::into_condition).collect())
+}
+
+/// SUBSCRIBER, but for what is updated; and no subscriber before the first or after the last.
+fn subscribers_as_loaded<P: Protocol>(
+    tatp: &Tatp<P>,
+    report: impl Fn(u32),
+) -> Result<Finding, Failure> {
+    let mut finding = Finding::new(
+        "SUBSCRIBER: each is there once, with the number of its S_ID, and as loaded but for BIT_1 \
+         and VLR_LOCATION",
+    );
+    let last = tatp.parameters.subscribers;
+    walk::keys(
+        &tatp.database,
+        &tatp.tables.subscriber,
+        0..=last + 1,
+        Clone::clone,
+        |s_id, row| {
+            report(s_id);
+            let is_one = (1..=last).contains(&s_id);
+            let expected = is_one.then(|| Family::draw(tatp.seed, s_id).subscriber);
+            let holds = match (&row, expected) {
+                (Some(row), Some(loaded)) => {
+                    let changed = Subscriber { vlr_location: row.vlr_location, ..loaded };
+                    let mut bit = changed.bit;
+                    bit[0] = row.bit[0];
+                    row.sub_nbr == number_of(s_id)
+                        && row.vlr_location > 0
+                        && *row == Subscriber { bit, ..changed }
+                }
+                (row, expected) => row.is_none() && expected.is_none(),
+            };
+            finding.check(holds, format_args!("S_ID {s_id}: {row:?}"));
+        },
+    )?;
+    Ok(finding)
+}
+
+/// The unique index of SUBSCRIBER.
+fn numbers_lead_to_subscribers<P: Protocol>(
+    tatp: &Tatp<P>,
+    report: impl Fn(u32),
+) -> Result<Finding, Failure> {
+    let mut finding =
+        Finding::new("SUB_NBR: the number of each subscriber leads to it, and no other to anybody");
+    let last = tatp.parameters.subscribers;
+    for s_id in 0..=last + 1 {
+        report(s_id);
+        let sub_nbr = number_of(s_id);
+        let found = tatp.database.transact(|tx| -> Result<Option<u32>, Error> {
+            let row = tx.get_by(&tatp.tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?;
+            Ok(row.map(|row| row.s_id))
+        });
+        let found = found.map_err(failure_of)?;
+        let expected = (1..=last).contains(&s_id).then_some(s_id);
+        finding.check(found == expected, format_args!("{sub_nbr} leads to {found:?}"));
+    }
+    Ok(finding)
+}
+
+/// ACCESS_INFO, which nobody changes.
+fn access_as_loaded<P: Protocol>(tatp: &Tatp<P>, report: impl Fn(u32)) -> Result<Finding, Failure> {
+    let mut finding =
+        Finding::new("ACCESS_INFO: one to four rows for each subscriber, all of them as loaded");
+    let subscribers = 0..=tatp.parameters.subscribers + 1;
+    let keys = subscribers.flat_map(|s_id| (0..=TYPES + 1).map(move |ai_type| (s_id, ai_type)));
+    let mut family = Family::draw(tatp.seed, 1);
+    walk::keys(&tatp.database, &tatp.tables.access_info, keys, Clone::clone, |key, row| {
+        let (s_id, ai_type) = key;
+        if family.subscriber.s_id != s_id {
+            report(s_id);
+            family = Family::draw(tatp.seed, s_id);
+        }
+        let is_one = (1..=tatp.parameters.subscribers).contains(&s_id);
+        let mut loaded = family.access.iter().filter(|_| is_one);
+        let loaded: Option<&AccessInfo> = loaded.find(|loaded| loaded.ai_type == ai_type);
+        finding.check(row.as_ref() == loaded, format_args!("{key:?}: {row:?}, not {loaded:?}"));
+    })?;
+    Ok(finding)
+}
+
+/// SPECIAL_FACILITY, but for what is updated.
+fn facilities_as_loaded<P: Protocol>(tatp: &Tatp<P>) -> Result<Finding, Failure> {
+    let mut finding = Finding::new(
+        "SPECIAL_FACILITY: one to four rows for each subscriber, as loaded but for DATA_A, and no \
+         others",
+    );
+    let mut rows: Vec<SpecialFacility> = Vec::new();
+    let everything = ((0, 0), (u32::MAX, u8::MAX));
+    let table = &tatp.tables.special_facility;
+    walk::rows(&tatp.database, table, everything, Clone::clone, |row| rows.push(row))?;
+    let mut rows = rows.into_iter().peekable();
+    for s_id in 1..=tatp.parameters.subscribers {
+        let mut loaded = Family::draw(tatp.seed, s_id).facilities;
+        loaded.sort_unstable_by_key(|facility| facility.sf_type);
+        for facility in loaded {
+            let found = rows.next_if(|row| (row.s_id, row.sf_type) == (s_id, facility.sf_type));
+            let holds = found.as_ref().is_some_and(|found| {
+                *found == SpecialFacility { data_a: found.data_a, ..facility.clone() }
+            });
+            finding.check(holds, format_args!("{found:?}, not {facility:?}"));
+        }
+    }
+    let left = rows.next();
+    finding.check(left.is_none(), format_args!("no such facility was loaded: {left:?}"));
+    Ok(finding)
+}
+
+/// CALL_FORWARDING against SPECIAL_FACILITY; and how many of them were loaded.
+fn forwardings_belong<P: Protocol>(
+    tatp: &Tatp<P>,
+    report: impl Fn(u32),
+) -> Result<(Finding, u64), Failure> {
+    let mut finding = Finding::new(
+        "CALL_FORWARDING: each belongs to a row of SPECIAL_FACILITY, starts at 0, 8 or 16 and has a \
+         number of 15 digits",
+    );
+    let mut loaded = 0;
+    let mut rows: Vec<CallForwarding> = Vec::new();
+    let everything = ((0, 0, 0), (u32::MAX, u8::MAX, u8::MAX));
+    let table = &tatp.tables.call_forwarding;
+    walk::rows(&tatp.database, table, everything, Clone::clone, |row| rows.push(row))?;
+    let mut rows = rows.into_iter().peekable();
+    for s_id in 0..=tatp.parameters.subscribers + 1 {
+        report(s_id);
+        let family = (1..=tatp.parameters.subscribers)
+            .contains(&s_id)
+            .then(|| Family::draw(tatp.seed, s_id));
+        loaded += family.as_ref().map_or(0, |family| family.forwardings.len() as u64);
+        while let Some(row) = rows.next_if(|row| row.s_id == s_id) {
+            let has_facility = family.as_ref().is_some_and(|family| {
+                family.facilities.iter().any(|facility| facility.sf_type == row.sf_type)
+            });
+            let holds = has_facility
+                && START_TIMES.contains(&row.start_time)
+                && (1..=24).contains(&row.end_time)
+                && row.numberx.len() == 15
+                && row.numberx.bytes().all(|byte| byte.is_ascii_digit());
+            finding.check(holds, format_args!("{row:?}"));
+        }
+    }
+    for row in rows {
+        finding.check(false, format_args!("no such subscriber: {row:?}"));
+    }
+    Ok((finding, loaded))
+}
+
+/// CALL_FORWARDING against the clients' accounts.
+fn forwardings_counted<P: Protocol>(tatp: &Tatp<P>, found: u64, loaded: u64) -> Finding {
+    let mut finding = Finding::new(
+        "CALL_FORWARDING: as many as were loaded and inserted, less those that were deleted",
+    );
+    let (inserted, deleted) = tatp.ledgers.inserted_and_deleted();
+    finding.check(
+        found + deleted == loaded + inserted,
+        format_args!("{found} rows; {loaded} loaded, {inserted} inserted, {deleted} deleted"),
+    );
+    finding
+}

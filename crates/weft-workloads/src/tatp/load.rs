@@ -1,0 +1,175 @@
+//! The initial population: a subscriber, and what belongs to it.
+//!
+//! All random choices for a subscriber come from a source of its own, drawn from the seed and its
+//! number. So the rows do not depend on the number of threads, and verification can draw them
+//! again.
+
+use arrayvec::ArrayVec;
+use weft::protocol::Protocol;
+use weft::{Database, Failure};
+
+use super::schema::{
+    AccessInfo, CallForwarding, Number, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of,
+    text,
+};
+use super::{Ledgers, Parameters, SUBSCRIBERS_MAX, Tables, Tatp};
+use crate::load;
+use crate::random::Random;
+use crate::workload::{LoadOptions, insert_batch};
+
+/// Subscribers that one transaction inserts: some 300 rows.
+const BATCH_SUBSCRIBERS: u64 = 32;
+
+/// A subscriber and all rows that belong to it, as they are loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Family {
+    pub(super) subscriber: Subscriber,
+    pub(super) access: ArrayVec<AccessInfo, { TYPES as usize }>,
+    pub(super) facilities: ArrayVec<SpecialFacility, { TYPES as usize }>,
+    pub(super) forwardings: ArrayVec<CallForwarding, { TYPES as usize * START_TIMES.len() }>,
+}
+
+impl Family {
+    /// Draws what the specification says of the population.
+    pub(super) fn draw(seed: u64, s_id: u32) -> Family {
+        let mut random = Random::new(seed, u64::from(s_id));
+        let random = &mut random;
+        let subscriber = Subscriber {
+            s_id,
+            sub_nbr: number_of(s_id),
+            bit: std::array::from_fn(|_| random.within_u8(0, 1) == 1),
+            hex: std::array::from_fn(|_| random.within_u8(0, 15)),
+            byte2: std::array::from_fn(|_| random.within_u8(0, u8::MAX)),
+            msc_location: draw_location(random),
+            vlr_location: draw_location(random),
+        };
+        let types = some_of(random, [1, 2, 3, 4], 1);
+        let access = types.into_iter().map(|ai_type| AccessInfo {
+            s_id,
+            ai_type,
+            data1: random.within_u8(0, u8::MAX),
+            data2: random.within_u8(0, u8::MAX),
+            data3: draw_letters(random),
+            data4: draw_letters(random),
+        });
+        let access = access.collect();
+        let mut facilities = ArrayVec::new();
+        let mut forwardings = ArrayVec::new();
+        for sf_type in some_of(random, [1, 2, 3, 4], 1) {
+            facilities.push(SpecialFacility {
+                s_id,
+                sf_type,
+                is_active: random.chance(85),
+                error_cntrl: random.within_u8(0, u8::MAX),
+                data_a: random.within_u8(0, u8::MAX),
+                data_b: draw_letters(random),
+            });
+            for start_time in some_of(random, START_TIMES, 0) {
+                forwardings.push(CallForwarding {
+                    s_id,
+                    sf_type,
+                    start_time,
+                    end_time: start_time + random.within_u8(1, 8),
+                    numberx: draw_number(random),
+                });
+            }
+        }
+        Family { subscriber, access, facilities, forwardings }
+    }
+}
+
+/// Some of `all`, at least `least`: each count is as likely, and each choice of so many.
+fn some_of<const N: usize>(random: &mut Random, mut all: [u8; N], least: u32) -> ArrayVec<u8, N> {
+    let count = random.within(least, N as u32) as usize;
+    for position in 0..count {
+        all.swap(position, random.within(position as u32, N as u32 - 1) as usize);
+    }
+    all[..count].iter().copied().collect()
+}
+
+/// A location: 1 to 2^32 - 1.
+#[inline]
+pub(super) fn draw_location(random: &mut Random) -> u32 {
+    random.within(1, u32::MAX)
+}
+
+/// A random telephone number.
+#[inline]
+pub(super) fn draw_number(random: &mut Random) -> Number {
+    text(std::array::from_fn(|_| b'0' + random.within_u8(0, 9)))
+}
+
+/// Random capital letters.
+fn draw_letters<const N: usize>(random: &mut Random) -> arrayvec::ArrayString<N> {
+    text(std::array::from_fn(|_| random.within_u8(b'A', b'Z')))
+}
+
+/// Opens a database and fills it.
+///
+/// # Panics
+/// If the number of subscribers is out of its range.
+pub(super) fn load<P: Protocol>(
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Tatp<P>, Failure> {
+    let subscribers = parameters.subscribers;
+    assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
+    let per_subscriber = |tenths: usize| subscribers as usize * tenths / 10;
+    let database: Database<P> = options
+        .builder()
+        .table_with_capacity::<Subscriber>(per_subscriber(10))
+        .table_with_capacity::<AccessInfo>(per_subscriber(25))
+        .table_with_capacity::<SpecialFacility>(per_subscriber(25))
+        .table_with_capacity::<CallForwarding>(per_subscriber(38))
+        .open()?;
+    let tables = Tables {
+        subscriber: database.table()?,
+        access_info: database.table()?,
+        special_facility: database.table()?,
+        call_forwarding: database.table()?,
+    };
+    let threads = options.threads.clamp(1, P::WORKERS_MAX);
+    let insert = |units: std::ops::Range<u64>| insert(&database, &tables, options.seed, units);
+    load::run(subscribers.into(), threads, options.progress, || Ok(insert))?;
+    options.settle(&database)?;
+    Ok(Tatp {
+        database,
+        tables,
+        parameters: *parameters,
+        seed: options.seed,
+        ledgers: Ledgers::default(),
+    })
+}
+
+/// Inserts so many subscribers, counted from 0, and what belongs to them.
+fn insert<P: Protocol>(
+    database: &Database<P>,
+    tables: &Tables<P>,
+    seed: u64,
+    subscribers: std::ops::Range<u64>,
+) -> Result<(), Failure> {
+    let mut families = Vec::with_capacity(BATCH_SUBSCRIBERS as usize);
+    let mut first = subscribers.start;
+    while first < subscribers.end {
+        let batch = first..subscribers.end.min(first + BATCH_SUBSCRIBERS);
+        first = batch.end;
+        families.clear();
+        families.extend(batch.map(|position| Family::draw(seed, position as u32 + 1)));
+        insert_batch(database, |tx| {
+            for family in &families {
+                tx.insert(&tables.subscriber, family.subscriber.clone())?;
+                for row in &family.access {
+                    tx.insert(&tables.access_info, row.clone())?;
+                }
+                for row in &family.facilities {
+                    tx.insert(&tables.special_facility, row.clone())?;
+                }
+                for row in &family.forwardings {
+                    tx.insert(&tables.call_forwarding, row.clone())?;
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

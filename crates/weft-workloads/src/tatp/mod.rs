@@ -1,0 +1,144 @@
+//! TATP, the Telecom Application Transaction Processing benchmark: a mobile operator's register of
+//! where subscribers are and what they are allowed.
+//!
+//! S. Neuvonen, A. Wolski, M. Manner, V. Raatikka: *Telecom Application Transaction Processing
+//! Benchmark (TATP), Description*, 2009, the paper's \[15\] in *No Free Lunch* (Cervini et al.,
+//! DaMoN 2015). Seven very short transactions on four tables; four in five only read, and many ask
+//! for what is not there.
+//!
+//! - [`schema`]: the four tables;
+//! - `load`: the initial population, 80,000 subscribers [by default](Parameters::default), as in
+//!   the paper;
+//! - `client`: the random choices, among them the non-uniform one of a subscriber;
+//! - `queries`, `changes`: the transactions that read, and those that write;
+//! - [`mix`]: how often each is drawn, and how often it succeeds;
+//! - `conditions`: the invariants, checked after a run.
+//!
+//! ## Success
+//!
+//! A transaction of TATP may run to its end and still not *succeed*, because the row that it asks
+//! for is not there, or the one that it inserts is. The specification says how often each type
+//! succeeds ([`TransactionType::SUCCESS_RATES`]) and counts only those that do. So does the
+//! harness, here: what has not succeeded has changed nothing, and is counted as rolled back.
+//!
+//! ## Where this is not the benchmark of the specification
+//!
+//! - Results are transactions per second of one process, whose clients call the database directly,
+//!   without a network and without SQL; there are no 20 minutes of ramp-up.
+//! - Several sets of subscribers, each in a database of its own, are left out.
+
+mod changes;
+mod client;
+mod conditions;
+mod load;
+pub mod mix;
+mod queries;
+pub mod schema;
+
+#[cfg(test)]
+mod tests;
+
+use weft::protocol::Protocol;
+use weft::{Database, Failure, Table};
+
+pub use client::Client;
+pub(crate) use client::unevenness;
+pub use mix::{Mix, TransactionType};
+
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use changes::Change;
+use client::Ledgers;
+use queries::Query;
+use schema::{AccessInfo, CallForwarding, SpecialFacility, Subscriber};
+
+/// The most subscribers: ten times as many as the largest population of the specification.
+pub const SUBSCRIBERS_MAX: u32 = 100_000_000;
+
+/// Size and mix of a TATP database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// The number of subscribers: from 1 to [`SUBSCRIBERS_MAX`].
+    pub subscribers: u32,
+    /// How often each transaction is drawn.
+    pub mix: Mix,
+    /// Whether the transactions that only read run on snapshots.
+    pub snapshots: bool,
+}
+
+impl Default for Parameters {
+    /// The population of *No Free Lunch*, the standard mix, no snapshots.
+    fn default() -> Self {
+        Parameters { subscribers: 80_000, mix: Mix::STANDARD, snapshots: false }
+    }
+}
+
+/// Handles of the four tables.
+struct Tables<P: Protocol> {
+    subscriber: Table<Subscriber, P>,
+    access_info: Table<AccessInfo, P>,
+    special_facility: Table<SpecialFacility, P>,
+    call_forwarding: Table<CallForwarding, P>,
+}
+
+/// A loaded TATP database.
+pub struct Tatp<P: Protocol> {
+    database: Database<P>,
+    tables: Tables<P>,
+    parameters: Parameters,
+    /// Of the load: verification draws the rows again.
+    seed: u64,
+    ledgers: Ledgers,
+}
+
+impl<P: Protocol> Workload<P> for Tatp<P> {
+    const NAME: &'static str = "tatp";
+    const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
+    type Parameters = Parameters;
+    type Client = Client;
+
+    /// # Panics
+    /// If the number of subscribers is out of its range.
+    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        load::load(parameters, options)
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Client {
+        Client::new(&self.parameters, &self.ledgers, seed, thread)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
+        let transaction = client.draw_transaction();
+        let query = |query| queries::execute(self, &query);
+        let succeeded = match transaction {
+            TransactionType::GetSubscriberData => query(Query::draw_subscriber_data(client))?,
+            TransactionType::GetNewDestination => query(Query::draw_new_destination(client))?,
+            TransactionType::GetAccessData => query(Query::draw_access_data(client))?,
+            TransactionType::UpdateSubscriberData => {
+                let change = Change::draw_subscriber_data(client);
+                changes::execute(self, client, &change)?
+            }
+            TransactionType::UpdateLocation => {
+                let change = Change::draw_location(client);
+                changes::execute(self, client, &change)?
+            }
+            TransactionType::InsertCallForwarding => {
+                let change = Change::draw_insert(client);
+                changes::execute(self, client, &change)?
+            }
+            TransactionType::DeleteCallForwarding => {
+                let change = Change::draw_delete(client);
+                changes::execute(self, client, &change)?
+            }
+        };
+        Ok(Outcome { transaction: transaction as usize, rolled_back: !succeeded })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        conditions::verify(self, progress)
+    }
+}

@@ -1,0 +1,104 @@
+//! The three transactions that only read: four fifths of the standard mix.
+
+use std::hint::black_box;
+
+use arrayvec::ArrayVec;
+use weft::protocol::Protocol;
+use weft::{Error, Failure};
+
+use super::client::Client;
+use super::schema::{AccessInfo, Number, START_TIMES, Subscriber};
+use super::{Tables, Tatp, failure_of};
+use crate::view::View;
+
+/// What a transaction that only reads asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Query {
+    /// `GET_SUBSCRIBER_DATA`: the whole row of a subscriber.
+    SubscriberData { s_id: u32 },
+    /// `GET_NEW_DESTINATION`: where calls go to, at a facility that is active.
+    NewDestination { s_id: u32, sf_type: u8, start_time: u8, end_time: u8 },
+    /// `GET_ACCESS_DATA`: the data of one type of access.
+    AccessData { s_id: u32, ai_type: u8 },
+}
+
+/// What a query finds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    SubscriberData(Option<Subscriber>),
+    NewDestination(ArrayVec<Number, { START_TIMES.len() }>),
+    AccessData(Option<AccessInfo>),
+}
+
+impl Answer {
+    /// Whether anything was found: the specification's success.
+    pub(super) fn is_success(&self) -> bool {
+        match self {
+            Answer::SubscriberData(row) => row.is_some(),
+            Answer::NewDestination(numbers) => !numbers.is_empty(),
+            Answer::AccessData(row) => row.is_some(),
+        }
+    }
+}
+
+impl Query {
+    pub(super) fn draw_subscriber_data(client: &mut Client) -> Query {
+        Query::SubscriberData { s_id: client.draw_subscriber() }
+    }
+
+    pub(super) fn draw_new_destination(client: &mut Client) -> Query {
+        Query::NewDestination {
+            s_id: client.draw_subscriber(),
+            sf_type: client.draw_type(),
+            start_time: client.draw_start_time(),
+            end_time: client.draw_end_time(),
+        }
+    }
+
+    pub(super) fn draw_access_data(client: &mut Client) -> Query {
+        Query::AccessData { s_id: client.draw_subscriber(), ai_type: client.draw_type() }
+    }
+}
+
+/// Runs a query, on a snapshot if so asked for; whether it succeeded.
+#[inline]
+pub(super) fn execute<P: Protocol>(tatp: &Tatp<P>, query: &Query) -> Result<bool, Failure> {
+    let answer = if tatp.parameters.snapshots {
+        tatp.database.snapshot(|snapshot| run(&tatp.tables, snapshot, query))
+    } else {
+        tatp.database.transact(|tx| run(&tatp.tables, tx, query))
+    };
+    let answer = answer.map_err(failure_of)?;
+    Ok(black_box(&answer).is_success())
+}
+
+/// The query's SQL.
+#[inline]
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    view: &impl View<P>,
+    query: &Query,
+) -> Result<Answer, Error> {
+    match *query {
+        Query::SubscriberData { s_id } => {
+            Ok(Answer::SubscriberData(view.get(&tables.subscriber, &s_id)?.cloned()))
+        }
+        Query::NewDestination { s_id, sf_type, start_time, end_time } => {
+            let mut numbers = ArrayVec::new();
+            let facility = view.get(&tables.special_facility, &(s_id, sf_type))?;
+            if facility.is_some_and(|facility| facility.is_active) {
+                let started = (s_id, sf_type, 0)..=(s_id, sf_type, start_time);
+                for forwarding in view.range(&tables.call_forwarding, started) {
+                    let forwarding = forwarding?;
+                    if end_time < forwarding.end_time {
+                        numbers.push(forwarding.numberx);
+                    }
+                }
+            }
+            Ok(Answer::NewDestination(numbers))
+        }
+        Query::AccessData { s_id, ai_type } => {
+            Ok(Answer::AccessData(view.get(&tables.access_info, &(s_id, ai_type))?.cloned()))
+        }
+    }
+}

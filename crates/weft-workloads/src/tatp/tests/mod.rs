@@ -1,0 +1,50 @@
+//! Tests of the workload as a whole: what the load leaves, what the transactions do (against a
+//! plain model of the tables), how often they succeed, and that every protocol keeps the
+//! invariants.
+
+mod concurrency;
+mod model;
+mod population;
+
+use weft::htm::Choice;
+use weft::protocol::{PROTOCOLS, Protocol};
+
+use super::{Parameters, Tatp};
+use crate::workload::{Condition, LoadOptions, Workload};
+
+/// A loaded database, with the HTM backend that the environment asks for.
+fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Tatp<P> {
+    let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
+    let options = LoadOptions { seed, threads, htm, ..LoadOptions::default() };
+    Tatp::load(parameters, &options).expect("loads")
+}
+
+/// The names of the protocols that can run TATP: all but those that make single operations on
+/// single rows atomic, and refuse its tables.
+fn runnable_protocols() -> Vec<&'static str> {
+    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
+    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
+    assert!(!runnable.is_empty());
+    runnable
+}
+
+/// The invariants, each of which was checked somewhere; but for that of call forwardings, all of
+/// which may have been deleted.
+fn conditions<P: Protocol>(tatp: &Tatp<P>) -> Vec<Condition> {
+    let conditions = tatp.verify(&|_, _| {}).expect("verification reads every row");
+    assert_eq!(conditions.len(), 6);
+    for (position, condition) in conditions.iter().enumerate() {
+        assert!(condition.checked > 0 || position == 4, "{conditions:?}");
+    }
+    conditions
+}
+
+/// Fails with every condition that does not hold.
+fn assert_consistent<P: Protocol>(tatp: &Tatp<P>, context: &str) {
+    let broken: Vec<String> = conditions(tatp)
+        .iter()
+        .filter(|condition| !condition.holds)
+        .map(ToString::to_string)
+        .collect();
+    assert!(broken.is_empty(), "{context}:\n{}", broken.join("\n"));
+}
