@@ -2,7 +2,23 @@
 //! have neither RTM nor eighty cores, and for tests that want every interleaving.
 //!
 //! [`machine`] is the model: caches, coherence, hardware threads and regions, driven by calls.
-//! [`profile`] has the machines that can be simulated, with the sources of their numbers.
+//! [`profile`] has the machines that can be simulated, with the sources of their numbers. [`run`](mod@run)
+//! runs programs on its virtual cores, each a coroutine of one host thread, in turns that a
+//! [`schedule`] decides: by virtual time, at random, by random priorities, or all that there are
+//! ([`explore`](mod@explore)). [`sync`] has the words that the programs share, [`region`](mod@region) their
+//! hardware regions, [`local`] what they keep by thread.
+//!
+//! ```
+//! use weft_sim::sync::{AtomicU64, Ordering};
+//! use weft_sim::{Options, Profile, Program, run};
+//!
+//! let counter = AtomicU64::new(0);
+//! let program = || (0..100).for_each(|_| _ = counter.fetch_add(1, Ordering::Relaxed));
+//! let options = Options::new(Profile::named("haswell-4c8t").unwrap(), 1);
+//! let report = run(&options, vec![Box::new(program) as Program<'_>, Box::new(program)]).unwrap();
+//! assert_eq!(counter.load(Ordering::Relaxed), 200);
+//! assert!(report.cycles > 0);
+//! ```
 //!
 //! Everything follows from a seed. Two runs of the same accesses with the same seed end with the same
 //! clocks and counts, bit for bit, in whatever process.
@@ -26,9 +42,38 @@
 //! - **evictions that are not the program's**: code, page tables and the kernel take no room in any
 //!   cache.
 
+pub mod explore;
+pub mod local;
 pub mod machine;
 pub mod profile;
+pub mod region;
+pub mod run;
+pub mod schedule;
 pub mod status;
+pub mod sync;
 
+pub use explore::{Exploration, explore};
 pub use machine::{Aborted, Access, Counts, Machine, Overwritten};
 pub use profile::{PROFILES, Profile};
+pub use run::{Case, Failure, Options, Program, Report, run};
+pub use schedule::{Schedule, Trace};
+
+/// The virtual core that this code runs on, from 0; [`None`] outside of runs.
+pub fn core() -> Option<usize> {
+    run::current().map(run::Run::core)
+}
+
+/// Cycles that have passed for the virtual core that this code runs on; [`None`] outside of runs.
+pub fn cycles() -> Option<u64> {
+    run::current().map(|run| run.machine.borrow().clock(run.core()))
+}
+
+/// Lets the virtual core that this code runs on compute for a number of cycles. Nothing outside of runs.
+pub fn compute(cycles: u64) {
+    if let Some(run) = run::current()
+        && !region::is_undone()
+    {
+        let computed = run.machine.borrow_mut().compute(run.core(), cycles);
+        region::settle(run, computed);
+    }
+}

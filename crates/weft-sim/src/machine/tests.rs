@@ -373,7 +373,7 @@ mod working_set {
     /// The share of regions that abort, of `threads` that each access so many bytes of their own at
     /// the same time, and between that two lines of a stack, which lies anywhere.
     fn abort_rate(threads: &[usize], bytes: u64, access: Access, pattern: Pattern) -> f64 {
-        const TRIALS: u64 = 40;
+        const TRIALS: u64 = 24;
         let (mut begun, mut committed) = (0, 0);
         for trial in 0..TRIALS {
             let mut machine = Machine::new(Profile::named("haswell-4c8t").unwrap(), trial);
