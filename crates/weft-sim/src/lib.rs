@@ -45,6 +45,8 @@
 pub mod explore;
 pub mod local;
 pub mod machine;
+#[cfg(unix)]
+pub mod pages;
 pub mod profile;
 pub mod region;
 pub mod run;
@@ -66,6 +68,21 @@ pub fn core() -> Option<usize> {
 /// Cycles that have passed for the virtual core that this code runs on; [`None`] outside of runs.
 pub fn cycles() -> Option<u64> {
     run::current().map(|run| run.machine.borrow().clock(run.core()))
+}
+
+/// Runs `body` without letting other virtual cores go on, whatever it accesses. It must not wait for
+/// them.
+pub fn uninterrupted<R>(body: impl FnOnce() -> R) -> R {
+    /// Puts back what was there before, also when the body unwinds.
+    struct Uninterrupted(&'static run::Run, bool);
+    impl Drop for Uninterrupted {
+        fn drop(&mut self) {
+            self.0.is_uninterrupted.set(self.1);
+        }
+    }
+    let _uninterrupted =
+        run::current().map(|run| Uninterrupted(run, run.is_uninterrupted.replace(true)));
+    body()
 }
 
 /// Lets the virtual core that this code runs on compute for a number of cycles. Nothing outside of runs.

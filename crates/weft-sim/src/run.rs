@@ -196,6 +196,8 @@ pub(crate) struct Run {
     pub(crate) pending: Vec<Cell<Option<u32>>>,
     /// For each core, whether it unwinds out of a region that was rolled back.
     pub(crate) unwinds: Vec<Cell<bool>>,
+    /// Whether the core that runs goes on at every point.
+    pub(crate) is_uninterrupted: Cell<bool>,
     current: Cell<usize>,
     yielders: Vec<Cell<*const Yielder<(), ()>>>,
     /// Under [`Schedule::Time`]: the earliest clock of the other cores that run.
@@ -238,7 +240,7 @@ impl Run {
     pub(crate) fn point(&self, reason: Reason) {
         // Whatever unwinds does so in one go: the host counts panics by thread, and there is but
         // one.
-        if std::thread::panicking() {
+        if self.is_uninterrupted.get() || std::thread::panicking() {
             return;
         }
         let number = self.points.get();
@@ -384,6 +386,7 @@ fn run_with(
         locals: (0..cores).map(|_| Locals::default()).collect(),
         pending: (0..cores).map(|_| Cell::new(None)).collect(),
         unwinds: (0..cores).map(|_| Cell::new(false)).collect(),
+        is_uninterrupted: Cell::new(false),
         current: Cell::new(0),
         yielders: (0..cores).map(|_| Cell::new(ptr::null())).collect(),
         next_clock: Cell::new(0),

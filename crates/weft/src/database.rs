@@ -4,6 +4,7 @@ use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -411,6 +412,8 @@ impl<P: Protocol> Builder<P> {
         };
         let ticker = match storage {
             Some(_) => None,
+            // Virtual time has no place for a thread that ticks in the host's.
+            None if cfg!(weft_sim) => None,
             None => Some(
                 Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
                     .map_err(|error| Failure::Thread { message: error.to_string() })?,
@@ -588,32 +591,57 @@ impl<P: Protocol> Database<P> {
                     .pass(attempt, || self.check_wait(deadline, attempt))
                     .map_err(Error::from)?;
             }
-            let transaction =
-                Transaction::begin(&self.inner, worker, attempt, deadline).map_err(Error::from)?;
-            let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
-            let (transaction, abort) = match result {
-                Ok(Ok(value)) => match transaction.finish() {
-                    Ok(token) => return Ok((value, token)),
-                    Err(stopped) => stopped,
-                },
-                Ok(Err(error)) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => return Err(error),
-                },
-                Err(panic) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => {
-                        drop(transaction);
-                        resume_unwind(panic)
-                    }
-                },
-            };
+            let ended = worker
+                .memory
+                .regions()
+                .restarting(|| self.attempt(worker, options, attempt, deadline, &mut body));
+            if let ControlFlow::Break(result) = ended {
+                return result;
+            }
             attempt += 1;
-            // Spelled out only for those who get to see it: under contention conflicts are many.
-            let bounds = check_bounds(options, deadline, attempt, || transaction.describe(abort));
-            transaction.give_way(abort);
-            bounds.map_err(Error::from)?;
             backoff(worker, attempt);
+        }
+    }
+
+    /// Runs the closure once, after `attempt` conflicts. Goes on after one more that is within the
+    /// bounds.
+    #[inline(always)]
+    fn attempt<R, E: From<Error>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        attempt: u32,
+        deadline: Option<(Instant, Duration)>,
+        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> ControlFlow<Result<(R, CommitToken), E>> {
+        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
+            Ok(transaction) => transaction,
+            Err(failure) => return ControlFlow::Break(Err(Error::from(failure).into())),
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
+        let (transaction, abort) = match result {
+            Ok(Ok(value)) => match transaction.finish() {
+                Ok(token) => return ControlFlow::Break(Ok((value, token))),
+                Err(stopped) => stopped,
+            },
+            Ok(Err(error)) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => return ControlFlow::Break(Err(error)),
+            },
+            Err(panic) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => {
+                    drop(transaction);
+                    resume_unwind(panic)
+                }
+            },
+        };
+        // Spelled out only for those who get to see it: under contention conflicts are many.
+        let bounds = check_bounds(options, deadline, attempt + 1, || transaction.describe(abort));
+        transaction.give_way(abort);
+        match bounds {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => ControlFlow::Break(Err(Error::from(failure).into())),
         }
     }
 
@@ -819,9 +847,14 @@ impl<P: Protocol> Drop for Seat<P> {
     }
 }
 
+#[cfg(not(weft_sim))]
 thread_local! {
     static REGISTRATIONS: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
 }
+/// Each virtual core is a worker of its own.
+#[cfg(weft_sim)]
+static REGISTRATIONS: weft_htm::simulation::local::Local<RefCell<Vec<Registration>>> =
+    weft_htm::simulation::local::Local::new(|| RefCell::new(Vec::new()));
 
 /// This thread's worker of a database, if it is one.
 #[inline(always)]

@@ -439,6 +439,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
+        if self.worker.memory.regions().is_undone() {
+            // The whole transaction is undone already. It stays pinned until the next begins, at once.
+            self.worker.executor().abort(&self.worker.memory);
+            self.worker.active.set(false);
+            return;
+        }
         Counters::count(&self.worker.memory.counters().rolled_back);
         self.worker.executor().abort(&self.worker.memory);
         self.record_rollback();

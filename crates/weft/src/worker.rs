@@ -12,7 +12,7 @@ mod commit;
 mod thread;
 
 use std::alloc::Layout;
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -204,10 +204,11 @@ pub struct WorkerMemory {
     arena: UnsafeCell<Arena>,
     garbage: UnsafeCell<Garbage>,
     regions: Regions,
-    /// The snapshot number that the commit under way has drawn.
-    drawn: Cell<u64>,
-    /// Whether a commit is under way.
-    is_committing: Cell<bool>,
+    /// The snapshot number that the commit under way has drawn. Like the next, a word though it is the
+    /// worker's own, since regions write it.
+    drawn: Word,
+    /// 1 while a commit is under way.
+    is_committing: Word,
     /// What is to be kept for snapshots, until there is enough of it for the common lists.
     retained: RefCell<Vec<Retained>>,
     /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
@@ -229,8 +230,8 @@ impl WorkerMemory {
             arena: UnsafeCell::new(Arena::default()),
             garbage: UnsafeCell::new(Garbage::default()),
             regions,
-            drawn: Cell::new(0),
-            is_committing: Cell::new(false),
+            drawn: Word::new(0),
+            is_committing: Word::new(0),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
             encoded_key: RefCell::default(),
@@ -344,6 +345,16 @@ impl WorkerMemory {
     }
 
     // ---- garbage --------------------------------------------------------------------------
+
+    /// Notes which garbage was there before a region that may be rolled back.
+    pub fn mark_garbage(&self) {
+        self.garbage().mark();
+    }
+
+    /// Takes back what was retired since [`WorkerMemory::mark_garbage`]: it is in use.
+    pub fn forget_garbage(&self) {
+        self.garbage().forget_since_mark();
+    }
 
     /// Retires a row that another version has replaced.
     #[inline(always)]

@@ -25,7 +25,7 @@
 //!
 //! # Regions
 //!
-//! See [`region`]. What the machine has to roll back it hands to its user, who knows the values:
+//! See `region.rs`. What the machine has to roll back it hands to its user, who knows the values:
 //! [`Machine::take_rolled_back`].
 
 mod access;
