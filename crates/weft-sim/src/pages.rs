@@ -1,16 +1,21 @@
-//! Large blocks of memory, at addresses whose order does not change from process to process.
+//! Large blocks of memory, at the same addresses in every process.
 //!
-//! The operating system places mappings at random, and programs compare addresses, for instance to lock
-//! in their order. Blocks of [`map`] lie in one reserved range, the later ones behind the earlier ones.
-//! The range is never given back, and no address of it is used twice.
+//! The operating system places mappings at random, and programs compare and hash addresses, for instance
+//! to lock records in their order. Blocks of [`map`] lie in one range whose address is fixed, the later
+//! ones behind the earlier ones. The range is never given back, and no address of it is used twice.
 
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
 
-/// The range reserved, of addresses, not of memory.
+/// Where the range begins: in the middle of what a process can address, far from where Linux places
+/// programs, heaps and mappings.
+const START: usize = 0x1000_0000_0000;
+/// The length of the range, of addresses, not of memory.
 const RESERVED_BYTES: usize = 1 << 40;
 /// Blocks are aligned to this, which is the size of huge pages.
 const ALIGNMENT: usize = 2 << 20;
+
+const _: () = assert!(START.is_multiple_of(ALIGNMENT));
 
 /// What is left of the range.
 struct Rest {
@@ -24,14 +29,18 @@ unsafe impl Send for Rest {}
 static REST: Mutex<Rest> = Mutex::new(Rest { start: ptr::null_mut(), bytes: 0 });
 
 /// A zeroed block of so many bytes, aligned to 2 MiB; [`None`] if there is none.
+///
+/// # Panics
+/// The process uses addresses of the range for something else.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.next_multiple_of(ALIGNMENT);
     let mut rest = REST.lock().unwrap_or_else(PoisonError::into_inner);
     if rest.start.is_null() {
+        let wanted = ptr::without_provenance_mut::<u8>(START);
         // SAFETY: a new private mapping without access, which nobody else knows.
         let start = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                wanted.cast(),
                 RESERVED_BYTES,
                 libc::PROT_NONE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
@@ -42,10 +51,8 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
         if start == libc::MAP_FAILED {
             return None;
         }
-        let start = start.cast::<u8>();
-        let before = start.align_offset(ALIGNMENT);
-        // SAFETY: within the mapping.
-        *rest = Rest { start: unsafe { start.add(before) }, bytes: RESERVED_BYTES - before };
+        assert!(start.addr() == START, "the addresses of the simulated machine's memory are taken");
+        *rest = Rest { start: start.cast(), bytes: RESERVED_BYTES };
     }
     if bytes > rest.bytes {
         return None;
@@ -83,6 +90,7 @@ mod tests {
     #[test]
     fn later_blocks_lie_behind_earlier_ones() {
         let first = map(1).unwrap();
+        assert_eq!(first.addr().get(), START);
         // SAFETY: a block of 2 MiB, used here only, and given back once.
         unsafe {
             assert_eq!(first.add(ALIGNMENT - 1).read(), 0);

@@ -314,7 +314,7 @@ pub unsafe fn free_huge(block: NonNull<u8>, layout: Layout) {
     }
 }
 
-/// Pages of the simulated machine, whose addresses are in the same order in every process.
+/// Pages of the simulated machine, whose addresses are the same in every process.
 #[cfg(weft_sim)]
 use weft_htm::simulation::pages;
 
