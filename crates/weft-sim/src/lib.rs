@@ -70,6 +70,11 @@ pub fn cycles() -> Option<u64> {
     run::current().map(|run| run.machine.borrow().clock(run.core()))
 }
 
+/// What the virtual core that this code runs on has done so far; [`None`] outside of runs.
+pub fn counts() -> Option<Counts> {
+    run::current().map(|run| run.machine.borrow().counts(run.core()))
+}
+
 /// Runs `body` without letting other virtual cores go on, whatever it accesses. It must not wait for
 /// them.
 pub fn uninterrupted<R>(body: impl FnOnce() -> R) -> R {

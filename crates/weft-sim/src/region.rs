@@ -110,12 +110,12 @@ pub fn attempt<R>(body: impl FnOnce() -> R) -> Result<R, u32> {
         commit();
         return Ok(result);
     }
-    let result = catch_unwind(AssertUnwindSafe(|| {
+    let result = catch(|| {
         begin().expect("no region that unwinds is followed by another one");
         let result = body();
         commit();
         result
-    }));
+    });
     result.map_err(|panic| match status_of(panic) {
         Ok(status) => status,
         Err(_) => {
@@ -130,7 +130,7 @@ pub fn attempt<R>(body: impl FnOnce() -> R) -> Result<R, u32> {
 /// Runs `body`, in which a region may begin that `body` does not end by its own return; [`None`] if it was
 /// rolled back. Then run the same again.
 pub fn catch_undone<R>(body: impl FnOnce() -> R) -> Option<R> {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    match catch(body) {
         Ok(result) => Some(result),
         Err(panic) => match status_of(panic) {
             Ok(status) => {
@@ -141,6 +141,21 @@ pub fn catch_undone<R>(body: impl FnOnce() -> R) -> Option<R> {
             Err(panic) => resume_unwind(panic),
         },
     }
+}
+
+/// As [`catch_unwind`]; the words that a region writes in frames below this one are not put back.
+#[inline(never)]
+fn catch<R>(body: impl FnOnce() -> R) -> Result<R, Box<dyn Any + Send>> {
+    let here = 0u8;
+    let catcher = run::current().map(|run| {
+        let catcher = &run.catchers[run.core()];
+        (catcher, catcher.replace((&raw const here).addr()))
+    });
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if let Some((catcher, before)) = catcher {
+        catcher.set(before);
+    }
+    result
 }
 
 fn run() -> &'static Run {

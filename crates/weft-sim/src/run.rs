@@ -196,6 +196,8 @@ pub(crate) struct Run {
     pub(crate) pending: Vec<Cell<Option<u32>>>,
     /// For each core, whether it unwinds out of a region that was rolled back.
     pub(crate) unwinds: Vec<Cell<bool>>,
+    /// For each core, where on its stack the function is to which an abort unwinds.
+    pub(crate) catchers: Vec<Cell<usize>>,
     /// Whether the core that runs goes on at every point.
     pub(crate) is_uninterrupted: Cell<bool>,
     current: Cell<usize>,
@@ -386,6 +388,7 @@ fn run_with(
         locals: (0..cores).map(|_| Locals::default()).collect(),
         pending: (0..cores).map(|_| Cell::new(None)).collect(),
         unwinds: (0..cores).map(|_| Cell::new(false)).collect(),
+        catchers: (0..cores).map(|_| Cell::new(0)).collect(),
         is_uninterrupted: Cell::new(false),
         current: Cell::new(0),
         yielders: (0..cores).map(|_| Cell::new(ptr::null())).collect(),

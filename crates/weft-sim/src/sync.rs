@@ -13,6 +13,7 @@ pub use std::sync::atomic::Ordering;
 use std::sync::{LockResult, PoisonError, TryLockError};
 
 use crate::machine::{Aborted, Access, Machine};
+use crate::profile::LINE_BYTES;
 use crate::region::settle;
 use crate::run::{self, Reason, Run};
 
@@ -50,6 +51,13 @@ fn changed(run: &Run, address: *const (), before: u64, after: u64) {
     let mut machine = run.machine.borrow_mut();
     let core = run.core();
     if machine.is_inside(core) {
+        // A word in a frame that the region's end takes away, by then or by unwinding, is not put
+        // back: something else may lie there. Stacks grow downwards.
+        let frame = 0u8;
+        let younger = (&raw const frame).addr()..run.catchers[core].get();
+        if younger.contains(&address.addr()) {
+            return;
+        }
         machine.note_overwritten(core, address.expose_provenance() as u64, before);
     } else if before != after {
         drop(machine);
@@ -227,6 +235,19 @@ impl<T> AtomicPtr<T> {
     fn changed(&self, run: &Run, before: *mut T, after: *mut T) {
         let [before, after] = [before, after].map(|pointer| pointer.expose_provenance() as u64);
         changed(run, self.address(), before, after);
+    }
+}
+
+/// Accounts for an access of plain memory that other threads may see, such as the contents of a row: line
+/// by line, in order. Whether the access itself is part of a region that is rolled back is its program's
+/// affair: the machine puts back words only.
+pub fn touch(address: *const u8, bytes: usize, is_write: bool) {
+    let access = if is_write { Access::Store } else { Access::Load };
+    let mut offset = 0;
+    while offset < bytes {
+        let address = address.wrapping_add(offset);
+        step(address.cast(), access);
+        offset += LINE_BYTES as usize - address.addr() % LINE_BYTES as usize;
     }
 }
 

@@ -87,6 +87,35 @@ fn an_abort_puts_every_word_back() {
     assert_eq!(pointer.load(RELAXED), &raw mut one);
 }
 
+/// Protects the stack: words in frames that a region has left are not put back, where by then something
+/// else lies; those in older frames are.
+#[test]
+fn the_stack_is_put_back_as_far_as_it_lasts() {
+    #[inline(never)]
+    fn write_below(value: u64) -> u64 {
+        let words: [AtomicU64; 64] = std::array::from_fn(|_| AtomicU64::new(0));
+        std::hint::black_box(&words).iter().for_each(|word| word.store(value, RELAXED));
+        words[7].load(RELAXED)
+    }
+    #[inline(never)]
+    fn abort_below(value: u64) -> u64 {
+        let mut kept = [value; 200];
+        std::hint::black_box(&mut kept);
+        abort(kept[100] as u8)
+    }
+    alone(|| {
+        let older = AtomicU64::new(1);
+        for round in 0..100 {
+            let status = attempt(|| {
+                older.store(2, RELAXED);
+                write_below(round) + abort_below(round)
+            });
+            assert_eq!(status, Err(explicit(round as u8)));
+            assert_eq!(older.load(RELAXED), 1);
+        }
+    });
+}
+
 /// Protects the causes, as far as a program alone can bring them about.
 #[test]
 fn each_cause_has_its_status() {

@@ -2,7 +2,7 @@
 
 use std::any::TypeId;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -112,7 +112,8 @@ pub(crate) struct Inner<P: Protocol> {
     pub identity: Arc<Identity>,
     protocol: Arc<P::Shared>,
     workers: Workers<P>,
-    pub tables: HashMap<TypeId, Arc<dyn AnyTable<P>>>,
+    /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
+    pub tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
     /// Ticks the clock, if no log does.
@@ -391,7 +392,7 @@ impl<P: Protocol> Builder<P> {
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
         let mut names = std::collections::HashSet::new();
-        let mut tables = HashMap::new();
+        let mut tables = BTreeMap::new();
         let mut indexes = 0;
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         for table in self.tables {
@@ -440,7 +441,7 @@ impl<P: Protocol> Builder<P> {
 /// Recovers the tables that are not volatile, and has them logged.
 fn open_storage<P: Protocol>(
     plan: StoragePlan,
-    tables: &HashMap<TypeId, Arc<dyn AnyTable<P>>>,
+    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     shared: &Arc<Shared>,
 ) -> Result<Storage, Failure> {
     let memories = Arc::new(FillingMemories::new(Arc::clone(shared)));

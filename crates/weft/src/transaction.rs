@@ -562,6 +562,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// nor freed, as long as the transaction lasts, which cannot end while `self` is borrowed.
     #[inline(always)]
     unsafe fn row<R>(&self, row: NonNull<u8>) -> &R {
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::touch(row.as_ptr(), size_of::<R>(), false);
         // SAFETY: by the contract.
         unsafe { row.cast::<R>().as_ref() }
     }

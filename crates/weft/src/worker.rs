@@ -298,6 +298,8 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn allocate_row(&self, table: TableRef) -> NonNull<u8> {
         let block = self.allocate_block(table.core().row_class);
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::touch(block.as_ptr(), table.core().row_class.bytes(), true);
         // SAFETY: a new block of the table's row class, which holds a header and a row.
         unsafe { VersionHeader::initialise(block) }
     }
@@ -306,6 +308,10 @@ impl WorkerMemory {
     /// As for [`Arena::free`].
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
+        if cfg!(weft_sim) && self.regions.is_inside() {
+            // If the region is rolled back, the words in the block are put back: it is not used again.
+            return;
+        }
         // SAFETY: passed on to the caller.
         unsafe { self.arena().free(block, class, &self.shared.memory) };
     }

@@ -35,6 +35,8 @@ mod region;
 #[cfg(test)]
 mod tests;
 
+use std::ops::{Add, Sub};
+
 use crate::profile::Profile;
 
 use cache::Cache;
@@ -91,6 +93,41 @@ pub struct Counts {
     pub aborted_explicit: u64,
     /// Regions aborted by interrupts, faults and forbidden instructions.
     pub aborted_other: u64,
+}
+
+impl Counts {
+    fn combine(self, other: Counts, combine: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            accesses: combine(self.accesses, other.accesses),
+            misses: combine(self.misses, other.misses),
+            transfers: combine(self.transfers, other.transfers),
+            page_faults: combine(self.page_faults, other.page_faults),
+            interrupts: combine(self.interrupts, other.interrupts),
+            begun: combine(self.begun, other.begun),
+            committed: combine(self.committed, other.committed),
+            aborted_conflict: combine(self.aborted_conflict, other.aborted_conflict),
+            aborted_capacity: combine(self.aborted_capacity, other.aborted_capacity),
+            aborted_explicit: combine(self.aborted_explicit, other.aborted_explicit),
+            aborted_other: combine(self.aborted_other, other.aborted_other),
+        }
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        self.combine(other, |one, other| one + other)
+    }
+}
+
+/// What was counted between two moments.
+impl Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, earlier: Counts) -> Counts {
+        self.combine(earlier, |later, earlier| later - earlier)
+    }
 }
 
 #[derive(Debug)]
