@@ -34,6 +34,10 @@
 //!   follow one another are fetched ahead, and without taking room in the first level;
 //! - **bandwidth and queues**: an access to memory, or to a line that many want, costs the same
 //!   however many others are under way;
+//! - **plain memory**, but for what a program [declares](sync::touch): stacks, heaps, and lists of a
+//!   thread's own take no room in a cache nor in a region, and nothing of them is rolled back. A region
+//!   must not free words that it has written either, if their memory is used again;
+//! - **page faults**, but for pages that are [declared absent](Machine::declare_absent);
 //! - **instructions**: no instruction cache, no branches; computing is what the program says it is;
 //! - **address translation**: no TLB; pages are of 4 KiB;
 //! - **replacement that is not exact**: least recently used, where processors approximate it;
