@@ -76,6 +76,14 @@
 //! Nothing here claims RTM where there is none. [`Htm::open`] asks the processor, then tries a
 //! region that must commit and one that must roll back, and [`Htm::backend`] tells what it found.
 //!
+//! # The simulated machine
+//!
+//! Built with `--cfg weft_sim`, words and regions are those of `weft-sim`: threads of its runs are
+//! virtual cores, and a region is one of its model. An abort then cannot take the thread back to
+//! where it was: the words are put back, and the thread unwinds ([`Regions::restarting`] says how far).
+//! What a region changes that is no word stays changed, so a body changes nothing else that matters.
+//! Outside of runs there is no hardware.
+//!
 //! # Tests
 //!
 //! With the cargo feature `interleave`, each access to a shared word is a point where a test may
@@ -88,27 +96,33 @@ pub mod word;
 
 // The hardware is one module with one face, chosen here and nowhere else. Where a region of
 // hardware cannot exist, the token that stands for it is a type without values, so that the
-// compiler drops the hardware path by itself. The simulated machine (`--cfg weft_sim`) takes its
-// place in this list with a module of the same face, as it does in the list of `word`.
-#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+// compiler drops the hardware path by itself.
+#[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, weft_sim))))]
 mod rtm;
-#[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+#[cfg(weft_sim)]
+#[path = "rtm_simulated.rs"]
+mod rtm;
+#[cfg(not(any(all(target_arch = "x86_64", not(any(loom, shuttle))), weft_sim)))]
 #[path = "rtm_absent.rs"]
 mod rtm;
 
 // Likewise what keeps the code of regions in memory: where it cannot be done, it is nothing.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(weft_sim)))]
 mod code_pages;
-#[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", not(weft_sim))))]
 #[path = "code_pages_absent.rs"]
 mod code_pages;
 
 // Likewise the points of the shared words: where they are not built in, they are nothing.
-#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+#[cfg(all(feature = "interleave", not(any(loom, shuttle, weft_sim))))]
 pub mod interleave;
-#[cfg(not(all(feature = "interleave", not(any(loom, shuttle)))))]
+#[cfg(not(all(feature = "interleave", not(any(loom, shuttle, weft_sim)))))]
 #[path = "interleave_absent.rs"]
 mod interleave;
+
+/// The simulated machine that the words and regions of this build belong to.
+#[cfg(weft_sim)]
+pub use weft_sim as simulation;
 
 pub use region::{
     Backend, Choice, ElidedLock, Htm, InvalidChoice, Region, Regions, RetryPolicy, Statistics,

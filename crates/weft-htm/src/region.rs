@@ -32,7 +32,7 @@ use elided::Section;
 
 use crate::code_pages;
 use crate::rtm::Rtm;
-use crate::status::{Cause, LOCKED, STARTED};
+use crate::status::{Cause, LOCKED};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
 
 /// The environment variable that [`Choice::from_environment`] reads.
@@ -100,6 +100,9 @@ pub enum Backend {
     Rtm,
     /// No hardware: [`Regions::run`] always answers `None`.
     Software,
+    /// The regions of the simulated machine, in its runs.
+    #[cfg(weft_sim)]
+    Simulated,
 }
 
 impl fmt::Display for Backend {
@@ -107,6 +110,8 @@ impl fmt::Display for Backend {
         out.pad(match self {
             Backend::Rtm => "rtm",
             Backend::Software => "software",
+            #[cfg(weft_sim)]
+            Backend::Simulated => "simulated",
         })
     }
 }
@@ -214,7 +219,7 @@ impl Htm {
     /// Every thread that runs a region of this `Htm` has RTM's instructions emulated at that time,
     /// or has a processor that executes them.
     #[doc(hidden)]
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, weft_sim))))]
     pub unsafe fn assume_rtm(policy: RetryPolicy) -> Htm {
         Htm {
             // SAFETY: the caller vouches for the instructions on every thread that runs regions.
@@ -227,7 +232,10 @@ impl Htm {
     /// The backend in use.
     pub fn backend(&self) -> Backend {
         match self.rtm {
+            #[cfg(not(weft_sim))]
             Some(_) => Backend::Rtm,
+            #[cfg(weft_sim)]
+            Some(_) => Backend::Simulated,
             None => Backend::Software,
         }
     }
@@ -252,6 +260,9 @@ pub struct Regions {
     /// Where the worker is between [`ElidedLock::enter`] and [`ElidedLock::leave`]. The counters
     /// have one writer, so no two threads may share a `Regions`: the cell forbids that as well.
     section: Cell<Section>,
+    /// The aborts of the section that is being entered, of which a thread that unwinds keeps nothing.
+    #[cfg(weft_sim)]
+    suffered: Cell<Aborts>,
 }
 
 impl Regions {
@@ -262,19 +273,21 @@ impl Regions {
             policy: htm.policy,
             counters: Arc::default(),
             section: Cell::new(Section::Outside),
+            #[cfg(weft_sim)]
+            suffered: Cell::default(),
         }
     }
 
     /// Whether there is a hardware path to try, so that a caller can skip preparing for it.
     #[inline(always)]
     pub fn is_hardware(&self) -> bool {
-        self.rtm.is_some()
+        self.hardware().is_some()
     }
 
     /// Whether this thread is inside a region now. For assertions in code that must not run there.
     #[inline(always)]
     pub fn is_inside(&self) -> bool {
-        self.rtm.is_some_and(Rtm::is_inside)
+        self.hardware().is_some_and(Rtm::is_inside)
     }
 
     /// Runs `body` as one hardware region, again and again as the policy allows, until it commits.
@@ -299,7 +312,7 @@ impl Regions {
         body: impl Fn(&Region) -> R,
         still_locked: impl Fn() -> bool,
     ) -> Option<R> {
-        let rtm = self.rtm?;
+        let rtm = self.hardware()?;
         match self.section.get() {
             Section::Outside => {}
             Section::InRegion => return Some(body(&Region { rtm, not_send: PhantomData })),
@@ -307,20 +320,63 @@ impl Regions {
         }
         let mut aborts = Aborts::default();
         loop {
-            let status = rtm.begin();
-            if status == STARTED {
-                let result = body(&Region { rtm, not_send: PhantomData });
-                // SAFETY: `begin` said that the region started, and it is still open: had it been
-                // rolled back, this line would not be reached, and whoever ends a region has to
-                // have begun it.
-                unsafe { rtm.end() };
-                self.counters.add(Counter::Committed);
-                return Some(result);
-            }
-            if !self.may_retry(status, &mut aborts, &still_locked) {
-                return None;
+            match rtm.attempt(|| body(&Region { rtm, not_send: PhantomData })) {
+                Ok(result) => {
+                    self.counters.add(Counter::Committed);
+                    return Some(result);
+                }
+                Err(status) => {
+                    if !self.may_retry(status, &mut aborts, &still_locked) {
+                        return None;
+                    }
+                }
             }
         }
+    }
+
+    /// The hardware, if there is any that can be used here.
+    #[inline(always)]
+    fn hardware(&self) -> Option<Rtm> {
+        self.rtm.filter(|rtm| rtm.is_here())
+    }
+
+    /// Runs `attempt`, in which an [`ElidedLock`] may be entered and left. On a processor an abort of
+    /// the lock's region goes back to [`ElidedLock::enter`] by itself, and this is just a call. On the
+    /// simulated machine it unwinds to here, and `attempt` is run again from its beginning: so nothing
+    /// may come before `enter` in it that must not be repeated.
+    #[inline(always)]
+    pub fn restarting<R>(&self, mut attempt: impl FnMut() -> R) -> R {
+        #[cfg(weft_sim)]
+        loop {
+            if let Some(result) = weft_sim::region::catch_undone(&mut attempt) {
+                return result;
+            }
+            self.section.set(Section::Outside);
+        }
+        #[cfg(not(weft_sim))]
+        attempt()
+    }
+
+    /// Runs `body` so that on the simulated machine no other thread goes on meanwhile: for what regions
+    /// do to shared memory that is no word, of which a processor, but not that machine, would see
+    /// collisions.
+    #[inline(always)]
+    pub fn uninterrupted<R>(&self, body: impl FnOnce() -> R) -> R {
+        #[cfg(weft_sim)]
+        return weft_sim::uninterrupted(body);
+        #[cfg(not(weft_sim))]
+        body()
+    }
+
+    /// Whether this is code of a region that was rolled back, on its way out of it: what it does to
+    /// words has no effect, and what it would free for being unused may be in use. Only on the simulated
+    /// machine; on a processor nothing of a region that was rolled back runs on.
+    #[inline(always)]
+    pub fn is_undone(&self) -> bool {
+        #[cfg(weft_sim)]
+        return weft_sim::region::is_undone();
+        #[cfg(not(weft_sim))]
+        false
     }
 
     /// Counts an abort, waits if a word was locked, and says whether the policy allows another
@@ -365,7 +421,7 @@ impl Regions {
 }
 
 /// The aborts that one run has suffered, by the threshold that they count against.
-#[derive(Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Aborts {
     conflict: u32,
     capacity: u32,
@@ -531,7 +587,7 @@ impl Counters {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(loom, shuttle, weft_sim))))]
 mod tests {
     use super::*;
 

@@ -85,6 +85,27 @@ impl Rtm {
         status
     }
 
+    /// Whether it can be used here: it can anywhere.
+    #[inline(always)]
+    pub(crate) fn is_here(self) -> bool {
+        true
+    }
+
+    /// Runs `body` as a region, once; `Err` holds the status of an abort.
+    #[inline(always)]
+    pub(crate) fn attempt<R>(self, body: impl FnOnce() -> R) -> Result<R, u32> {
+        let status = self.begin();
+        if status != STARTED {
+            return Err(status);
+        }
+        let result = body();
+        // SAFETY: `begin` said that the region started, and it is still open: had it been
+        // rolled back, this line would not be reached, and whoever ends a region has to
+        // have begun it.
+        unsafe { self.end() };
+        Ok(result)
+    }
+
     /// Commits the region.
     ///
     /// # Safety

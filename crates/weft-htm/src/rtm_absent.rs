@@ -14,7 +14,15 @@ impl Rtm {
         Err(Unavailable::NotBuilt)
     }
 
+    pub(crate) fn is_here(self) -> bool {
+        match self {}
+    }
+
     pub(crate) fn begin(self) -> u32 {
+        match self {}
+    }
+
+    pub(crate) fn attempt<R>(self, _body: impl FnOnce() -> R) -> Result<R, u32> {
         match self {}
     }
 

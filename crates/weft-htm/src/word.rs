@@ -7,11 +7,9 @@
 //! interleavings. A clippy rule (`disallowed-types` in `clippy.toml`) keeps this file the only
 //! place that names the atomics.
 //!
-//! The list of machines below is also where the simulated machine comes in: a build with
-//! `--cfg weft_sim` adds one more `machine`, whose words charge their accesses to virtual time and
-//! whose regions track them. It must provide what the others do: `AtomicU64`, `AtomicPtr`, `fence`,
-//! `spin_loop`, `yield_now` and `Mutex`. The hardware of the regions has its own list in the root
-//! of this crate.
+//! With `--cfg weft_sim` it runs on the simulated machine of `weft-sim`, whose words charge their
+//! accesses to virtual time, and whose regions track them. The hardware of the regions has its own
+//! list in the root of this crate.
 //!
 //! On the real machine, the cargo feature `interleave` makes each access a point at which a test
 //! may let another thread go on (see the module of that name). Without it, `Access` is nothing.
@@ -21,8 +19,10 @@
 use loom::sync::atomic as machine;
 #[cfg(shuttle)]
 use shuttle::sync::atomic as machine;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, weft_sim)))]
 use std::sync::atomic as machine;
+#[cfg(weft_sim)]
+use weft_sim::sync as machine;
 
 pub use std::sync::atomic::Ordering;
 
@@ -30,17 +30,19 @@ pub use std::sync::atomic::Ordering;
 pub use loom::{hint::spin_loop, sync::Mutex, thread::yield_now};
 #[cfg(shuttle)]
 pub use shuttle::{hint::spin_loop, sync::Mutex, thread::yield_now};
-#[cfg(not(any(loom, shuttle, feature = "interleave")))]
+#[cfg(not(any(loom, shuttle, weft_sim, feature = "interleave")))]
 pub use std::{hint::spin_loop, sync::Mutex, thread::yield_now};
+#[cfg(weft_sim)]
+pub use weft_sim::sync::{Mutex, spin_loop, yield_now};
 
-#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+#[cfg(all(feature = "interleave", not(any(loom, shuttle, weft_sim))))]
 pub use crate::interleave::{Mutex, spin_loop, yield_now};
 
 use crate::interleave::Access;
 
 /// How many runs and counters of `interleave` there are: not a [`Word`], since that is what it
 /// watches.
-#[cfg(all(feature = "interleave", not(any(loom, shuttle))))]
+#[cfg(all(feature = "interleave", not(any(loom, shuttle, weft_sim))))]
 pub(crate) static WATCHES: machine::AtomicU64 = machine::AtomicU64::new(0);
 
 /// Orders the accesses before it with those after it, as [`std::sync::atomic::fence`] does.

@@ -2,8 +2,9 @@
 
 use std::any::TypeId;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -112,7 +113,8 @@ pub(crate) struct Inner<P: Protocol> {
     pub identity: Arc<Identity>,
     protocol: Arc<P::Shared>,
     workers: Workers<P>,
-    pub tables: HashMap<TypeId, Arc<dyn AnyTable<P>>>,
+    /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
+    pub tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
     /// Ticks the clock, if no log does.
@@ -391,7 +393,7 @@ impl<P: Protocol> Builder<P> {
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
         let mut names = std::collections::HashSet::new();
-        let mut tables = HashMap::new();
+        let mut tables = BTreeMap::new();
         let mut indexes = 0;
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         for table in self.tables {
@@ -412,6 +414,8 @@ impl<P: Protocol> Builder<P> {
         };
         let ticker = match storage {
             Some(_) => None,
+            // Virtual time has no place for a thread that ticks in the host's.
+            None if cfg!(weft_sim) => None,
             None => Some(
                 Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
                     .map_err(|error| Failure::Thread { message: error.to_string() })?,
@@ -438,7 +442,7 @@ impl<P: Protocol> Builder<P> {
 /// Recovers the tables that are not volatile, and has them logged.
 fn open_storage<P: Protocol>(
     plan: StoragePlan,
-    tables: &HashMap<TypeId, Arc<dyn AnyTable<P>>>,
+    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     shared: &Arc<Shared>,
 ) -> Result<Storage, Failure> {
     let memories = Arc::new(FillingMemories::new(Arc::clone(shared)));
@@ -589,32 +593,57 @@ impl<P: Protocol> Database<P> {
                     .pass(attempt, || self.check_wait(deadline, attempt))
                     .map_err(Error::from)?;
             }
-            let transaction =
-                Transaction::begin(&self.inner, worker, attempt, deadline).map_err(Error::from)?;
-            let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
-            let (transaction, abort) = match result {
-                Ok(Ok(value)) => match transaction.finish() {
-                    Ok(token) => return Ok((value, token)),
-                    Err(stopped) => stopped,
-                },
-                Ok(Err(error)) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => return Err(error),
-                },
-                Err(panic) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => {
-                        drop(transaction);
-                        resume_unwind(panic)
-                    }
-                },
-            };
+            let ended = worker
+                .memory
+                .regions()
+                .restarting(|| self.attempt(worker, options, attempt, deadline, &mut body));
+            if let ControlFlow::Break(result) = ended {
+                return result;
+            }
             attempt += 1;
-            // Spelled out only for those who get to see it: under contention conflicts are many.
-            let bounds = check_bounds(options, deadline, attempt, || transaction.describe(abort));
-            transaction.give_way(abort);
-            bounds.map_err(Error::from)?;
             backoff(worker, attempt);
+        }
+    }
+
+    /// Runs the closure once, after `attempt` conflicts. Goes on after one more that is within the
+    /// bounds.
+    #[inline(always)]
+    fn attempt<R, E: From<Error>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        attempt: u32,
+        deadline: Option<(Instant, Duration)>,
+        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> ControlFlow<Result<(R, CommitToken), E>> {
+        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
+            Ok(transaction) => transaction,
+            Err(failure) => return ControlFlow::Break(Err(Error::from(failure).into())),
+        };
+        let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
+        let (transaction, abort) = match result {
+            Ok(Ok(value)) => match transaction.finish() {
+                Ok(token) => return ControlFlow::Break(Ok((value, token))),
+                Err(stopped) => stopped,
+            },
+            Ok(Err(error)) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => return ControlFlow::Break(Err(error)),
+            },
+            Err(panic) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => {
+                    drop(transaction);
+                    resume_unwind(panic)
+                }
+            },
+        };
+        // Spelled out only for those who get to see it: under contention conflicts are many.
+        let bounds = check_bounds(options, deadline, attempt + 1, || transaction.describe(abort));
+        transaction.give_way(abort);
+        match bounds {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(failure) => ControlFlow::Break(Err(Error::from(failure).into())),
         }
     }
 
@@ -820,9 +849,14 @@ impl<P: Protocol> Drop for Seat<P> {
     }
 }
 
+#[cfg(not(weft_sim))]
 thread_local! {
     static REGISTRATIONS: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
 }
+/// Each virtual core is a worker of its own.
+#[cfg(weft_sim)]
+static REGISTRATIONS: weft_htm::simulation::local::Local<RefCell<Vec<Registration>>> =
+    weft_htm::simulation::local::Local::new(|| RefCell::new(Vec::new()));
 
 /// This thread's worker of a database, if it is one.
 #[inline(always)]

@@ -439,6 +439,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
+        if self.worker.memory.regions().is_undone() {
+            // The whole transaction is undone already. It stays pinned until the next begins, at once.
+            self.worker.executor().abort(&self.worker.memory);
+            self.worker.active.set(false);
+            return;
+        }
         Counters::count(&self.worker.memory.counters().rolled_back);
         self.worker.executor().abort(&self.worker.memory);
         self.record_rollback();
@@ -556,6 +562,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// nor freed, as long as the transaction lasts, which cannot end while `self` is borrowed.
     #[inline(always)]
     unsafe fn row<R>(&self, row: NonNull<u8>) -> &R {
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::touch(row.as_ptr(), size_of::<R>(), false);
         // SAFETY: by the contract.
         unsafe { row.cast::<R>().as_ref() }
     }

@@ -12,7 +12,7 @@ mod commit;
 mod thread;
 
 use std::alloc::Layout;
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -204,10 +204,11 @@ pub struct WorkerMemory {
     arena: UnsafeCell<Arena>,
     garbage: UnsafeCell<Garbage>,
     regions: Regions,
-    /// The snapshot number that the commit under way has drawn.
-    drawn: Cell<u64>,
-    /// Whether a commit is under way.
-    is_committing: Cell<bool>,
+    /// The snapshot number that the commit under way has drawn. Like the next, a word though it is the
+    /// worker's own, since regions write it.
+    drawn: Word,
+    /// 1 while a commit is under way.
+    is_committing: Word,
     /// What is to be kept for snapshots, until there is enough of it for the common lists.
     retained: RefCell<Vec<Retained>>,
     /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
@@ -227,8 +228,8 @@ impl WorkerMemory {
             arena: UnsafeCell::new(Arena::default()),
             garbage: UnsafeCell::new(Garbage::default()),
             regions,
-            drawn: Cell::new(0),
-            is_committing: Cell::new(false),
+            drawn: Word::new(0),
+            is_committing: Word::new(0),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),
@@ -294,6 +295,8 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn allocate_row(&self, table: TableRef) -> NonNull<u8> {
         let block = self.allocate_block(table.core().row_class);
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::touch(block.as_ptr(), table.core().row_class.bytes(), true);
         // SAFETY: a new block of the table's row class, which holds a header and a row.
         unsafe { VersionHeader::initialise(block) }
     }
@@ -302,6 +305,10 @@ impl WorkerMemory {
     /// As for [`Arena::free`].
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
+        if cfg!(weft_sim) && self.regions.is_inside() {
+            // If the region is rolled back, the words in the block are put back: it is not used again.
+            return;
+        }
         // SAFETY: passed on to the caller.
         unsafe { self.arena().free(block, class, &self.shared.memory) };
     }
@@ -341,6 +348,16 @@ impl WorkerMemory {
     }
 
     // ---- garbage --------------------------------------------------------------------------
+
+    /// Notes which garbage was there before a region that may be rolled back.
+    pub fn mark_garbage(&self) {
+        self.garbage().mark();
+    }
+
+    /// Takes back what was retired since [`WorkerMemory::mark_garbage`]: it is in use.
+    pub fn forget_garbage(&self) {
+        self.garbage().forget_since_mark();
+    }
 
     /// Retires a row that another version has replaced.
     #[inline(always)]

@@ -28,7 +28,9 @@
 //! **Fairness.** A thread that waits for the lock spins, then gives its time slices away. One that
 //! has done so a while *reserves* the lock: from then on nobody else can take it, nor start a
 //! region, until that thread has had it.
-use super::{Aborts, Regions, WAIT_ROUNDS_SPINNING};
+#[cfg(not(weft_sim))]
+use super::Aborts;
+use super::{Regions, WAIT_ROUNDS_SPINNING};
 use crate::status::{LOCKED, STARTED};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
 
@@ -111,6 +113,8 @@ impl ElidedLock {
                 // `Regions::run` does, and other elided locks end their own regions, in whatever
                 // order (the processor counts them, and commits at the last).
                 unsafe { rtm.end() };
+                #[cfg(weft_sim)]
+                regions.suffered.take();
                 regions.counters.add(super::Counter::Committed);
             }
             // Release: pairs with the acquire in `acquire`, and with the load in `start_region`.
@@ -125,9 +129,15 @@ impl ElidedLock {
     /// or the policy gave up.
     #[inline]
     fn start_region(&self, regions: &Regions) -> bool {
-        let Some(rtm) = regions.rtm else { return false };
+        let Some(rtm) = regions.hardware() else { return false };
+        #[cfg(not(weft_sim))]
         let mut aborts = Aborts::default();
+        #[cfg(weft_sim)]
+        let mut aborts = regions.suffered.take();
         loop {
+            // The region may unwind to a place from which this function is called again.
+            #[cfg(weft_sim)]
+            regions.suffered.set(aborts);
             let status = rtm.begin();
             if status == STARTED {
                 // Acquire: pairs with the release in `leave`. If the lock is taken after this
@@ -142,6 +152,8 @@ impl ElidedLock {
             // Relaxed: a hint; the next region looks again.
             let still_locked = || self.word.load(Ordering::Relaxed) != 0;
             if !regions.may_retry(status, &mut aborts, &still_locked) {
+                #[cfg(weft_sim)]
+                regions.suffered.take();
                 return false;
             }
         }
@@ -194,7 +206,7 @@ impl ElidedLock {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(loom, shuttle, weft_sim))))]
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::thread;

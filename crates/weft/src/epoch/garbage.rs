@@ -56,6 +56,8 @@ pub struct Garbage {
     open_bytes: usize,
     sealed: VecDeque<Batch>,
     emptied: Vec<Vec<Retired>>,
+    /// How many entries, and bytes, the open batch had when it was marked.
+    marked: (usize, usize),
 }
 
 impl Garbage {
@@ -64,6 +66,18 @@ impl Garbage {
     pub fn push(&mut self, retired: Retired, bytes: usize) {
         self.open.push(retired);
         self.open_bytes += bytes;
+    }
+
+    /// Remembers where the open batch ends. It is not sealed until the next mark.
+    pub fn mark(&mut self) {
+        self.marked = (self.open.len(), self.open_bytes);
+    }
+
+    /// Takes the entries back that were added since the mark.
+    pub fn forget_since_mark(&mut self) {
+        let (entries, bytes) = self.marked;
+        self.open.truncate(entries);
+        self.open_bytes = bytes;
     }
 
     /// Whether the open batch is worth sealing.

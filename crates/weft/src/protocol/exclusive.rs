@@ -142,6 +142,8 @@ pub struct ExclusiveExecutor<E> {
     replaced: Vec<(Unused, NonNull<u8>)>,
     /// What goes into the log.
     logged: Vec<LoggedWrite>,
+    /// Deleted records whose unlinking is put off.
+    deferring: Vec<(NonNull<u8>, TableRef)>,
 }
 
 // SAFETY: all lists are empty between transactions, when the executor may change threads; the
@@ -175,11 +177,15 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             unlinked: Vec::new(),
             replaced: Vec::new(),
             logged: Vec::new(),
+            deferring: Vec::new(),
         }
     }
 
     #[inline(always)]
     fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+        if cfg!(weft_sim) {
+            memory.mark_garbage();
+        }
         self.exclusion.enter(memory)
     }
 
@@ -291,8 +297,17 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         for position in 0..self.log.len() {
             self.settle(position, is_alone, memory);
         }
-        self.unlink_deferred(memory);
-        self.exclusion.leave(memory);
+        if cfg!(not(weft_sim)) {
+            self.defer();
+            self.unlink_deferred(memory);
+            self.exclusion.leave(memory);
+        } else {
+            // The common list is no word, so the simulated machine undoes nothing of it: what is deleted
+            // in a region goes there when the region has committed. None of this is interrupted.
+            memory.regions().uninterrupted(|| self.unlink_deferred(memory));
+            self.exclusion.leave(memory);
+            self.defer();
+        }
         self.log.clear();
         if let Some(order) = order {
             memory.log(self.logged.drain(..).map(|write| LoggedWrite { order, ..write }));
@@ -312,6 +327,9 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
+        if memory.regions().is_undone() {
+            return self.forget(memory);
+        }
         while let Some(step) = self.log.pop() {
             let written = stored(step.record).newest.load(LOAD);
             stored(step.record).newest.store(step.before, STORE);
@@ -363,8 +381,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                     self.unlinked.extend(unlink(memory, step, deleted));
                     self.unused.push(Unused { row: deleted, record, table, is_passed: false });
                 } else {
-                    // SAFETY: between `enter` and `leave`.
-                    unsafe { (*self.exclusion.deferred().0.get()).push((record.block(), table)) };
+                    self.deferring.push((record.block(), table));
                 }
             }
             Some(row) => {
@@ -389,6 +406,29 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 && self.log[..position].iter().all(|earlier| earlier.record != step.record)
         };
         is_first.then_some(before)
+    }
+
+    /// Puts the unlinking of deleted records off.
+    #[inline(always)]
+    fn defer(&mut self) {
+        if !self.deferring.is_empty() {
+            // SAFETY: between `enter` and `leave`, or where nobody interrupts.
+            unsafe { (*self.exclusion.deferred().0.get()).append(&mut self.deferring) };
+        }
+    }
+
+    /// Forgets a transaction whose region the simulated machine has rolled back. Of what it has
+    /// written nothing is left that anybody could find. Its own rows are not freed: this code runs at
+    /// any place of the transaction, so nobody knows which they are.
+    #[cold]
+    fn forget(&mut self, memory: &WorkerMemory) {
+        self.log.clear();
+        self.unused.clear();
+        self.unlinked.clear();
+        self.replaced.clear();
+        self.logged.clear();
+        self.deferring.clear();
+        memory.forget_garbage();
     }
 
     /// Unlinks the deleted records that no snapshot needs any more.

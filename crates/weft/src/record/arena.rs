@@ -314,9 +314,13 @@ pub unsafe fn free_huge(block: NonNull<u8>, layout: Layout) {
     }
 }
 
+/// Pages of the simulated machine, whose addresses are the same in every process.
+#[cfg(weft_sim)]
+use weft_htm::simulation::pages;
+
 /// Pages from the operating system itself. The global allocator will not do: it may write to a
 /// block before it hands it out, and a page that was touched before the advice stays small.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", not(weft_sim)))]
 mod pages {
     use super::{CHUNK_BYTES, NonNull};
 
@@ -363,7 +367,7 @@ mod pages {
 }
 
 /// Where the engine does not know how to ask for huge pages: the global allocator.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(any(target_os = "linux", weft_sim)))]
 mod pages {
     use super::{CHUNK_BYTES, Layout, NonNull, alloc};
 

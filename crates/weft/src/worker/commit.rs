@@ -89,9 +89,10 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn draw(&self) -> u64 {
         self.shared.commits.begin(self.slot);
-        self.is_committing.set(true);
+        // Relaxed, as all accesses of these two words: nobody else has them.
+        self.is_committing.store(1, Ordering::Relaxed);
         let number = self.shared.clock.number();
-        self.drawn.set(number);
+        self.drawn.store(number, Ordering::Relaxed);
         epoch_of(number)
     }
 
@@ -99,7 +100,8 @@ impl WorkerMemory {
     /// or, if it has written nothing, the last in which anything was written. 0 if there is no log.
     #[inline(always)]
     pub fn last_epoch_relied_on(&self) -> u64 {
-        let drawn = epoch_of(self.drawn.replace(0));
+        let drawn = epoch_of(self.drawn.load(Ordering::Relaxed));
+        self.drawn.store(0, Ordering::Relaxed);
         match self.shared.log.get() {
             None => 0,
             Some(_) if drawn != 0 => drawn,
@@ -111,7 +113,8 @@ impl WorkerMemory {
     /// numbers.
     #[inline(always)]
     pub fn end_commit(&self) {
-        if self.is_committing.replace(false) {
+        if self.is_committing.load(Ordering::Relaxed) != 0 {
+            self.is_committing.store(0, Ordering::Relaxed);
             self.shared.commits.end(self.slot);
             self.open_snapshots.borrow_mut().clear();
         }
@@ -119,13 +122,13 @@ impl WorkerMemory {
 
     /// This worker's slot, if it is committing.
     pub fn committing_slot(&self) -> Option<usize> {
-        self.is_committing.get().then_some(self.slot)
+        (self.is_committing.load(Ordering::Relaxed) != 0).then_some(self.slot)
     }
 
     /// The epoch that the commit under way has drawn.
     #[inline(always)]
     pub fn drawn_epoch(&self) -> u64 {
-        epoch_of(self.drawn.get())
+        epoch_of(self.drawn.load(Ordering::Relaxed))
     }
 
     /// Whether commits are logged.
@@ -181,7 +184,7 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn number(&self, row: NonNull<u8>) {
         // SAFETY: pinned, and installed while it was.
-        unsafe { VersionHeader::of(row) }.set_number(self.drawn.get());
+        unsafe { VersionHeader::of(row) }.set_number(self.drawn.load(Ordering::Relaxed));
     }
 
     /// Retires a version that the commit under way has replaced: at once, or when no snapshot
@@ -235,7 +238,7 @@ impl WorkerMemory {
     /// As for [`WorkerMemory::supersede`].
     #[cold]
     unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
-        let end = self.drawn.get();
+        let end = self.drawn.load(Ordering::Relaxed);
         let entry = Retained { kept: Kept::Version(replaced), record, table, end };
         self.list_open_snapshots();
         // SAFETY: by the contract the version is the caller's to retire.
@@ -296,7 +299,7 @@ impl WorkerMemory {
         let block = self.allocate(Deletion::LAYOUT);
         let _chain = self.shared.retention.chains.lock(record);
         // SAFETY: a new block of that layout; the chain is locked.
-        unsafe { header.mark_deleted(self.drawn.get(), block) };
+        unsafe { header.mark_deleted(self.drawn.load(Ordering::Relaxed), block) };
     }
 
     /// Keeps something for the snapshots that are open.

@@ -1,0 +1,239 @@
+//! One access: who has to give the line up, where it comes from, and what has to make room for it.
+
+use super::cache::Touched;
+use super::{Aborted, Access, Machine, NOBODY, members};
+use crate::profile::LINES_PER_PAGE;
+use crate::status::CAPACITY;
+
+impl Machine {
+    /// Accesses the word at `address`. Regions of other threads that this collides with are rolled
+    /// back: put back what [`Machine::take_rolled_back`] says before you do the access.
+    ///
+    /// # Errors
+    /// The thread's own region is rolled back, and the access does not take place.
+    #[inline]
+    pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Aborted> {
+        self.interrupt_if_due(thread);
+        self.check(thread)?;
+        self.threads[thread].counts.accesses += 1;
+        let line = self.line(thread, address);
+        if self.memory.is_absent(line) {
+            self.fault(thread, line)?;
+        }
+        let is_write = access != Access::Load;
+        self.resolve_conflicts(thread, line, is_write);
+        let cycles = self.fetch(thread, line, is_write);
+        self.threads[thread].clock += cycles;
+        if access == Access::Exchange {
+            self.charge_computing(thread, self.profile.latencies.locked);
+        }
+        // What made room may have been the region's own.
+        self.check(thread)?;
+        self.track(thread, line, is_write);
+        Ok(())
+    }
+
+    /// The first touch of a page. In a region it is an abort, and the page stays as it was.
+    #[cold]
+    fn fault(&mut self, thread: usize, line: u32) -> Result<(), Aborted> {
+        self.abort_for_itself(thread);
+        self.check(thread)?;
+        let socket = self.cores[self.threads[thread].core].socket;
+        self.memory.map(line, socket);
+        self.threads[thread].clock += self.profile.latencies.page_fault;
+        self.threads[thread].counts.page_faults += 1;
+        Ok(())
+    }
+
+    /// Rolls back the regions of other threads that must not see this access, or that it must not
+    /// see: who asks for a line wins it.
+    #[inline]
+    fn resolve_conflicts(&mut self, thread: usize, line: u32, is_write: bool) {
+        let state = &self.memory[line];
+        let (readers, writer) = (state.readers, state.writer);
+        if writer != NOBODY && usize::from(writer) != thread {
+            self.abort_by_conflict(writer.into());
+        }
+        let others = readers & !(1 << thread);
+        if is_write && others != 0 {
+            members(others).for_each(|other| self.abort_by_conflict(other));
+        }
+    }
+
+    /// Brings a line into the core's caches, for writing if so, and returns what that takes.
+    #[inline]
+    fn fetch(&mut self, thread: usize, line: u32, is_write: bool) -> u64 {
+        let core = self.threads[thread].core;
+        let place = self.memory.place(line);
+        let first = self.cores[core].first_level.touch(line, place);
+        if first == Touched::Hit {
+            let state = &mut self.memory[line];
+            if !is_write || usize::from(state.owner) == core {
+                state.is_modified |= is_write;
+                return self.profile.latencies.first_level;
+            }
+        }
+        let mut cycles = 0;
+        if let Touched::Miss(evicted) = first {
+            if let Some(evicted) = evicted {
+                self.leave_first_level(core, evicted);
+            }
+            cycles = match self.cores[core].second_level.touch(line, place) {
+                Touched::Hit => self.profile.latencies.second_level,
+                Touched::Miss(evicted) => {
+                    if let Some(evicted) = evicted {
+                        self.leave_second_level(core, evicted);
+                    }
+                    self.threads[thread].counts.misses += 1;
+                    0
+                }
+            };
+        }
+        let state = self.memory[line];
+        let is_there = state.cores & 1 << core != 0;
+        if !is_there {
+            cycles += self.fetch_from_elsewhere(thread, line, place);
+        }
+        self.memory[line].cores |= 1 << core;
+        if is_write {
+            cycles = cycles.max(self.take_from_all_others(thread, line));
+            let state = &mut self.memory[line];
+            state.owner = core as u8;
+            state.is_modified = true;
+        }
+        cycles.max(self.profile.latencies.first_level)
+    }
+
+    /// Finds the nearest copy of a line that the core does not hold.
+    fn fetch_from_elsewhere(&mut self, thread: usize, line: u32, place: u64) -> u64 {
+        let latencies = self.profile.latencies;
+        let core = self.threads[thread].core;
+        let socket = self.cores[core].socket;
+        let state = self.memory[line];
+        let in_last_level = self.enter_last_level(socket, line, place);
+        if state.owner != NOBODY {
+            let owner = usize::from(state.owner);
+            let state = &mut self.memory[line];
+            state.owner = NOBODY;
+            state.is_modified = false;
+            self.threads[thread].counts.transfers += 1;
+            return match self.cores[owner].socket == socket {
+                true => latencies.other_core,
+                false => latencies.other_socket,
+            };
+        }
+        if state.cores == 0 {
+            // Nobody else has it: it is exclusive.
+            self.memory[line].owner = core as u8;
+        }
+        let from_others = |other: usize| self.cores[other].socket == socket;
+        let cycles = if in_last_level {
+            latencies.last_level
+        } else if members(state.cores).any(from_others) {
+            latencies.other_core
+        } else if state.cores != 0 {
+            latencies.other_socket
+        } else if self.memory.home(line) == socket {
+            latencies.memory
+        } else {
+            latencies.other_memory
+        };
+        let before = std::mem::replace(&mut self.threads[thread].fetched, line);
+        match before.checked_add(1) == Some(line) && !u64::from(line).is_multiple_of(LINES_PER_PAGE)
+        {
+            true => cycles.min(latencies.streamed),
+            false => cycles,
+        }
+    }
+
+    /// Takes a line from all cores but the thread's own, and returns how long it takes until all
+    /// have answered.
+    fn take_from_all_others(&mut self, thread: usize, line: u32) -> u64 {
+        let core = self.threads[thread].core;
+        let socket = self.cores[core].socket;
+        let place = self.memory.place(line);
+        let mut cycles = 0;
+        for other in members(self.memory[line].cores & !(1 << core)) {
+            let holder = &mut self.cores[other];
+            holder.first_level.remove(line, place);
+            holder.second_level.remove(line, place);
+            let latencies = &self.profile.latencies;
+            if holder.socket == socket {
+                cycles = cycles.max(latencies.other_core);
+            } else {
+                self.last_levels[holder.socket].remove(line, place);
+                cycles = cycles.max(latencies.other_socket);
+            }
+        }
+        self.memory[line].cores = 1 << core;
+        cycles
+    }
+
+    /// Accesses a line in the last level of a socket; whether it was there.
+    fn enter_last_level(&mut self, socket: usize, line: u32, place: u64) -> bool {
+        match self.last_levels[socket].touch(line, place) {
+            Touched::Hit => true,
+            Touched::Miss(evicted) => {
+                if let Some(evicted) = evicted {
+                    self.leave_last_level(socket, evicted);
+                }
+                false
+            }
+        }
+    }
+
+    /// A written line that leaves the first level aborts its region. One that was read is tracked
+    /// elsewhere from now on.
+    fn leave_first_level(&mut self, core: usize, line: u32) {
+        let state = self.memory[line];
+        if state.writer != NOBODY && self.threads[usize::from(state.writer)].core == core {
+            self.abort_by(state.writer.into(), CAPACITY);
+        }
+        self.keep_read(core, line);
+        let place = self.memory.place(line);
+        if !self.cores[core].second_level.holds(line, place) {
+            self.leave_core(core, line);
+        }
+    }
+
+    fn leave_second_level(&mut self, core: usize, line: u32) {
+        let place = self.memory.place(line);
+        if !self.cores[core].first_level.holds(line, place) {
+            self.leave_core(core, line);
+        }
+    }
+
+    /// The core holds no copy any more.
+    fn leave_core(&mut self, core: usize, line: u32) {
+        let state = &mut self.memory[line];
+        state.cores &= !(1 << core);
+        if usize::from(state.owner) == core {
+            state.owner = NOBODY;
+            state.is_modified = false;
+        }
+    }
+
+    /// An inclusive last level takes a line that it evicts from its cores, and so from their
+    /// regions.
+    fn leave_last_level(&mut self, socket: usize, line: u32) {
+        if !self.profile.is_inclusive {
+            return;
+        }
+        let state = self.memory[line];
+        let place = self.memory.place(line);
+        for core in members(state.cores) {
+            if self.cores[core].socket == socket {
+                self.cores[core].first_level.remove(line, place);
+                self.cores[core].second_level.remove(line, place);
+                self.leave_core(core, line);
+            }
+        }
+        if state.writer != NOBODY && self.socket_of(state.writer.into()) == socket {
+            self.abort_by(state.writer.into(), CAPACITY);
+        }
+    }
+
+    fn socket_of(&self, thread: usize) -> usize {
+        self.cores[self.threads[thread].core].socket
+    }
+}

@@ -1,0 +1,323 @@
+//! The machine: hardware threads that access lines, what each access costs, and regions.
+//!
+//! It knows addresses, not values. Whoever runs a program on it asks [`Machine::access`] before each
+//! access of a shared word, and does the access itself if the machine has not aborted a region.
+//! Costs go to the clock of the thread that accesses.
+//!
+//! # Caches
+//!
+//! Each core has a first-level and a second-level cache, each socket a last-level one. A directory
+//! knows for each line which cores hold it, and which of them, if any, owns it. So a line is in one
+//! of MESI's four states:
+//!
+//! | state | cores | owner | written |
+//! | --- | --- | --- | --- |
+//! | invalid | none | – | – |
+//! | shared | one or more | – | no |
+//! | exclusive | one | that one | no |
+//! | modified | one | that one | yes |
+//!
+//! A read that misses takes the line from the owner, whose copy becomes a shared one, or from the
+//! last level, another socket or memory, whichever is nearest (and sooner if it follows the line fetched
+//! before, as a prefetcher would have it). A write by a core that is not the
+//! owner takes it from all others. An inclusive last level that evicts a line takes it from its
+//! cores, too.
+//!
+//! # Regions
+//!
+//! See `region.rs`. What the machine has to roll back it hands to its user, who knows the values:
+//! [`Machine::take_rolled_back`].
+
+mod access;
+mod cache;
+mod memory;
+mod region;
+#[cfg(test)]
+mod tests;
+
+use std::ops::{Add, Sub};
+
+use crate::profile::Profile;
+
+use cache::Cache;
+use memory::{Memory, NOBODY};
+use region::Region;
+
+pub use region::Aborted;
+
+/// The most hardware threads that a machine has.
+pub const THREADS_MAX: usize = 128;
+
+/// What an access does with the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Loads it.
+    Load,
+    /// Stores it.
+    Store,
+    /// Loads and stores it in one step, by an instruction with a `lock` prefix.
+    Exchange,
+}
+
+/// A value that a region has overwritten, and that is to be put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overwritten {
+    /// Where it was, as the user of the machine named it.
+    pub address: u64,
+    /// What it was.
+    pub value: u64,
+}
+
+/// What a hardware thread has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Accesses, of all kinds.
+    pub accesses: u64,
+    /// Accesses that the core's own caches had no copy for.
+    pub misses: u64,
+    /// Accesses that took the line from another core.
+    pub transfers: u64,
+    /// Page faults outside of regions.
+    pub page_faults: u64,
+    /// Timer interrupts.
+    pub interrupts: u64,
+    /// Outermost regions begun.
+    pub begun: u64,
+    /// Outermost regions committed.
+    pub committed: u64,
+    /// Regions that another thread's access aborted.
+    pub aborted_conflict: u64,
+    /// Regions that the caches could not hold.
+    pub aborted_capacity: u64,
+    /// Regions aborted by XABORT.
+    pub aborted_explicit: u64,
+    /// Regions aborted by interrupts, faults and forbidden instructions.
+    pub aborted_other: u64,
+}
+
+impl Counts {
+    fn combine(self, other: Counts, combine: impl Fn(u64, u64) -> u64) -> Counts {
+        Counts {
+            accesses: combine(self.accesses, other.accesses),
+            misses: combine(self.misses, other.misses),
+            transfers: combine(self.transfers, other.transfers),
+            page_faults: combine(self.page_faults, other.page_faults),
+            interrupts: combine(self.interrupts, other.interrupts),
+            begun: combine(self.begun, other.begun),
+            committed: combine(self.committed, other.committed),
+            aborted_conflict: combine(self.aborted_conflict, other.aborted_conflict),
+            aborted_capacity: combine(self.aborted_capacity, other.aborted_capacity),
+            aborted_explicit: combine(self.aborted_explicit, other.aborted_explicit),
+            aborted_other: combine(self.aborted_other, other.aborted_other),
+        }
+    }
+}
+
+impl Add for Counts {
+    type Output = Counts;
+
+    fn add(self, other: Counts) -> Counts {
+        self.combine(other, |one, other| one + other)
+    }
+}
+
+/// What was counted between two moments.
+impl Sub for Counts {
+    type Output = Counts;
+
+    fn sub(self, earlier: Counts) -> Counts {
+        self.combine(earlier, |later, earlier| later - earlier)
+    }
+}
+
+#[derive(Debug)]
+struct Thread {
+    core: usize,
+    clock: u64,
+    next_interrupt: u64,
+    /// Whether it has a program to run, and so takes its part of the core.
+    is_running: bool,
+    /// The line that it fetched last from beyond the core's own caches.
+    fetched: u32,
+    region: Region,
+    counts: Counts,
+}
+
+#[derive(Debug)]
+struct Core {
+    socket: usize,
+    first_level: Cache,
+    second_level: Cache,
+    /// What regions have read and the first level holds no more.
+    read_set: Option<Cache>,
+}
+
+/// The members of a set of cores or threads.
+fn members(set: u128) -> impl Iterator<Item = usize> {
+    let mut rest = set;
+    std::iter::from_fn(move || {
+        let member = rest.trailing_zeros() as usize;
+        rest &= rest.wrapping_sub(1);
+        (member < 128).then_some(member)
+    })
+}
+
+/// A machine and the state of all that is in it.
+#[derive(Debug)]
+pub struct Machine {
+    profile: &'static Profile,
+    threads: Vec<Thread>,
+    cores: Vec<Core>,
+    last_levels: Vec<Cache>,
+    memory: Memory,
+    /// Values of regions that were rolled back, to be put back in this order.
+    rolled_back: Vec<Overwritten>,
+}
+
+impl Machine {
+    /// A machine with empty caches. `seed` decides where pages lie in physical memory, and when the
+    /// timers of the threads first go off.
+    pub fn new(profile: &'static Profile, seed: u64) -> Machine {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let threads = (0..profile.threads()).map(|thread| Thread {
+            core: profile.core_of(thread),
+            clock: 0,
+            next_interrupt: random.u64(1..=profile.timer_period),
+            is_running: false,
+            fetched: u32::MAX,
+            region: Region::default(),
+            counts: Counts::default(),
+        });
+        let threads = threads.collect();
+        let cores = (0..profile.cores()).map(|core| Core {
+            socket: profile.socket_of(core),
+            first_level: Cache::new(profile.first_level),
+            second_level: Cache::new(profile.second_level),
+            read_set: profile.read_set.map(Cache::new),
+        });
+        Machine {
+            profile,
+            threads,
+            cores: cores.collect(),
+            last_levels: (0..profile.sockets).map(|_| Cache::new(profile.last_level)).collect(),
+            memory: Memory::new(random.u64(..)),
+            rolled_back: Vec::new(),
+        }
+    }
+
+    /// What the machine is like.
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// Cycles that have passed for a thread.
+    #[inline]
+    pub fn clock(&self, thread: usize) -> u64 {
+        self.threads[thread].clock
+    }
+
+    /// What a thread has done so far.
+    pub fn counts(&self, thread: usize) -> Counts {
+        self.threads[thread].counts
+    }
+
+    /// Says whether a thread has a program to run. One that has slows the other thread of its core.
+    pub fn set_running(&mut self, thread: usize, is_running: bool) {
+        self.threads[thread].is_running = is_running;
+    }
+
+    /// Says that the operating system has not mapped the whole pages of this range yet: the first
+    /// access to each is a fault. All other pages are there.
+    pub fn declare_absent(&mut self, address: u64, bytes: u64) {
+        self.memory.declare_absent(address, bytes);
+    }
+
+    /// Lets a thread compute for a number of cycles.
+    ///
+    /// # Errors
+    /// Its region is rolled back.
+    #[inline]
+    pub fn compute(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
+        self.charge_computing(thread, cycles);
+        self.interrupt_if_due(thread);
+        self.check(thread)
+    }
+
+    /// A full fence.
+    ///
+    /// # Errors
+    /// The thread's region is rolled back.
+    pub fn fence(&mut self, thread: usize) -> Result<(), Aborted> {
+        self.compute(thread, self.profile.latencies.fence)
+    }
+
+    /// PAUSE, which aborts a region.
+    ///
+    /// # Errors
+    /// The thread's region is rolled back.
+    pub fn pause(&mut self, thread: usize) -> Result<(), Aborted> {
+        self.abort_for_itself(thread);
+        self.compute(thread, self.profile.latencies.pause)
+    }
+
+    /// A system call that lasts so many cycles, which aborts a region.
+    ///
+    /// # Errors
+    /// The thread's region is rolled back.
+    pub fn system_call(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
+        self.abort_for_itself(thread);
+        self.compute(thread, cycles)
+    }
+
+    /// Lets time pass for a thread that sleeps, until its clock shows `clock`.
+    pub fn sleep_until(&mut self, thread: usize, clock: u64) {
+        let thread = &mut self.threads[thread];
+        thread.clock = thread.clock.max(clock);
+    }
+
+    /// The line that the word at `address` lies in, by the machine's own number.
+    pub fn line(&mut self, thread: usize, address: u64) -> u32 {
+        let socket = self.cores[self.threads[thread].core].socket;
+        self.memory.line(address, socket)
+    }
+
+    /// Computing shares the core with the other thread that lives there, waiting for memory does
+    /// not.
+    #[inline]
+    fn charge_computing(&mut self, thread: usize, cycles: u64) {
+        let cycles = match self.sibling_is_running(thread) {
+            true => cycles * self.profile.sibling_percent / 100,
+            false => cycles,
+        };
+        self.threads[thread].clock += cycles;
+    }
+
+    #[inline]
+    fn sibling_is_running(&self, thread: usize) -> bool {
+        if self.profile.threads_per_core == 1 {
+            return false;
+        }
+        let cores = self.cores.len();
+        let sibling = if thread < cores { thread + cores } else { thread - cores };
+        self.threads[sibling].is_running
+    }
+
+    #[inline]
+    fn interrupt_if_due(&mut self, thread: usize) {
+        let state = &self.threads[thread];
+        if state.clock >= state.next_interrupt {
+            self.interrupt(thread);
+        }
+    }
+
+    #[cold]
+    fn interrupt(&mut self, thread: usize) {
+        self.abort_for_itself(thread);
+        let period = self.profile.timer_period;
+        let state = &mut self.threads[thread];
+        let missed = (state.clock - state.next_interrupt) / period;
+        state.next_interrupt += period * (missed + 1);
+        state.clock += self.profile.latencies.interrupt;
+        state.counts.interrupts += 1;
+    }
+}

@@ -1,0 +1,383 @@
+//! Shared words, and what goes with them: the face of a machine as `weft-htm` wants it.
+//!
+//! In a run each access is a point of the schedule and costs virtual time; outside of runs these are
+//! the processor's atomics. A run is one thread of the host, so orderings say nothing here: all
+//! accesses of a run are in one order.
+//!
+//! A word that was written in a region must not be freed before the region has ended.
+#![allow(clippy::disallowed_types, reason = "these are the words that others use instead")]
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic;
+pub use std::sync::atomic::Ordering;
+use std::sync::{LockResult, PoisonError, TryLockError};
+
+use crate::machine::{Aborted, Access, Machine};
+use crate::profile::LINE_BYTES;
+use crate::region::settle;
+use crate::run::{self, Reason, Run};
+
+/// What an access has to do.
+enum Step {
+    /// There is no run.
+    Outside,
+    /// The access takes place, as part of this run.
+    Inside(&'static Run),
+    /// It is part of a region that was rolled back, and must have no effect.
+    Undone,
+}
+
+/// Comes to a point, and pays for an access.
+#[inline]
+fn step(address: *const (), access: Access) -> Step {
+    let Some(run) = run::current() else { return Step::Outside };
+    if run.unwinds[run.core()].get() {
+        return Step::Undone;
+    }
+    run.point(Reason::Access);
+    let core = run.core();
+    let outcome = {
+        let mut machine = run.machine.borrow_mut();
+        let computed = machine.compute(core, run.cycles_per_access);
+        computed.and_then(|()| machine.access(core, address.addr() as u64, access))
+    };
+    settle(run, outcome);
+    Step::Inside(run)
+}
+
+/// Notes that a word which held `before` now holds `after`.
+#[inline]
+fn changed(run: &Run, address: *const (), before: u64, after: u64) {
+    let mut machine = run.machine.borrow_mut();
+    let core = run.core();
+    if machine.is_inside(core) {
+        // A word in a frame that the region's end takes away, by then or by unwinding, is not put
+        // back: something else may lie there. Stacks grow downwards.
+        let frame = 0u8;
+        let younger = (&raw const frame).addr()..run.catchers[core].get();
+        if younger.contains(&address.addr()) {
+            return;
+        }
+        machine.note_overwritten(core, address.expose_provenance() as u64, before);
+    } else if before != after {
+        drop(machine);
+        run.progress();
+    }
+}
+
+/// Puts back what a region has overwritten.
+///
+/// # Safety
+/// At `address` there is an [`AtomicU64`] or an [`AtomicPtr`].
+pub(crate) unsafe fn put_back(address: u64, value: u64) {
+    let word = std::ptr::with_exposed_provenance::<atomic::AtomicU64>(address as usize);
+    // SAFETY: by the contract; the provenance was exposed in `changed`.
+    unsafe { (*word).store(value, Ordering::Relaxed) };
+}
+
+/// A 64-bit word.
+#[repr(transparent)]
+#[derive(Debug, Default)]
+pub struct AtomicU64(atomic::AtomicU64);
+
+impl AtomicU64 {
+    /// A word that holds `value`.
+    pub const fn new(value: u64) -> AtomicU64 {
+        AtomicU64(atomic::AtomicU64::new(value))
+    }
+
+    #[inline(always)]
+    fn address(&self) -> *const () {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// The current value.
+    #[inline]
+    pub fn load(&self, order: Ordering) -> u64 {
+        step(self.address(), Access::Load);
+        self.0.load(order)
+    }
+
+    /// Replaces the value.
+    #[inline]
+    pub fn store(&self, value: u64, order: Ordering) {
+        match step(self.address(), Access::Store) {
+            Step::Outside => self.0.store(value, order),
+            Step::Inside(run) => {
+                let before = self.0.swap(value, Ordering::Relaxed);
+                changed(run, self.address(), before, value);
+            }
+            Step::Undone => {}
+        }
+    }
+
+    /// Replaces the value by what `change` makes of it, if anything; the value before.
+    #[inline]
+    fn exchange(&self, change: impl Fn(u64) -> Option<u64>) -> Result<u64, u64> {
+        let step = step(self.address(), Access::Exchange);
+        let relaxed = Ordering::Relaxed;
+        match step {
+            Step::Outside => self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change),
+            Step::Inside(run) => {
+                let before = self.0.load(relaxed);
+                let after = change(before).ok_or(before)?;
+                self.0.store(after, relaxed);
+                changed(run, self.address(), before, after);
+                Ok(before)
+            }
+            Step::Undone => {
+                let before = self.0.load(relaxed);
+                change(before).map(|_| before).ok_or(before)
+            }
+        }
+    }
+
+    /// Replaces the value; the value before.
+    pub fn swap(&self, value: u64, _: Ordering) -> u64 {
+        self.exchange(|_| Some(value)).unwrap_or_else(|before| before)
+    }
+
+    /// Replaces `current` by `new`.
+    ///
+    /// # Errors
+    /// The value that was there instead.
+    pub fn compare_exchange(
+        &self,
+        current: u64,
+        new: u64,
+        _: Ordering,
+        _: Ordering,
+    ) -> Result<u64, u64> {
+        self.exchange(|before| (before == current).then_some(new))
+    }
+
+    /// Adds, wrapping; the value before.
+    pub fn fetch_add(&self, value: u64, _: Ordering) -> u64 {
+        self.exchange(|before| Some(before.wrapping_add(value))).unwrap_or_else(|before| before)
+    }
+
+    /// Sets bits; the value before.
+    pub fn fetch_or(&self, value: u64, _: Ordering) -> u64 {
+        self.exchange(|before| Some(before | value)).unwrap_or_else(|before| before)
+    }
+
+    /// Keeps bits; the value before.
+    pub fn fetch_and(&self, value: u64, _: Ordering) -> u64 {
+        self.exchange(|before| Some(before & value)).unwrap_or_else(|before| before)
+    }
+}
+
+/// A pointer.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct AtomicPtr<T>(atomic::AtomicPtr<T>);
+
+const _: () = assert!(size_of::<*mut ()>() == 8, "pointers are put back as 64-bit words");
+
+impl<T> AtomicPtr<T> {
+    /// A word that holds `pointer`.
+    pub const fn new(pointer: *mut T) -> AtomicPtr<T> {
+        AtomicPtr(atomic::AtomicPtr::new(pointer))
+    }
+
+    #[inline(always)]
+    fn address(&self) -> *const () {
+        self.0.as_ptr().cast_const().cast()
+    }
+
+    /// The current pointer.
+    #[inline]
+    pub fn load(&self, order: Ordering) -> *mut T {
+        step(self.address(), Access::Load);
+        self.0.load(order)
+    }
+
+    /// Replaces the pointer.
+    #[inline]
+    pub fn store(&self, pointer: *mut T, order: Ordering) {
+        match step(self.address(), Access::Store) {
+            Step::Outside => self.0.store(pointer, order),
+            Step::Inside(run) => {
+                let before = self.0.swap(pointer, Ordering::Relaxed);
+                self.changed(run, before, pointer);
+            }
+            Step::Undone => {}
+        }
+    }
+
+    /// Replaces `current` by `new`.
+    ///
+    /// # Errors
+    /// The pointer that was there instead.
+    pub fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        match step(self.address(), Access::Exchange) {
+            Step::Outside => self.0.compare_exchange(current, new, success, failure),
+            Step::Inside(run) => {
+                let result = self.0.compare_exchange(current, new, success, failure);
+                if result.is_ok() {
+                    self.changed(run, current, new);
+                }
+                result
+            }
+            Step::Undone => {
+                let before = self.0.load(Ordering::Relaxed);
+                if before == current { Ok(before) } else { Err(before) }
+            }
+        }
+    }
+
+    fn changed(&self, run: &Run, before: *mut T, after: *mut T) {
+        let [before, after] = [before, after].map(|pointer| pointer.expose_provenance() as u64);
+        changed(run, self.address(), before, after);
+    }
+}
+
+/// Accounts for an access of plain memory that other threads may see, such as the contents of a row: line
+/// by line, in order. Whether the access itself is part of a region that is rolled back is its program's
+/// affair: the machine puts back words only.
+pub fn touch(address: *const u8, bytes: usize, is_write: bool) {
+    let access = if is_write { Access::Store } else { Access::Load };
+    let mut offset = 0;
+    while offset < bytes {
+        let address = address.wrapping_add(offset);
+        step(address.cast(), access);
+        offset += LINE_BYTES as usize - address.addr() % LINE_BYTES as usize;
+    }
+}
+
+/// A fence. Accesses are in one order anyway; it costs what a full one costs, if it is one.
+pub fn fence(order: Ordering) {
+    match run::current() {
+        None => atomic::fence(order),
+        Some(run) if order == Ordering::SeqCst && !run.unwinds[run.core()].get() => {
+            let fenced = run.machine.borrow_mut().fence(run.core());
+            settle(run, fenced);
+        }
+        Some(_) => {}
+    }
+}
+
+/// A pause of a loop that waits.
+pub fn spin_loop() {
+    match run::current() {
+        None => std::hint::spin_loop(),
+        Some(run) => wait(run, |machine, core| machine.pause(core)),
+    }
+}
+
+/// Gives the processor away.
+pub fn yield_now() {
+    match run::current() {
+        None => std::thread::yield_now(),
+        Some(run) => wait(run, |machine, core| {
+            let cycles = machine.profile().latencies.yielding;
+            machine.system_call(core, cycles)
+        }),
+    }
+}
+
+fn wait(run: &Run, pass: impl Fn(&mut Machine, usize) -> Result<(), Aborted>) {
+    if run.unwinds[run.core()].get() {
+        return;
+    }
+    let waited = pass(&mut run.machine.borrow_mut(), run.core());
+    settle(run, waited);
+    run.point(Reason::Wait);
+}
+
+/// A mutex like [`std::sync::Mutex`], for which virtual cores wait in virtual time. Locking costs what
+/// an exchange of a word costs, unlocking what a store that hits the first level does.
+#[derive(Debug, Default)]
+pub struct Mutex<T: ?Sized> {
+    /// Stands for the mutex in the caches.
+    word: AtomicU64,
+    mutex: std::sync::Mutex<T>,
+}
+
+/// The right to what a [`Mutex`] guards.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T: ?Sized> {
+    /// Always there but while the guard is dropped.
+    guard: Option<std::sync::MutexGuard<'a, T>>,
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.guard.as_ref().expect("it is held")
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.guard.as_mut().expect("it is held")
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        self.guard = None;
+        if let Some(run) = run::current() {
+            run.progress();
+            // No access, which could unwind out of a region: those who hold mutexes have not
+            // reckoned with that at this place. The line is the core's own anyway.
+            let mut machine = run.machine.borrow_mut();
+            let cycles = machine.profile().latencies.first_level;
+            let (core, clock) = (run.core(), machine.clock(run.core()));
+            machine.sleep_until(core, clock + cycles);
+        }
+    }
+}
+
+impl<T> Mutex<T> {
+    /// A mutex that guards `value`.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex { word: AtomicU64::new(0), mutex: std::sync::Mutex::new(value) }
+    }
+
+    /// The value; nobody else has the mutex any more.
+    ///
+    /// # Errors
+    /// As for [`std::sync::Mutex::into_inner`].
+    pub fn into_inner(self) -> LockResult<T> {
+        self.mutex.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits until nobody holds the mutex, and takes it.
+    ///
+    /// # Errors
+    /// As for [`std::sync::Mutex::lock`].
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let guarded = |guard| MutexGuard { guard: Some(guard) };
+        let poisoned = |poisoned: PoisonError<_>| PoisonError::new(guarded(poisoned.into_inner()));
+        let Some(run) = run::current() else {
+            return self.mutex.lock().map(guarded).map_err(poisoned);
+        };
+        loop {
+            step(self.word.address(), Access::Exchange);
+            match self.mutex.try_lock() {
+                Ok(guard) => return Ok(guarded(guard)),
+                Err(TryLockError::Poisoned(error)) => return Err(poisoned(error)),
+                Err(TryLockError::WouldBlock) if run.unwinds[run.core()].get() => run.give_way(),
+                Err(TryLockError::WouldBlock) => wait(run, |machine, core| machine.pause(core)),
+            }
+        }
+    }
+
+    /// The value, through a reference that proves that nobody else has one.
+    ///
+    /// # Errors
+    /// As for [`std::sync::Mutex::get_mut`].
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        self.mutex.get_mut()
+    }
+}

@@ -1,0 +1,210 @@
+//! The engine on the simulated machine: `cargo test-simulated`.
+//!
+//! Eight virtual cores of the papers' Haswell transfer money between accounts, post what they did, and
+//! look at the total, under every protocol that several workers can use, with regions in the machine's
+//! RTM where the protocol has them.
+#![cfg(weft_sim)]
+
+use std::process::Command;
+
+use fastrand::Rng;
+use weft::htm::{Backend, Choice};
+use weft::protocol::{Protocol, with_protocol};
+use weft::{Database, Error, Record, Table};
+use weft_sim::{Options, Profile, Program, Report, Schedule, run};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "accounts", storage = "hash")]
+struct Account {
+    #[record(key)]
+    number: u32,
+    cents: i64,
+}
+
+/// The last posting of each core, which moves through the tree: an insertion and a deletion in each
+/// transaction.
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "postings", key(core, sequence))]
+#[record(index(name = by_text, columns(text)))]
+struct Posting {
+    core: u32,
+    sequence: u32,
+    cents: i64,
+    text: String,
+}
+
+const ACCOUNTS: u32 = 24;
+const OPENING_CENTS: i64 = 1_000;
+const CORES: u32 = 8;
+const PROTOCOLS: [&str; 8] =
+    ["dbx", "htm-naive", "2pl", "silo", "occ", "tso", "dbx-spin", "2pl-nowait"];
+
+struct Bank<P: Protocol> {
+    database: Database<P>,
+    accounts: Table<Account, P>,
+    postings: Table<Posting, P>,
+}
+
+impl<P: Protocol> Bank<P> {
+    fn open(choice: Choice) -> Self {
+        let builder = Database::<P>::builder().htm(choice).table::<Account>().table::<Posting>();
+        let database = builder.open().unwrap();
+        let bank = Bank {
+            accounts: database.table().unwrap(),
+            postings: database.table().unwrap(),
+            database,
+        };
+        let load = bank.database.transact(|tx| {
+            (0..ACCOUNTS).try_for_each(|number| {
+                tx.insert(&bank.accounts, Account { number, cents: OPENING_CENTS })
+            })
+        });
+        load.unwrap_or_else(|error: Error| panic!("{error}"));
+        bank
+    }
+
+    /// Moves money, and the posting that says so.
+    fn transfer(&self, core: u32, sequence: u32, random: &mut Rng) -> Result<(), Error> {
+        let from = random.u32(0..ACCOUNTS);
+        let to = (from + random.u32(1..ACCOUNTS)) % ACCOUNTS;
+        let cents = random.i64(1..100);
+        self.database.transact(|tx| {
+            tx.update(&self.accounts, &from, |account| account.cents -= cents)?.expect("it exists");
+            tx.update(&self.accounts, &to, |account| account.cents += cents)?.expect("it exists");
+            if sequence > 0 {
+                assert!(tx.delete(&self.postings, &(core, sequence - 1))?);
+            }
+            let text = format!("{from} to {to}");
+            tx.insert(&self.postings, Posting { core, sequence, cents, text })
+        })
+    }
+
+    fn total(&self) -> Result<i64, Error> {
+        self.database.transact(|tx| {
+            (0..ACCOUNTS).map(|number| Ok(tx.get(&self.accounts, &number)?.unwrap().cents)).sum()
+        })
+    }
+
+    /// Transfers on all cores, and now and then a look at the total.
+    fn work(&self, options: &Options, transfers: u32) -> Report {
+        let program = |core: u32| {
+            move || {
+                let mut random = Rng::with_seed(options.seed << 8 | u64::from(core));
+                for sequence in 0..transfers {
+                    self.transfer(core, sequence, &mut random).unwrap();
+                    if random.u8(..) < 20 {
+                        assert_eq!(self.total().unwrap(), OPENING_CENTS * i64::from(ACCOUNTS));
+                    }
+                }
+            }
+        };
+        let programs = (0..CORES).map(|core| Box::new(program(core)) as Program<'_>).collect();
+        run(options, programs).unwrap_or_else(|failure| panic!("{}: {failure}", P::NAME))
+    }
+
+    /// What must hold when nobody is at work.
+    fn check(&self, transfers: u32) {
+        assert_eq!(self.total().unwrap(), OPENING_CENTS * i64::from(ACCOUNTS), "{}", P::NAME);
+        let postings = self.database.transact(|tx| {
+            let all: Result<Vec<_>, Error> = tx.range(&self.postings, ..).collect();
+            all.map(|all| all.iter().map(|posting| (posting.core, posting.sequence)).collect())
+        });
+        let postings: Vec<(u32, u32)> = postings.unwrap_or_else(|error: Error| panic!("{error}"));
+        let expected: Vec<_> = (0..CORES).map(|core| (core, transfers - 1)).collect();
+        assert_eq!(postings, expected, "{}", P::NAME);
+        let committed = self.database.metrics().committed;
+        assert!(committed >= u64::from(transfers * CORES), "{}: {committed}", P::NAME);
+    }
+}
+
+fn haswell(seed: u64) -> Options {
+    Options::new(Profile::named("haswell-4c8t").unwrap(), seed)
+}
+
+/// Protects every protocol's isolation in virtual time, and the regions of those that have them: they
+/// run in the simulated hardware, most commit, and some do meet.
+#[test]
+fn money_is_kept_in_virtual_time() {
+    const TRANSFERS: u32 = 200;
+    for name in PROTOCOLS {
+        let regions = with_protocol!(name, |P| {
+            let bank = Bank::<P>::open(Choice::Auto);
+            bank.work(&haswell(1), TRANSFERS);
+            bank.check(TRANSFERS);
+            assert_eq!(bank.database.htm_backend(), Backend::Simulated);
+            (P::USES_HTM, bank.database.metrics().htm)
+        });
+        let (uses_htm, htm) = regions.expect("it is a protocol");
+        println!("{name}: {htm:?}");
+        assert!(htm.committed > 0, "{name}: the indexes use regions");
+        if uses_htm {
+            assert!(htm.aborted_conflict > 0, "{name}: eight cores on {ACCOUNTS} accounts");
+        }
+    }
+}
+
+/// Protects the same against interleavings that no clock would bring about.
+#[test]
+fn money_is_kept_at_random() {
+    const TRANSFERS: u32 = 12;
+    for seed in 0..20 {
+        for schedule in [
+            Schedule::Random { switch_one_in: 1 + seed as u32 % 8 },
+            Schedule::Priorities { depth: 4, points: 100_000 },
+        ] {
+            for name in PROTOCOLS {
+                for choice in [Choice::Auto, Choice::Software] {
+                    let kept = with_protocol!(name, |P| {
+                        let bank = Bank::<P>::open(choice);
+                        let options = haswell(seed).schedule(schedule.clone());
+                        bank.work(&options, TRANSFERS);
+                        bank.check(TRANSFERS);
+                    });
+                    kept.expect("it is a protocol");
+                }
+            }
+        }
+    }
+}
+
+/// Set for the processes that [`a_seed_is_a_run_in_every_process`] compares.
+const CHILD: &str = "WEFT_SIMULATED_CHILD";
+
+/// Protects the promise of the simulation: the same seed gives the same virtual times, accesses and
+/// aborts in another process, whose memory lies elsewhere; another seed gives others.
+#[test]
+fn a_seed_is_a_run_in_every_process() {
+    let summary = |seed: u64| {
+        let of = |name: &str| {
+            let summary = with_protocol!(name, |P| {
+                let bank = Bank::<P>::open(Choice::Auto);
+                let Report { cycles, clocks, points, .. } = bank.work(&haswell(seed), 60);
+                let (htm, aborted) = (bank.database.metrics().htm, bank.database.metrics().aborted);
+                format!("run {name} {cycles} {clocks:?} {points} {htm:?} {aborted:?}\n")
+            });
+            summary.expect("it is a protocol")
+        };
+        PROTOCOLS.map(of).concat()
+    };
+    if let Ok(seed) = std::env::var(CHILD) {
+        println!("{}", summary(seed.parse().unwrap()));
+        return;
+    }
+    let child = |seed: &str| {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let child = child.args(["a_seed_is_a_run_in_every_process", "--exact", "--nocapture"]);
+        let output = child.env(CHILD, seed).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let runs: Vec<String> =
+            text.lines().filter(|line| line.contains("run ")).map(str::to_owned).collect();
+        assert!(output.status.success() && runs.len() >= PROTOCOLS.len(), "{text}");
+        runs
+    };
+    let first = child("1");
+    for (one, other) in first.iter().zip(&child("1")) {
+        assert_eq!(one, other);
+    }
+    for (one, other) in first.iter().zip(&child("2")) {
+        assert_ne!(one, other);
+    }
+}
