@@ -272,6 +272,30 @@ fn messages() {
     assert_eq!(messages.join("\n"), expected.trim_end(), "the messages have changed");
 }
 
+/// A change is believed only if there is a row to be changed.
+#[test]
+fn a_change_of_nothing_is_damage() {
+    let (disk, mut model) = (new_disk(0), Model::default());
+    let shape = Shape { loggers: 1, ..Shape::default() };
+    let engine = Engine::open(&disk, &mut model, shape).unwrap();
+    engine.log.append(0, engine.clock.epoch(), |buffer| {
+        format::push_transaction(buffer);
+        format::push_write(buffer, WriteKind::Change, engine.numbers[0], 1, |buffer| {
+            7_u64.write(buffer);
+            buffer.push(1 << 1);
+            write_text("gone", buffer);
+        });
+    });
+    engine.log.step().unwrap();
+    let killed = disk.snapshot();
+    drop(engine);
+    assert_eq!(
+        refused(&killed).to_string(),
+        "/db/log/0-0000000001.log is damaged at byte 0: a change of a row of table `accounts` that \
+         is not there"
+    );
+}
+
 /// A directory that is not a database's is left alone.
 #[test]
 fn a_foreign_directory_is_refused() {
