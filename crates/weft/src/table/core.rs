@@ -1,0 +1,329 @@
+//! What the type-erased layers below know of a table: records and access sets hold rows as plain
+//! addresses, and [`TableCore`] is what goes with them.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use weft_htm::word::{Ordering, Word};
+
+use crate::error::Failure;
+use crate::protocol::access_set::is_inline;
+use crate::protocol::{Protocol, Settled};
+use crate::record::arena::{BLOCK_BYTES_MAX, Class};
+use crate::record::version::VersionHeader;
+use crate::record::{RecordPointer, StoredRecord, row_of_newest};
+use crate::worker::WorkerMemory;
+
+/// What the type-erased layers know of a table, or of a secondary index. It is the first field
+/// of [`TableInner`](super::TableInner) and of [`Secondary`](super::Secondary), and its functions rely on that.
+#[derive(Debug)]
+pub struct TableCore {
+    pub name: &'static str,
+    /// The secondary index's name, if it is one.
+    pub index: Option<&'static str>,
+    /// Number among the database's indexes.
+    pub number: usize,
+    pub row_class: Class,
+    pub record_class: Class,
+    /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
+    #[cfg(feature = "history")]
+    stamp_offset: Option<usize>,
+    /// Its number in the log; [`NOT_LOGGED`] for what is not: secondary indexes, volatile tables, and
+    /// everything in a database without a directory.
+    log_number: Word,
+    /// Appends a row as it is stored.
+    encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's key, and what has changed between two versions of it, as it is stored.
+    encode_change: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's primary key as it is stored.
+    encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// Drops a row; `None` if rows own nothing.
+    pub drop_row: Option<unsafe fn(NonNull<u8>)>,
+    /// The key of a row, for people.
+    pub format_key: unsafe fn(NonNull<u8>) -> String,
+    /// Removes a record from the index, by the key of a row; false if it was not there.
+    unlink: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>, &WorkerMemory) -> bool,
+    /// See [`Protocol::settle_deleted`].
+    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory) -> Settled,
+    /// A record's newest row.
+    pub newest: unsafe fn(NonNull<u8>) -> Option<NonNull<u8>>,
+    /// Whether a row of a record lies inline in it.
+    pub is_inline: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>) -> bool,
+    /// Drops a record's newest row, if there is one.
+    pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
+}
+
+/// The number in the log of what is not logged.
+const NOT_LOGGED: u64 = u64::MAX;
+
+impl TableCore {
+    /// The table's number in the log, if it is logged.
+    #[inline(always)]
+    pub fn log_number(&self) -> Option<u32> {
+        // Relaxed: set before the database is opened.
+        let number = self.log_number.load(Ordering::Relaxed);
+        (number != NOT_LOGGED).then_some(number as u32)
+    }
+
+    /// Has the table logged from now on.
+    pub fn set_log_number(&self, number: u32) {
+        self.log_number.store(number.into(), Ordering::Relaxed);
+    }
+
+    /// Appends a row as it is stored.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; the table is logged.
+    #[inline(always)]
+    pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_row)(row, output) };
+    }
+
+    /// Appends a row's primary key, which columns are not as they were in an earlier version, and
+    /// their values.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of both.
+    #[inline(always)]
+    pub unsafe fn encode_change(
+        &self,
+        row: NonNull<u8>,
+        before: NonNull<u8>,
+        output: &mut Vec<u8>,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_change)(row, before, output) };
+    }
+
+    /// Appends a row's primary key as it is stored.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`].
+    #[inline(always)]
+    pub unsafe fn encode_key(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_key)(row, output) };
+    }
+
+    /// Whether a record's first row lies inline in it: see [`record`](crate::record).
+    #[inline(always)]
+    pub fn holds_rows_inline(&self) -> bool {
+        self.drop_row.is_none()
+    }
+
+    /// Writes behind a row who made it.
+    ///
+    /// # Safety
+    /// `row` is a row of this table, which nobody else has the address of.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn set_stamp(&self, row: NonNull<u8>, stamp: crate::history::Stamp) {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: rows of this table have room for a stamp there, and it is the caller's alone.
+        unsafe { row.add(offset).cast().write(stamp) };
+    }
+
+    /// Who made a row.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that was published, and is not freed meanwhile.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn stamp(&self, row: NonNull<u8>) -> crate::history::Stamp {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: every row was stamped before it was published, and is not changed since.
+        unsafe { row.add(offset).cast().read() }
+    }
+}
+
+/// The address of a [`TableCore`] (and of the table around it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRef(pub(super) NonNull<TableCore>);
+
+// SAFETY: a table core is never changed after it was made, and lives as long as its database;
+// table references go where records of that database go, and no further.
+unsafe impl Send for TableRef {}
+
+impl TableRef {
+    /// The core.
+    #[inline(always)]
+    pub fn core(&self) -> &TableCore {
+        // SAFETY: see the Send impl: whoever holds a table reference belongs to the database,
+        // which owns the table.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Removes a record from the index, by the key of `row`; false if it was not there.
+    ///
+    /// # Safety
+    /// The record is of this table, and `row` is a row of it that is not dropped; the worker of
+    /// `memory` is pinned.
+    pub unsafe fn unlink(
+        self,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        memory: &WorkerMemory,
+    ) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.core().unlink)(self, record, row, memory) }
+    }
+}
+
+/// What rows of type `R`, in an index of type `I` around the core, are to the layers below.
+pub(super) trait RowsOf<P: Protocol>: Sized {
+    type Row: 'static;
+    fn key_text(row: &Self::Row) -> String;
+    fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
+    fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
+    fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
+    fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
+
+    fn core(
+        name: &'static str,
+        index: Option<&'static str>,
+        number: usize,
+        memory: &WorkerMemory,
+    ) -> Result<TableCore, Failure> {
+        let layout = Layout::new::<Self::Row>();
+        #[cfg(feature = "history")]
+        let (stamp_offset, layout) = match memory.shared().recording {
+            Some(_) => {
+                let (offset, layout) = crate::history::Stamp::behind(layout);
+                (Some(offset), layout)
+            }
+            None => (None, layout),
+        };
+        #[cfg(not(feature = "history"))]
+        let _ = memory;
+        let record_layout = match std::mem::needs_drop::<Self::Row>() {
+            true => Layout::new::<StoredRecord<P::Header>>(),
+            false => StoredRecord::<P::Header>::layout(layout),
+        };
+        let version_layout = VersionHeader::layout_with(layout);
+        let (Some(row_class), Some(record_class), true) =
+            (Class::of(version_layout), Class::of(record_layout), layout.align() <= 16)
+        else {
+            return Err(Failure::RowTooLarge {
+                table: name,
+                size_bytes: size_of::<Self::Row>(),
+                size_max_bytes: BLOCK_BYTES_MAX - StoredRecord::<P::Header>::ROW_OFFSET,
+            });
+        };
+        Ok(TableCore {
+            name,
+            index,
+            number,
+            row_class,
+            record_class,
+            #[cfg(feature = "history")]
+            stamp_offset,
+            log_number: Word::new(NOT_LOGGED),
+            encode_row: encode_row::<Self, P>,
+            encode_change: encode_change::<Self, P>,
+            encode_key: encode_key::<Self, P>,
+            drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
+            format_key: format_key::<Self, P>,
+            unlink: unlink::<Self, P>,
+            settle_deleted: settle_deleted::<Self, P>,
+            newest: newest::<P>,
+            is_inline: lies_inline::<P>,
+            drop_newest: drop_newest::<P>,
+        })
+    }
+}
+
+unsafe fn drop_row<R>(row: NonNull<u8>) {
+    // SAFETY: called through a `TableCore` whose rows are of type `R`, once per row.
+    unsafe { row.cast::<R>().drop_in_place() };
+}
+
+unsafe fn encode_row<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn encode_change<I: RowsOf<P>, P: Protocol>(
+    row: NonNull<u8>,
+    before: NonNull<u8>,
+    output: &mut Vec<u8>,
+) {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, before) =
+        unsafe { (row.cast::<I::Row>().as_ref(), before.cast::<I::Row>().as_ref()) };
+    I::encode_change(row, before, output);
+}
+
+unsafe fn encode_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_key(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn format_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> String {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::key_text(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn unlink<I: RowsOf<P>, P: Protocol>(
+    table: TableRef,
+    record: NonNull<u8>,
+    row: NonNull<u8>,
+    memory: &WorkerMemory,
+) -> bool {
+    // SAFETY: the core is the first field of an `I` (both are repr(C)), and the reference was
+    // made from the address of the whole.
+    let index = unsafe { table.0.cast::<I>().as_ref() };
+    // SAFETY: a row of this table, not dropped, by the contract of `TableRef::unlink`.
+    let row = unsafe { row.cast::<I::Row>().as_ref() };
+    index.remove(row, record.as_ptr().expose_provenance() as u64, memory)
+}
+
+unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
+    table: TableRef,
+    record: NonNull<u8>,
+    memory: &WorkerMemory,
+) -> Settled {
+    // SAFETY: the record waits on this worker's list, so it is not freed; it is of this table.
+    let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
+    // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
+    // be on its way to be marked.
+    let may_go = |epoch| {
+        if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
+            return false; // See `WorkerMemory::retire_deleted`.
+        }
+        // SAFETY: as above; the worker is pinned.
+        let header = unsafe { newest::<P>(record).map(|row| VersionHeader::of(row)) };
+        // SAFETY: likewise.
+        header.is_none_or(|header| unsafe { memory.shared().may_unlink(header) })
+    };
+    P::settle_deleted(stored, may_go, || {
+        // SAFETY: as above.
+        let row = unsafe { newest::<P>(record) }.expect("a deleted record keeps its row");
+        // SAFETY: the row is dropped with the record, after it was unlinked.
+        unsafe { unlink::<I, P>(table, record, row, memory) };
+    })
+}
+
+pub(super) unsafe fn newest<P: Protocol>(record: NonNull<u8>) -> Option<NonNull<u8>> {
+    // SAFETY: called with a record of the database, which is not freed meanwhile.
+    let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
+    row_of_newest(stored.newest.load(Ordering::Acquire))
+}
+
+unsafe fn lies_inline<P: Protocol>(table: TableRef, record: NonNull<u8>, row: NonNull<u8>) -> bool {
+    let address = record.as_ptr().expose_provenance() as u64;
+    // SAFETY: called with a record of the database.
+    let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
+    is_inline(table, record, row)
+}
+
+pub(super) unsafe fn drop_newest<P: Protocol>(
+    table: TableRef,
+    record: NonNull<u8>,
+    memory: &WorkerMemory,
+) {
+    // SAFETY: called once, before the record itself is freed.
+    unsafe {
+        if let Some(row) = newest::<P>(record) {
+            memory.drop_row(row, table, lies_inline::<P>(table, record, row));
+        }
+    }
+}
