@@ -1,38 +1,35 @@
 //! Databases: opening one, registering its tables, running transactions on it.
 
+mod builder;
+
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use weft_htm::Backend;
 use weft_htm::word::{Ordering, spin_loop, yield_now};
-use weft_htm::{Backend, Choice, Htm, RetryPolicy};
 
-use crate::durability::{self, RecoveryProgress};
-use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
+use crate::epoch::clock::Ticker;
 use crate::epoch::garbage::Retired;
 use crate::epoch::reclaim::OFFLINE;
 use crate::error::{Conflict, Error, Failure};
 #[cfg(feature = "history")]
-use crate::history::{History, Recording};
+use crate::history::History;
 use crate::metrics::Metrics;
 use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
 use crate::snapshot::retention::{Kept, Retained};
-use crate::storage::{CommitToken, DurabilityOptions, Storage, StoragePlan};
-use crate::table::stored::FillingMemories;
+use crate::storage::{CommitToken, Storage};
 use crate::table::{AnyTable, Identity, Table, TableInner};
 use crate::transaction::Transaction;
 use crate::worker::{CLOSED, Shared, Worker, WorkerMemory, Workers};
 
-/// How many threads may use a database at a time, unless the builder says otherwise.
-pub const WORKERS_MAX_DEFAULT: usize = 256;
+pub use builder::{Builder, WORKERS_MAX_DEFAULT};
 
 /// An in-memory database under concurrency-control protocol `P`.
 ///
@@ -182,284 +179,6 @@ unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
     }
 }
 
-/// Opens a [`Database`]: name its tables, then [`Builder::open`].
-#[must_use = "a builder does nothing until open() is called"]
-pub struct Builder<P: Protocol = Dbx> {
-    tables: Vec<TableMaker<P>>,
-    htm: Option<Choice>,
-    retry_policy: RetryPolicy,
-    custom_htm: Option<Htm>,
-    workers_max: usize,
-    reserve_bytes: usize,
-    #[cfg(feature = "history")]
-    record_history: bool,
-    storage: Option<StoragePlan>,
-    protocol: PhantomData<P>,
-}
-
-type MadeTable<P> = (TypeId, Arc<dyn AnyTable<P>>);
-
-/// Makes a table whose indexes are numbered from the second argument on.
-type MakeTable<P> =
-    dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable<P>, Failure>;
-
-struct TableMaker<P: Protocol> {
-    name: &'static str,
-    indexes: usize,
-    #[cfg(feature = "history")]
-    descriptions: &'static [crate::schema::IndexDescription],
-    make: Box<MakeTable<P>>,
-}
-
-impl<P: Protocol> std::fmt::Debug for Builder<P> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let tables: Vec<_> = self.tables.iter().map(|table| table.name).collect();
-        formatter.debug_struct("Builder").field("tables", &tables).finish_non_exhaustive()
-    }
-}
-
-impl<P: Protocol> Builder<P> {
-    /// Adds the table of row type `T`.
-    pub fn table<T: Record>(self) -> Self {
-        self.table_with_capacity::<T>(0)
-    }
-
-    /// Adds the table of row type `T`, made for about `rows` rows from the start, if it is stored
-    /// in a hash table. It grows all the same.
-    pub fn table_with_capacity<T: Record>(mut self, rows: usize) -> Self {
-        self.tables.push(TableMaker {
-            name: T::TABLE,
-            indexes: 1 + T::INDEXES.len(),
-            #[cfg(feature = "history")]
-            descriptions: T::INDEXES,
-            make: Box::new(move |identity, number, memory| {
-                let table = TableInner::<T, P>::new(identity, number, rows, memory)?;
-                Ok((TypeId::of::<T>(), Arc::new(table)))
-            }),
-        });
-        self
-    }
-
-    /// Chooses the HTM backend. Without this call the environment variable `WEFT_HTM` does
-    /// (`auto`, `rtm` or `software`), and else [`Choice::Auto`] applies.
-    pub fn htm(mut self, choice: Choice) -> Self {
-        self.htm = Some(choice);
-        self
-    }
-
-    /// Sets how often hardware regions are retried, by the cause of their abort.
-    pub fn htm_retry_policy(mut self, policy: RetryPolicy) -> Self {
-        self.retry_policy = policy;
-        self
-    }
-
-    /// Uses a backend that was opened elsewhere, such as an emulated one in a test.
-    #[doc(hidden)]
-    pub fn custom_htm(mut self, htm: Htm) -> Self {
-        self.custom_htm = Some(htm);
-        self
-    }
-
-    /// Sets how many threads may use the database at a time; 256 by default. Each costs about
-    /// 200 bytes, whether it is used or not.
-    pub fn workers_max(mut self, workers_max: usize) -> Self {
-        self.workers_max = workers_max;
-        self
-    }
-
-    /// Takes about `bytes` of memory from the operating system at once, and touches all of it, so
-    /// that the growth of the database does not wait for fresh pages later. (In a virtual machine
-    /// the first use of a page can cost more than the transaction that needs it.) None by default.
-    pub fn reserve_bytes(mut self, bytes: usize) -> Self {
-        self.reserve_bytes = bytes;
-        self
-    }
-
-    /// Records what every transaction reads and writes, to be taken with
-    /// [`Database::take_history`]. Rows become 16 to 24 bytes larger, and everything slower. Off by
-    /// default.
-    #[cfg(feature = "history")]
-    pub fn record_history(mut self, record: bool) -> Self {
-        self.record_history = record;
-        self
-    }
-
-    /// Keeps the database in a directory, which is made if need be, so that it survives the end of the
-    /// process, and crashes. What is there already is recovered when the database is opened. Without
-    /// this call it lives in memory alone.
-    ///
-    /// Tables are matched by name. New ones, new indexes, and columns with a
-    /// [default](crate::Record#columns-that-come-later) may be added; whatever else differs from
-    /// what is stored is refused. Volatile tables begin empty.
-    ///
-    /// One process may have the directory open, once.
-    pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
-        let directory = path.as_ref();
-        match &mut self.storage {
-            Some(plan) => plan.directory = directory.to_owned(),
-            None => self.storage = Some(StoragePlan::new(directory)),
-        }
-        self
-    }
-
-    /// Sets how the data in the [directory](Builder::directory) is kept, which has been named before.
-    ///
-    /// # Panics
-    /// If no directory has been named.
-    pub fn durability(mut self, options: DurabilityOptions) -> Self {
-        self.plan().options = options;
-        self
-    }
-
-    /// Opens the database as it was at the end of an earlier epoch, to be read: transactions that
-    /// write fail. The epoch lies between that of the last checkpoint and the last durable one. The
-    /// directory, named before, is left as it is; [`Database::backup`] makes another one of it,
-    /// where one can go on.
-    ///
-    /// # Panics
-    /// If no directory has been named.
-    pub fn at_epoch(mut self, epoch: u64) -> Self {
-        self.plan().at_epoch = Some(epoch);
-        self
-    }
-
-    /// Has `watcher` called now and then while the directory, named before, is recovered, by any of
-    /// the threads that do it.
-    ///
-    /// # Panics
-    /// If no directory has been named.
-    pub fn watch_recovery(
-        mut self,
-        watcher: impl Fn(RecoveryProgress) + Send + Sync + 'static,
-    ) -> Self {
-        self.plan().watcher = Some(Arc::new(watcher));
-        self
-    }
-
-    /// Puts the directory, named before, on another backend, such as a simulated disk in a test. If
-    /// `manual`, no thread writes the log: whoever waits for it does.
-    #[doc(hidden)]
-    pub fn backend(mut self, backend: Arc<dyn durability::Backend>, manual: bool) -> Self {
-        let plan = self.plan();
-        plan.backend = backend;
-        plan.manual = manual;
-        self
-    }
-
-    fn plan(&mut self) -> &mut StoragePlan {
-        self.storage.as_mut().expect("name the directory first: .directory(path)")
-    }
-
-    /// The names of all indexes, by number.
-    #[cfg(feature = "history")]
-    fn index_names(&self) -> Vec<Arc<str>> {
-        let names = self.tables.iter().flat_map(|table| {
-            let secondary = table.descriptions.iter();
-            let secondary = secondary.map(|index| format!("{}.{}", table.name, index.name).into());
-            std::iter::once(table.name.into()).chain(secondary)
-        });
-        names.collect()
-    }
-
-    /// Opens the database.
-    ///
-    /// # Errors
-    /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::SingleKey`] for a table
-    /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
-    /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
-    /// [`Failure::Thread`]; [`Failure::Storage`] if the directory cannot be used: somebody else has it
-    /// open, its files are damaged, the tables do not fit what is stored.
-    pub fn open(self) -> Result<Database<P>, Failure> {
-        #[cfg(feature = "history")]
-        let recording = self.record_history.then(|| Recording::new(self.index_names()));
-        let htm = match self.custom_htm {
-            Some(htm) => htm,
-            None => {
-                let choice = match self.htm {
-                    Some(choice) => choice,
-                    None => Choice::from_environment()?.unwrap_or(Choice::Auto),
-                };
-                Htm::open(choice, self.retry_policy)?
-            }
-        };
-        let workers_max = self.workers_max.max(1);
-        #[cfg_attr(not(feature = "history"), allow(unused_mut, reason = "nothing to record"))]
-        let mut shared = Shared::new(htm, workers_max);
-        #[cfg(feature = "history")]
-        {
-            shared.recording = recording.map(Arc::new);
-        }
-        let shared = Arc::new(shared);
-        shared.memory.reserve(self.reserve_bytes);
-        let identity = Arc::new(Identity);
-        let mut names = std::collections::HashSet::new();
-        let mut tables = BTreeMap::new();
-        let mut indexes = 0;
-        let memory = WorkerMemory::new(Arc::clone(&shared), 0);
-        for table in self.tables {
-            if P::SINGLE_KEY && table.indexes > 1 {
-                let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
-                return Err(Failure::SingleKey { protocol, table, attempted });
-            }
-            let (row_type, made) = (table.make)(&identity, indexes, &memory)?;
-            if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
-                return Err(Failure::DuplicateTable { table: table.name });
-            }
-            indexes += table.indexes;
-        }
-        memory.leave();
-        let storage = match self.storage {
-            Some(plan) => Some(open_storage(plan, &tables, &shared)?),
-            None => None,
-        };
-        let ticker = match storage {
-            Some(_) => None,
-            // Virtual time has no place for a thread that ticks in the host's.
-            None if cfg!(weft_sim) => None,
-            None => Some(
-                Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
-                    .map_err(|error| Failure::Thread { message: error.to_string() })?,
-            ),
-        };
-        let inner = Arc::new(Inner {
-            shared,
-            identity,
-            protocol: Arc::default(),
-            workers: Workers::new(workers_max),
-            tables,
-            indexes,
-            ticker,
-            storage,
-        });
-        if let Some(storage) = &inner.storage {
-            storage.start_checkpoints(&inner)?;
-        }
-        let user = UserHandles(Arc::downgrade(&inner));
-        Ok(Database { user: Some(Arc::new(user)), inner })
-    }
-}
-
-/// Recovers the tables that are not volatile, and has them logged.
-fn open_storage<P: Protocol>(
-    plan: StoragePlan,
-    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
-    shared: &Arc<Shared>,
-) -> Result<Storage, Failure> {
-    let memories = Arc::new(FillingMemories::new(Arc::clone(shared)));
-    let mut tables: Vec<_> = tables.values().collect();
-    // In the order in which the program names them, in which they are numbered.
-    tables.sort_by_key(|table| table.number());
-    let (named, stored): (Vec<_>, Vec<_>) = tables
-        .into_iter()
-        .filter_map(|table| Some((table, Arc::clone(table).recovering(&memories)?)))
-        .unzip();
-    let storage = Storage::open(plan, &stored, shared)?;
-    for (table, &number) in named.iter().zip(&storage.recovered().table_numbers) {
-        table.set_log_number(number);
-    }
-    Ok(storage)
-}
-
 /// Bounds on a transaction's retries.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -494,18 +213,7 @@ impl TransactionOptions {
 impl<P: Protocol> Database<P> {
     /// Starts to open a database.
     pub fn builder() -> Builder<P> {
-        Builder {
-            tables: Vec::new(),
-            htm: None,
-            retry_policy: RetryPolicy::default(),
-            custom_htm: None,
-            workers_max: WORKERS_MAX_DEFAULT,
-            reserve_bytes: 0,
-            #[cfg(feature = "history")]
-            record_history: false,
-            storage: None,
-            protocol: PhantomData,
-        }
+        Builder::new()
     }
 
     /// The table of row type `T`.
