@@ -348,8 +348,12 @@ fn write_column(column: &Column<'_>, value: &TokenStream) -> TokenStream {
 /// A statement that appends the column's value if it is not as it was `before`.
 fn write_change(column: &Column<'_>, position: usize) -> TokenStream {
     let (type_of, field) = (column.type_of, column.field);
+    // By the trait's own functions, as everywhere: so a type that has none is one error.
     quote_spanned! {at(column)=>
-        changes.column::<#type_of>(#position, &self.#field, &before.#field);
+        if !<#type_of as ::weft::column::ColumnValue>::is_same(&self.#field, &before.#field) {
+            let output = changes.changed(#position);
+            <#type_of as ::weft::column::ColumnValue>::write(&self.#field, output);
+        }
     }
 }
 

@@ -230,9 +230,16 @@ impl<'a> ChangeWriter<'a> {
     #[inline]
     pub fn column<T: ColumnValue>(&mut self, position: usize, value: &T, before: &T) {
         if !value.is_same(before) {
-            self.output[self.bits + position / 8] |= 1 << (position % 8);
-            value.write(self.output);
+            value.write(self.changed(position));
         }
+    }
+
+    /// Marks the column at `position` as changed, and returns what its value is to be appended to.
+    #[doc(hidden)]
+    #[inline]
+    pub fn changed(&mut self, position: usize) -> &mut Vec<u8> {
+        self.output[self.bits + position / 8] |= 1 << (position % 8);
+        self.output
     }
 }
 

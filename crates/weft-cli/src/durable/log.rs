@@ -203,7 +203,7 @@ fn inspect_text(directory: &Path, found: &Report) -> String {
 fn tables(tables: &[TableReport]) -> comfy_table::Table {
     let mut list = numeric(
         &["table", "written"],
-        &["rows in checkpoint", "puts in log", "changes in log", "deletes in log", "bytes in log"],
+        &["checkpoint rows", "log: puts", "changes", "deletes", "bytes"],
     );
     for table in tables {
         list.add_row([
