@@ -34,11 +34,18 @@ pub struct FillingMemories {
     seats: Box<[Seat]>,
 }
 
-/// A worker memory, if one was needed here yet, with its slot. On a cache line of its own: it is taken
-/// for every single row.
+/// On a cache line of its own: it is taken for every single row.
 #[repr(align(64))]
 #[derive(Default)]
-struct Seat(Mutex<Option<(usize, WorkerMemory)>>);
+struct Seat(Mutex<Seated>);
+
+#[derive(Default)]
+struct Seated {
+    /// A worker memory, if one was needed here yet, with its slot.
+    memory: Option<(usize, WorkerMemory)>,
+    /// For a stored row, and for what becomes of it.
+    buffers: [Vec<u8>; 2],
+}
 
 thread_local! {
     /// The seat that this thread had last, which is most likely free.
@@ -53,18 +60,24 @@ impl FillingMemories {
 
     /// Runs `work` with one of the memories, pinned.
     pub fn with<R>(&self, work: impl FnOnce(&WorkerMemory) -> R) -> R {
+        self.with_buffers(|memory, _| work(memory))
+    }
+
+    /// As [`FillingMemories::with`], with two buffers of whatever contents.
+    fn with_buffers<R>(&self, work: impl FnOnce(&WorkerMemory, &mut [Vec<u8>; 2]) -> R) -> R {
         let mut seat = self.take_seat();
-        let (_, memory) = seat.get_or_insert_with(|| {
+        let Seated { memory, buffers } = &mut *seat;
+        let (_, memory) = memory.get_or_insert_with(|| {
             let slot = self.shared.take_slot().expect("no more threads than workers");
             (slot, WorkerMemory::new(Arc::clone(&self.shared), slot))
         });
         memory.pin();
-        let result = work(memory);
+        let result = work(memory, buffers);
         memory.unpin();
         result
     }
 
-    fn take_seat(&self) -> MutexGuard<'_, Option<(usize, WorkerMemory)>> {
+    fn take_seat(&self) -> MutexGuard<'_, Seated> {
         let last = SEAT.get();
         loop {
             for number in (last..last + self.seats.len()).map(|number| number % self.seats.len()) {
@@ -86,7 +99,7 @@ impl Drop for FillingMemories {
     fn drop(&mut self) {
         for seat in &mut self.seats {
             let seat = seat.0.get_mut().unwrap_or_else(PoisonError::into_inner);
-            if let Some((slot, memory)) = seat.take() {
+            if let Some((slot, memory)) = seat.memory.take() {
                 memory.leave();
                 self.shared.give_slot(slot);
             }
@@ -344,12 +357,13 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
 
     fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
         let key = decode(key, T::decode_key)?;
-        self.memories.with(|_pinned| {
+        self.memories.with_buffers(|_pinned, buffers| {
+            buffers.iter_mut().for_each(Vec::clear);
+            let [stored, changed] = buffers;
             self.table.replace(&key, |row| {
-                let (mut stored, mut changed) = (Vec::new(), Vec::new());
-                row.encode_row(&mut stored);
-                columns.apply(&self.description, &stored, &mut changed)?;
-                decode(&changed, T::decode_row)
+                row.encode_row(stored);
+                columns.apply(&self.description, stored, changed)?;
+                decode(changed, T::decode_row)
             })
         })
     }
