@@ -205,6 +205,19 @@ impl<T> AtomicPtr<T> {
         }
     }
 
+    /// Replaces the pointer, and returns the one before.
+    pub fn swap(&self, pointer: *mut T, order: Ordering) -> *mut T {
+        match step(self.address(), Access::Exchange) {
+            Step::Outside => self.0.swap(pointer, order),
+            Step::Inside(run) => {
+                let before = self.0.swap(pointer, order);
+                self.changed(run, before, pointer);
+                before
+            }
+            Step::Undone => self.0.load(Ordering::Relaxed),
+        }
+    }
+
     /// Replaces `current` by `new`.
     ///
     /// # Errors

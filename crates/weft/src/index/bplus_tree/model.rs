@@ -58,12 +58,12 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
         }
         Step::Remove(number) => assert!(tree.remove(&key(number), address(number), worker)),
         Step::Find(number) => {
-            let found = tree.get(&key(number), &mut hint, worker);
+            let found = tree.get(&key(number), &mut hint);
             assert_eq!(found, Lookup::Found(address(number)));
         }
         Step::MissThenFind(number) => {
-            if let Lookup::Absent(version) = tree.get(&key(number), &mut hint, worker)
-                && let Lookup::Found(_) = tree.get(&key(number), &mut hint, worker)
+            if let Lookup::Absent(version) = tree.get(&key(number), &mut hint)
+                && let Lookup::Found(_) = tree.get(&key(number), &mut hint)
             {
                 assert!(!is_unchanged(version), "a phantom");
             }

@@ -105,12 +105,12 @@ impl Model {
                 assert!(self.table.remove(&Placed(key), address(key), &worker));
             }
             Step::Find(key) => {
-                let found = self.table.get(&Placed(key), &worker);
+                let found = self.table.get(&Placed(key));
                 assert_eq!(found, Lookup::Found(address(key)));
             }
             Step::MissThenFind(key) => {
-                if let Lookup::Absent(noted) = self.table.get(&Placed(key), &worker)
-                    && let Lookup::Found(_) = self.table.get(&Placed(key), &worker)
+                if let Lookup::Absent(noted) = self.table.get(&Placed(key))
+                    && let Lookup::Found(_) = self.table.get(&Placed(key))
                 {
                     assert_ne!(value(noted), noted.version, "a phantom");
                 }
