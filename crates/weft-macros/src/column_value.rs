@@ -133,6 +133,16 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
     let names = variants.iter().map(|variant| variant.unraw().to_string());
     let numbers: Vec<Literal> = (0..variants.len()).map(Literal::usize_unsuffixed).collect();
     let count = variants.len();
+    // One byte, unless there are more than 128 variants.
+    let stored_bytes = if count <= 1 << 7 {
+        quote!(1)
+    } else {
+        quote! {
+            ::weft::column::leb128_bytes(match self {
+                #(Self::#variants => #numbers,)*
+            })
+        }
+    };
     Ok(quote! {
         const TYPE: ::weft::column::ColumnType = ::weft::column::ColumnType::Enum {
             name: #name,
@@ -158,6 +168,11 @@ fn enum_body(input: &DeriveInput, data: &DataEnum) -> Result<TokenStream> {
                     ::weft::column::DecodeError::no_variant(start, #name, number, #count),
                 ),
             }
+        }
+
+        #[inline]
+        fn stored_bytes(&self) -> usize {
+            #stored_bytes
         }
 
         #[inline]

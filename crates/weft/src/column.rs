@@ -354,7 +354,7 @@ pub fn write_leb128(value: u64, output: &mut Vec<u8>) {
 
 /// How many bytes [`write_leb128`] writes.
 #[inline]
-pub(crate) const fn leb128_bytes(value: u64) -> usize {
+pub const fn leb128_bytes(value: u64) -> usize {
     (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
 }
 
