@@ -25,6 +25,7 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+mod finding;
 mod load;
 pub mod locks;
 pub mod mix;

@@ -25,7 +25,8 @@ use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Mcs, Mode, OccRwLock, SrwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Finding, Row, Structure};
+use super::{Row, Structure};
+use crate::finding::Finding;
 use crate::workload::Condition;
 
 /// Entries of an inner page, and rows of one that holds rows.
@@ -250,11 +251,11 @@ impl Structure for StorageManager {
         let mut requests = Finding::new("every request for a row's lock was taken back");
         for (position, bucket) in self.buckets.iter().enumerate() {
             let left = bucket.requests.load(Ordering::Relaxed);
-            requests.check(left == 0, || format!("bucket {position}: {left}"));
+            requests.check(left == 0, format_args!("bucket {position}: {left}"));
         }
         let mut transactions = Finding::new("every note of a transaction is whole");
         for (position, place) in self.places.iter().enumerate() {
-            transactions.check(place.is_whole(), || format!("{position}: {:?}", place.words()));
+            transactions.check(place.is_whole(), format_args!("{position}: {:?}", place.words()));
         }
         let mut rows = Finding::new("every row is where the tree leads to");
         let regions = Regions::new(&weft::htm::Htm::software());
@@ -265,7 +266,7 @@ impl Structure for StorageManager {
         });
         for s_id in 1..=count.sum() {
             let words = pages[self.probe(&regions, s_id)].row(s_id).words();
-            rows.check(words == Row::new(s_id).words(), || format!("{s_id}: {words:?}"));
+            rows.check(words == Row::new(s_id).words(), format_args!("{s_id}: {words:?}"));
         }
         [requests, transactions, rows].map(Finding::into_condition).into()
     }

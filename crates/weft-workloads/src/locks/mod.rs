@@ -199,35 +199,6 @@ impl<S: Structure> Locks<S> {
     }
 }
 
-/// What is found wrong in places that are counted.
-struct Finding {
-    name: &'static str,
-    checked: u64,
-    violation: Option<String>,
-}
-
-impl Finding {
-    fn new(name: &'static str) -> Finding {
-        Finding { name, checked: 0, violation: None }
-    }
-
-    fn check(&mut self, holds: bool, violation: impl FnOnce() -> String) {
-        self.checked += 1;
-        if !holds {
-            self.violation.get_or_insert_with(violation);
-        }
-    }
-
-    fn into_condition(self) -> Condition {
-        Condition {
-            name: self.name.to_owned(),
-            holds: self.violation.is_none(),
-            checked: self.checked,
-            detail: self.violation,
-        }
-    }
-}
-
 /// A subscriber's row: its number, how often it was updated, and words that match the two.
 #[derive(Debug, Default)]
 #[repr(align(64))]

@@ -5,7 +5,8 @@ use weft::htm::lock::{Elidable, Lock, Mode};
 use weft::htm::{Choice, Regions};
 use weft::index::raw::{RawTree, RawWorker};
 
-use super::{Finding, ROW_WORDS, Row, Structure};
+use super::{ROW_WORDS, Row, Structure};
+use crate::finding::Finding;
 use crate::workload::Condition;
 
 /// The engine's B+-tree of subscribers, each look-up one section of a lock of kind `L`.
@@ -66,7 +67,7 @@ impl<L: Lock> Structure for Probe<L> {
         let mut worker = self.tree.worker().expect("no client is running");
         for s_id in 1..=self.subscribers {
             let row = worker.get(s_id.into(), |row| *row);
-            finding.check(row == Some(Row::new(s_id).words()), || format!("{s_id}: {row:?}"));
+            finding.check(row == Some(Row::new(s_id).words()), format_args!("{s_id}: {row:?}"));
         }
         vec![finding.into_condition()]
     }

@@ -6,7 +6,8 @@ use weft::Failure;
 use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Lock, Mode};
 
-use super::{Finding, Row, Structure};
+use super::{Row, Structure};
+use crate::finding::Finding;
 use crate::workload::Condition;
 
 /// All rows, under one lock of kind `L`: a transaction is one section, shared if it reads and the
@@ -64,10 +65,10 @@ impl<L: Lock> Structure for Register<L> {
         for (s_id, row) in (1..).zip(&self.rows) {
             let words = row.words();
             found += words[1];
-            whole.check(row.is_whole() && words[0] == s_id, || format!("{s_id}: {words:?}"));
+            whole.check(row.is_whole() && words[0] == s_id, format_args!("{s_id}: {words:?}"));
         }
         let mut counted = Finding::new("the rows were updated as often as transactions say");
-        counted.check(found == updates, || format!("{found} and {updates}"));
+        counted.check(found == updates, format_args!("{found} and {updates}"));
         vec![whole.into_condition(), counted.into_condition()]
     }
 }

@@ -7,8 +7,6 @@
 //! forwardings must be what the committed insertions and deletions say, so a lost one, or one that
 //! was done twice, breaks it.
 
-use std::fmt;
-
 use weft::protocol::Protocol;
 use weft::{Error, Failure};
 
@@ -17,39 +15,9 @@ use super::load::Family;
 use super::schema::{
     AccessInfo, CallForwarding, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of,
 };
+use crate::finding::Finding;
 use crate::walk;
 use crate::workload::{Condition, Progress, failure_of};
-
-/// One invariant, and what has been found of it so far.
-struct Finding {
-    name: &'static str,
-    checked: u64,
-    violation: Option<String>,
-}
-
-impl Finding {
-    fn new(name: &'static str) -> Finding {
-        Finding { name, checked: 0, violation: None }
-    }
-
-    /// Notes that it was checked in one more place; `violation` describes it if it does not hold
-    /// there.
-    fn check(&mut self, holds: bool, violation: fmt::Arguments<'_>) {
-        self.checked += 1;
-        if !holds && self.violation.is_none() {
-            self.violation = Some(violation.to_string());
-        }
-    }
-
-    fn into_condition(self) -> Condition {
-        Condition {
-            name: self.name.to_owned(),
-            holds: self.violation.is_none(),
-            checked: self.checked,
-            detail: self.violation,
-        }
-    }
-}
 
 /// Checks every invariant.
 pub(super) fn verify<P: Protocol>(

@@ -20,6 +20,7 @@ use weft::Failure;
 use weft::protocol::Protocol;
 
 use super::Tpcc;
+use crate::finding::Finding;
 use crate::workload::{Condition, Progress};
 
 /// One consistency condition.
@@ -148,13 +149,13 @@ pub(super) fn verify<P: Protocol>(
 }
 
 /// What has been found so far, for each rule.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Findings([Finding; Rule::ALL.len()]);
 
-#[derive(Debug, Default)]
-struct Finding {
-    checked: u64,
-    violation: Option<String>,
+impl Default for Findings {
+    fn default() -> Self {
+        Findings(Rule::ALL.map(|rule| Finding::new(rule.name())))
+    }
 }
 
 impl Findings {
@@ -162,11 +163,7 @@ impl Findings {
     /// hold there.
     #[inline]
     fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
-        let finding = &mut self.0[rule as usize];
-        finding.checked += 1;
-        if !holds && finding.violation.is_none() {
-            finding.violation = Some(violation.to_string());
-        }
+        self.0[rule as usize].check(holds, violation);
     }
 
     /// Checks at `place` that two sides, each named and given, are equal.
@@ -186,15 +183,6 @@ impl Findings {
     }
 
     fn into_conditions(self) -> Vec<Condition> {
-        Rule::ALL
-            .into_iter()
-            .zip(self.0)
-            .map(|(rule, Finding { checked, violation })| Condition {
-                name: rule.name().to_owned(),
-                holds: violation.is_none(),
-                checked,
-                detail: violation,
-            })
-            .collect()
+        self.0.map(Finding::into_condition).into()
     }
 }
