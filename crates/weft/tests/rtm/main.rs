@@ -3,8 +3,9 @@
 //! commits and index operations end in their software twins, beside others in regions.
 #![cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 
-#[path = "support/hardware.rs"]
+#[path = "../support/hardware.rs"]
 mod hardware;
+mod valgrind;
 
 use std::sync::Barrier;
 use std::thread;
