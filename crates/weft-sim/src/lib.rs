@@ -34,8 +34,8 @@
 //!   follow one another are fetched ahead, and without taking room in the first level;
 //! - **bandwidth and queues**: an access to memory, or to a line that many want, costs the same
 //!   however many others are under way;
-//! - **plain memory**, but for what a program [declares](sync::touch): stacks, heaps, and lists of a
-//!   thread's own take no room in a cache nor in a region, and nothing of them is rolled back. A region
+//! - **plain memory**, but for what a program [declares](sync::touch): for stacks, heaps, and lists of a
+//!   thread's own there is only a [stand-in](PrivateMemory), and nothing of them is rolled back. A region
 //!   must not free words that it has written either, if their memory is used again;
 //! - **page faults**, but for pages that are [declared absent](Machine::declare_absent);
 //! - **instructions**: no instruction cache, no branches; computing is what the program says it is;
@@ -61,7 +61,7 @@ pub mod sync;
 pub use explore::{Exploration, explore};
 pub use machine::{Aborted, Access, Counts, Machine, Overwritten};
 pub use profile::{PROFILES, Profile};
-pub use run::{Case, Failure, Options, Program, Report, run};
+pub use run::{Case, Failure, Options, PrivateMemory, Program, Report, run};
 pub use schedule::{Schedule, Trace};
 
 /// The virtual core that this code runs on, from 0; [`None`] outside of runs.

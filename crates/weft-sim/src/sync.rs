@@ -264,6 +264,16 @@ pub fn touch(address: *const u8, bytes: usize, is_write: bool) {
     }
 }
 
+/// Accounts for what an operation of the program does in [private memory](crate::PrivateMemory): its
+/// frames of the stack, its buffers and lists. Nothing outside of runs.
+pub fn operate() {
+    if let Some(run) = run::current()
+        && !run.unwinds[run.core()].get()
+    {
+        settle(run, run.use_private_memory());
+    }
+}
+
 /// A fence. Accesses are in one order anyway; it costs what a full one costs, if it is one.
 pub fn fence(order: Ordering) {
     match run::current() {

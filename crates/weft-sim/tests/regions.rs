@@ -7,8 +7,8 @@ use std::rc::Rc;
 use weft_sim::local::Local;
 use weft_sim::region::{abort, attempt, begin, catch_undone, commit, is_inside, is_undone};
 use weft_sim::status::{CAPACITY, CONFLICT, RETRY, explicit};
-use weft_sim::sync::{AtomicPtr, AtomicU64, Ordering, fence, spin_loop};
-use weft_sim::{Case, Failure, Options, Profile, Program, Schedule, explore, run};
+use weft_sim::sync::{AtomicPtr, AtomicU64, Ordering, fence, operate, spin_loop};
+use weft_sim::{Case, Failure, Options, PrivateMemory, Profile, Program, Schedule, explore, run};
 
 const RELAXED: Ordering = Ordering::Relaxed;
 
@@ -329,3 +329,38 @@ fn locals_are_a_cores_own() {
     assert_eq!(DROPPED.load(RELAXED), 10 * (1 + 2 + 3));
     assert_eq!(MINE.with(|mine| mine.0.get()), 1000);
 }
+
+/// Protects the stand-in for stacks and heaps: it takes room in the first level, so a region that does
+/// fifty operations cannot write what it can without it; and it is no access that is counted.
+#[test]
+fn private_memory_takes_room_in_regions() {
+    let words: Vec<Line> = (0..400).map(|_| Line(AtomicU64::new(0))).collect();
+    let fill = |private_memory| {
+        let options = Options { private_memory, ..options(1) };
+        let outcome = Cell::new(None);
+        let program = || {
+            words.iter().for_each(|Line(word)| _ = word.load(RELAXED)); // the first touch of each page
+            let before = weft_sim::counts().unwrap();
+            let result = attempt(|| {
+                for (position, Line(word)) in words.iter().enumerate() {
+                    if position % 8 == 0 {
+                        operate();
+                    }
+                    word.store(1, RELAXED);
+                }
+            });
+            let counts = weft_sim::counts().unwrap() - before;
+            outcome.set(Some((result, counts.accesses)));
+        };
+        run(&options, vec![Box::new(program)]).unwrap();
+        outcome.get().unwrap()
+    };
+    assert_eq!(fill(PrivateMemory::NONE), (Ok(()), 400));
+    let (result, accesses) = fill(PrivateMemory { lines: 128, lines_per_operation: 16 });
+    assert!(matches!(result, Err(status) if status & CAPACITY != 0), "{result:?}");
+    assert!(accesses < 400, "it ended before");
+}
+
+/// A word on a line of its own.
+#[repr(align(64))]
+struct Line(AtomicU64);

@@ -431,6 +431,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn give_way(self, abort: Abort) {
         let this = ManuallyDrop::new(self);
+        let _if_undone = IfUndone(&this);
         let counters = this.worker.memory.counters();
         Counters::count(&counters.aborted[abort.reason as usize]);
         this.worker.executor().abort(&this.worker.memory);
@@ -439,10 +440,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
+        let _if_undone = IfUndone(self);
         if self.worker.memory.regions().is_undone() {
-            // The whole transaction is undone already. It stays pinned until the next begins, at once.
-            self.worker.executor().abort(&self.worker.memory);
-            self.worker.active.set(false);
             return;
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
@@ -463,6 +462,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// What every operation begins with.
     #[inline(always)]
     fn enter<'t, T: Record>(&self, table: &'t Table<T, P>) -> Result<&'t TableInner<T, P>, Error> {
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::operate();
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
@@ -672,6 +673,21 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 impl<P: Protocol> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+/// Forgets the transaction when it is undone as a whole (see [`Regions::is_undone`](weft_htm::Regions)),
+/// perhaps while it rolls back. It stays pinned until the next begins, at once.
+struct IfUndone<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
+
+impl<P: Protocol> Drop for IfUndone<'_, '_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let worker = self.0.worker;
+        if worker.memory.regions().is_undone() {
+            worker.executor().abort(&worker.memory);
+            worker.active.set(false);
+        }
     }
 }
 

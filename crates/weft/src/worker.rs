@@ -6,10 +6,12 @@
 //! a registration, which its end releases.
 //!
 //! [`commit`] is what becomes of a commit's versions, [`thread`](mod@thread) the worker as its thread
-//! has it.
+//! has it, and `undoable` what the simulated machine needs to undo whole transactions.
 
 mod commit;
 mod thread;
+#[cfg(weft_sim)]
+mod undoable;
 
 use std::alloc::Layout;
 use std::cell::{RefCell, UnsafeCell};
@@ -217,6 +219,9 @@ pub struct WorkerMemory {
     /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
     /// that epoch: see [`WorkerMemory::retire_deleted`].
     deleted: RefCell<VecDeque<(u64, Retired)>>,
+    /// The blocks of the transaction under way.
+    #[cfg(weft_sim)]
+    undoable: RefCell<undoable::Undoable>,
 }
 
 impl WorkerMemory {
@@ -233,6 +238,8 @@ impl WorkerMemory {
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),
+            #[cfg(weft_sim)]
+            undoable: RefCell::default(),
         }
     }
 
@@ -287,7 +294,10 @@ impl WorkerMemory {
 
     #[inline(always)]
     pub fn allocate_block(&self, class: Class) -> NonNull<u8> {
-        self.arena().allocate(class, &self.shared.memory)
+        let block = self.arena().allocate(class, &self.shared.memory);
+        #[cfg(weft_sim)]
+        self.undoable.borrow_mut().note_allocated(block, class);
+        block
     }
 
     /// The place of a new row of `table`, in a block of its own, with the header of a version that
@@ -305,8 +315,8 @@ impl WorkerMemory {
     /// As for [`Arena::free`].
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
-        if cfg!(weft_sim) && self.regions.is_inside() {
-            // If the region is rolled back, the words in the block are put back: it is not used again.
+        #[cfg(weft_sim)]
+        if self.undoable.borrow_mut().note_freed(block, class, &self.regions) {
             return;
         }
         // SAFETY: passed on to the caller.
@@ -349,14 +359,30 @@ impl WorkerMemory {
 
     // ---- garbage --------------------------------------------------------------------------
 
-    /// Notes which garbage was there before a region that may be rolled back.
-    pub fn mark_garbage(&self) {
+    /// Begins a transaction that the simulated machine may undo: blocks and garbage are as they were
+    /// now, if it does. Ends the one before.
+    #[cfg(weft_sim)]
+    pub fn begin_undoable(&self) {
         self.garbage().mark();
+        let freed = self.undoable.borrow_mut().begin();
+        for (block, class) in freed {
+            // SAFETY: whoever freed it did not use it again, and the region that might have brought it
+            // back has committed.
+            unsafe { self.arena().free(block, class, &self.shared.memory) };
+        }
     }
 
-    /// Takes back what was retired since [`WorkerMemory::mark_garbage`]: it is in use.
-    pub fn forget_garbage(&self) {
+    /// Takes back what has happened to blocks and garbage since [`WorkerMemory::begin_undoable`]: what
+    /// was retired or freed is in use, and nothing leads to what was allocated.
+    #[cfg(weft_sim)]
+    pub fn undo(&self) {
         self.garbage().forget_since_mark();
+        let allocated = self.undoable.borrow_mut().undo();
+        for (block, class) in allocated.into_iter().rev() {
+            // SAFETY: the region that has allocated the block is undone, and so is every word that led
+            // to it. What unwinds out of the region has dropped all else.
+            unsafe { self.arena().free(block, class, &self.shared.memory) };
+        }
     }
 
     /// Retires a row that another version has replaced.

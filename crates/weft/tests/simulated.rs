@@ -10,7 +10,7 @@ use std::process::Command;
 use fastrand::Rng;
 use weft::htm::{Backend, Choice};
 use weft::protocol::{Protocol, with_protocol};
-use weft::{Database, Error, Record, Table};
+use weft::{Database, Error, Failure, Record, Table};
 use weft_sim::{Options, Profile, Program, Report, Schedule, run};
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -79,19 +79,33 @@ impl<P: Protocol> Bank<P> {
         })
     }
 
+    /// Takes money, and then posts what is posted already: so the money stays.
+    fn refused(&self, core: u32, sequence: u32, random: &mut Rng) {
+        let from = random.u32(0..ACCOUNTS);
+        let result: Result<(), Error> = self.database.transact(|tx| {
+            tx.update(&self.accounts, &from, |account| account.cents -= 1)?.expect("it exists");
+            tx.insert(&self.postings, Posting { core, sequence, cents: 1, text: String::new() })
+        });
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Failure(Failure::DuplicateKey { .. })), "{error}");
+    }
+
     fn total(&self) -> Result<i64, Error> {
         self.database.transact(|tx| {
             (0..ACCOUNTS).map(|number| Ok(tx.get(&self.accounts, &number)?.unwrap().cents)).sum()
         })
     }
 
-    /// Transfers on all cores, and now and then a look at the total.
+    /// Transfers on all cores, and now and then one that is refused, and a look at the total.
     fn work(&self, options: &Options, transfers: u32) -> Report {
         let program = |core: u32| {
             move || {
                 let mut random = Rng::with_seed(options.seed << 8 | u64::from(core));
                 for sequence in 0..transfers {
                     self.transfer(core, sequence, &mut random).unwrap();
+                    if random.u8(..) < 60 {
+                        self.refused(core, sequence, &mut random);
+                    }
                     if random.u8(..) < 20 {
                         assert_eq!(self.total().unwrap(), OPENING_CENTS * i64::from(ACCOUNTS));
                     }

@@ -13,9 +13,28 @@ impl Machine {
     /// The thread's own region is rolled back, and the access does not take place.
     #[inline]
     pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Aborted> {
+        self.threads[thread].counts.accesses += 1;
+        self.access_uncounted(thread, address, access)
+    }
+
+    /// Stores to memory that no other thread uses, such as the stack. It is not among the accesses that are
+    /// counted.
+    ///
+    /// # Errors
+    /// As for [`Machine::access`].
+    pub fn access_private(&mut self, thread: usize, address: u64) -> Result<(), Aborted> {
+        self.access_uncounted(thread, address, Access::Store)
+    }
+
+    #[inline]
+    fn access_uncounted(
+        &mut self,
+        thread: usize,
+        address: u64,
+        access: Access,
+    ) -> Result<(), Aborted> {
         self.interrupt_if_due(thread);
         self.check(thread)?;
-        self.threads[thread].counts.accesses += 1;
         let line = self.line(thread, address);
         if self.memory.is_absent(line) {
             self.fault(thread, line)?;

@@ -57,6 +57,7 @@ pub struct Garbage {
     sealed: VecDeque<Batch>,
     emptied: Vec<Vec<Retired>>,
     /// How many entries, and bytes, the open batch had when it was marked.
+    #[cfg(weft_sim)]
     marked: (usize, usize),
 }
 
@@ -69,11 +70,13 @@ impl Garbage {
     }
 
     /// Remembers where the open batch ends. It is not sealed until the next mark.
+    #[cfg(weft_sim)]
     pub fn mark(&mut self) {
         self.marked = (self.open.len(), self.open_bytes);
     }
 
     /// Takes the entries back that were added since the mark.
+    #[cfg(weft_sim)]
     pub fn forget_since_mark(&mut self) {
         let (entries, bytes) = self.marked;
         self.open.truncate(entries);

@@ -183,9 +183,8 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
 
     #[inline(always)]
     fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
-        if cfg!(weft_sim) {
-            memory.mark_garbage();
-        }
+        #[cfg(weft_sim)]
+        memory.begin_undoable();
         self.exclusion.enter(memory)
     }
 
@@ -327,6 +326,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
+        #[cfg(weft_sim)]
         if memory.regions().is_undone() {
             return self.forget(memory);
         }
@@ -418,8 +418,9 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 
     /// Forgets a transaction whose region the simulated machine has rolled back. Of what it has
-    /// written nothing is left that anybody could find. Its own rows are not freed: this code runs at
-    /// any place of the transaction, so nobody knows which they are.
+    /// written nothing is left that anybody could find. Its own rows are not dropped, only their blocks
+    /// given back: this code runs at any place of the transaction, so nobody knows which are whole.
+    #[cfg(weft_sim)]
     #[cold]
     fn forget(&mut self, memory: &WorkerMemory) {
         self.log.clear();
@@ -428,7 +429,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         self.replaced.clear();
         self.logged.clear();
         self.deferring.clear();
-        memory.forget_garbage();
+        memory.undo();
     }
 
     /// Unlinks the deleted records that no snapshot needs any more.
