@@ -55,6 +55,7 @@ impl<P: Protocol> Database<P> {
         if let Some(storage) = storage {
             storage.log().map_err(E::from)?;
         }
+        self.check_no_commit().map_err(E::from)?;
         // No checkpoint, and no backup, sees half of it.
         let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints());
         let exclusive = Exclusive::begin(self).map_err(E::from)?;

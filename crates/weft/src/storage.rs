@@ -209,7 +209,7 @@ impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         let epoch = shared.clock.tick();
-        shared.commits.wait(shared.grace.slots_used(), None);
+        shared.commits.wait(shared.grace.slots_used());
         epoch
     }
 }
@@ -418,8 +418,9 @@ impl<P: Protocol> Database<P> {
     /// next opening need not replay it. Transactions go on meanwhile.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::Storage`]: the checkpoint before is
-    /// still there, and so is the log.
+    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::NestedTransaction`] in the `drop` of a
+    /// row, if that is part of a commit; [`Failure::Storage`]: the checkpoint before is still there, and
+    /// so is the log.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Failure> {
         self.checkpoint_with(|_| {})
     }
@@ -434,6 +435,7 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
         storage.log()?;
+        self.check_no_commit()?;
         let mut logged_before = storage.hold_checkpoints();
         self.checkpoint_while_held(storage, &mut logged_before, &progress)
     }
@@ -471,7 +473,8 @@ impl<P: Protocol> Database<P> {
     /// as well: so one goes on from there.)
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::Storage`].
+    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] as for [`Database::checkpoint`];
+    /// [`Failure::Storage`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport, Failure> {
         self.backup_with(directory, |_| {})
     }
@@ -486,6 +489,7 @@ impl<P: Protocol> Database<P> {
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
+        self.check_no_commit()?;
         let _alone = storage.hold_checkpoints();
         let source = self.snapshot_source(storage);
         let plan = &storage.plan;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft::durability::{SimulatedDisk, StorageError};
-use weft::protocol::{Atomic, Dbx, Protocol};
+use weft::protocol::{Atomic, Dbx, NoControl, Protocol};
 use weft::{
     Acknowledge, Builder, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table,
     TransactionOptions,
@@ -586,4 +586,66 @@ fn a_database_grows_with_its_program() {
         panic!("a column is missing")
     };
     assert!(message.contains("people") && message.contains("age"), "{message}");
+}
+
+/// A row that asks for a checkpoint, a backup and a snapshot when it is dropped.
+#[derive(Clone, Record)]
+#[record(volatile)]
+struct Asking {
+    #[record(key)]
+    id: u32,
+    #[allow(dead_code, reason = "it is there to be dropped")]
+    question: Question,
+}
+
+#[derive(Clone)]
+struct Question;
+
+type Ask = Box<dyn Fn()>;
+
+thread_local! {
+    static ASK: std::cell::RefCell<Option<Ask>> = const { std::cell::RefCell::new(None) };
+}
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        ASK.with_borrow(|ask| ask.iter().for_each(|ask| ask()));
+    }
+}
+
+/// What waits for the commits under way is refused in the midst of one; it would wait for itself. Under
+/// `none` a commit drops what it has replaced.
+#[test]
+fn what_waits_for_commits_is_refused_amid_one() {
+    let directory = TemporaryDirectory::new("amid");
+    let database = Database::<NoControl>::builder()
+        .table::<Asking>()
+        .directory(directory.0.join("database"))
+        .open()
+        .unwrap();
+    let table = database.table::<Asking>().unwrap();
+    let write = || {
+        database.transact(|tx| tx.upsert(&table, Asking { id: 1, question: Question })).unwrap();
+    };
+    write();
+    let refusals = std::rc::Rc::new(std::cell::Cell::new(0));
+    let ask = {
+        let (database, refusals) = (database.clone(), std::rc::Rc::clone(&refusals));
+        let backup = directory.0.join("backup");
+        move || {
+            let answers = [
+                database.checkpoint().err(),
+                database.backup(&backup).err(),
+                database.open_snapshot().err(),
+            ];
+            if answers.iter().all(|answer| matches!(answer, Some(Failure::NestedTransaction))) {
+                refusals.set(refusals.get() + 1);
+            }
+        }
+    };
+    ASK.set(Some(Box::new(ask)));
+    write();
+    ASK.set(None);
+    assert!(refusals.get() > 0, "the row that was replaced was dropped by the commit");
+    database.checkpoint().unwrap();
 }

@@ -155,16 +155,12 @@ impl Commits {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Waits until all commits have ended that are under way now, in the first `slots_used` slots,
-    /// but for one in slot `own`.
-    pub fn wait(&self, slots_used: usize, own: Option<usize>) {
+    /// Waits until all commits have ended that are under way now, in the first `slots_used` slots.
+    pub fn wait(&self, slots_used: usize) {
         if cfg!(loom) {
             fence(Ordering::SeqCst);
         }
-        for (slot, word) in self.words[..slots_used].iter().enumerate() {
-            if own == Some(slot) {
-                continue;
-            }
+        for word in &self.words[..slots_used] {
             let count = word.0.load(Ordering::SeqCst);
             let mut spins = 0u32;
             while !count.is_multiple_of(2) && word.0.load(Ordering::Acquire) == count {
@@ -246,7 +242,7 @@ mod loom_tests {
                 })
             };
             let snapshot = clock.take_number();
-            commits.wait(1, None);
+            commits.wait(1);
             let sees = [0, 1].map(|word: usize| {
                 let number = installed[word].load(Ordering::Relaxed);
                 number != 0 && number <= snapshot
@@ -280,7 +276,7 @@ mod loom_tests {
             };
             let threads = [thread::spawn(commit(0)), thread::spawn(commit(1))];
             let snapshot = clock.take_number();
-            commits.wait(2, None);
+            commits.wait(2);
             let sees = [0, 1].map(|word: usize| {
                 let number = installed[word].load(Ordering::Relaxed);
                 number != 0 && number <= snapshot

@@ -136,11 +136,7 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
     pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
         let worker = self.worker()?;
-        // Who opens a snapshot waits for the commits under way; if two of them did that, they would
-        // wait for each other.
-        if worker.memory.committing_slot().is_some() {
-            return Err(Failure::NestedTransaction);
-        }
+        self.check_no_commit()?;
         let shared = &self.inner().shared;
         shared.check_open()?;
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
@@ -152,7 +148,20 @@ impl<P: Protocol> Database<P> {
         Ok(snapshot)
     }
 
-    /// Opens a snapshot whose number is taken by `take`.
+    /// Who opens a snapshot waits for the commits under way. If that were one of its own, or two
+    /// commits did it, they would wait for ever.
+    ///
+    /// # Errors
+    /// [`Failure::NestedTransaction`]: this thread is committing; this is the `drop` of a row.
+    pub(crate) fn check_no_commit(&self) -> Result<(), Failure> {
+        match self.registered_worker() {
+            Some(worker) if worker.memory.is_committing() => Err(Failure::NestedTransaction),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a snapshot whose number is taken by `take`, on a thread that [is not
+    /// committing](Database::check_no_commit).
     pub(crate) fn open_snapshot_by(&self, take: impl FnOnce() -> u64) -> Snapshot<P> {
         let shared = &self.inner().shared;
         #[cfg(feature = "history")]
@@ -164,8 +173,7 @@ impl<P: Protocol> Database<P> {
             #[cfg(feature = "history")]
             recorder,
         };
-        let own = self.registered_worker().and_then(|worker| worker.memory.committing_slot());
-        shared.commits.wait(shared.grace.slots_used(), own);
+        shared.commits.wait(shared.grace.slots_used());
         #[cfg(feature = "history")]
         snapshot.record_opened();
         snapshot

@@ -120,9 +120,9 @@ impl WorkerMemory {
         }
     }
 
-    /// This worker's slot, if it is committing.
-    pub fn committing_slot(&self) -> Option<usize> {
-        (self.is_committing.load(Ordering::Relaxed) != 0).then_some(self.slot)
+    /// Whether a commit of this worker is under way.
+    pub fn is_committing(&self) -> bool {
+        self.is_committing.load(Ordering::Relaxed) != 0
     }
 
     /// The epoch that the commit under way has drawn.
