@@ -439,10 +439,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
+        let _rolling_back = RollingBack(self);
         if self.worker.memory.regions().is_undone() {
-            // The whole transaction is undone already. It stays pinned until the next begins, at once.
-            self.worker.executor().abort(&self.worker.memory);
-            self.worker.active.set(false);
             return;
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
@@ -672,6 +670,21 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 impl<P: Protocol> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+/// A transaction that rolls back. If the simulated machine undoes its region, before or meanwhile, nothing
+/// is left to be rolled back, and it is forgotten. It stays pinned until the next begins, at once.
+struct RollingBack<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
+
+impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let worker = self.0.worker;
+        if worker.memory.regions().is_undone() {
+            worker.executor().abort(&worker.memory);
+            worker.active.set(false);
+        }
     }
 }
 
