@@ -3,6 +3,8 @@
 #![cfg(not(any(loom, shuttle)))]
 
 mod canary;
+#[cfg(weft_sim)]
+mod found;
 mod histories;
 mod invariants;
 #[cfg(not(weft_sim))]
