@@ -17,6 +17,8 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
 
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
@@ -305,7 +307,8 @@ impl WorkerMemory {
     /// As for [`Arena::free`].
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
-        if cfg!(weft_sim) && self.regions.is_inside() {
+        #[cfg(weft_sim)]
+        if self.regions.is_inside() || Bug::is_any_planted() {
             // If the region is rolled back, the words in the block are put back: it is not used again.
             return;
         }
@@ -321,6 +324,10 @@ impl WorkerMemory {
     /// again.
     #[inline(always)]
     pub unsafe fn drop_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
+        #[cfg(weft_sim)]
+        if Bug::is_any_planted() {
+            return; // It may be in use, or have been dropped before.
+        }
         let core = table.core();
         if let Some(drop_row) = core.drop_row {
             // SAFETY: by the contract.

@@ -7,6 +7,8 @@ mod canary;
 mod found;
 mod histories;
 mod invariants;
+#[cfg(weft_sim)]
+mod planted;
 #[cfg(not(weft_sim))]
 mod schedules;
 mod single_rows;
