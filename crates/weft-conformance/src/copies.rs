@@ -10,7 +10,7 @@
 
 use fastrand::Rng;
 
-use crate::schedule::fill;
+use crate::contents::fill;
 use crate::step::{HASHED, Step};
 use crate::subject::{Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};

@@ -11,7 +11,7 @@
 
 use fastrand::Rng;
 
-use crate::schedule::fill;
+use crate::contents::fill;
 use crate::step::{HASHED, Row, Shown, Step};
 use crate::subject::{Begun, Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
@@ -54,14 +54,15 @@ pub fn check(
     let store = subject.open();
     fill(&*store, &invariant.initial());
     let writers = subject.threads(threads);
-    mode.on_threads(invariant.name(), writers + readers, transactions, |thread, random| {
-        if thread >= writers {
-            let end = audit_snapshots(invariant, &*store, random, transactions);
-            return expect_end(invariant.name(), end);
-        }
-        (0..transactions).try_for_each(|_| transact(invariant, &*store, random, false))
-    })?;
-    transact(invariant, &*store, &mut mode.random(99), true).map_err(|found| mode.found(found))
+    let ran =
+        mode.on_threads(invariant.name(), writers + readers, transactions, |thread, random| {
+            if thread >= writers {
+                let end = audit_snapshots(invariant, &*store, random, transactions);
+                return expect_end(invariant.name(), end);
+            }
+            (0..transactions).try_for_each(|_| transact(invariant, &*store, random, false))
+        })?;
+    transact(invariant, &*store, &mut mode.random(99), true).map_err(|found| ran.found(found))
 }
 
 fn audit_snapshots(

@@ -36,11 +36,22 @@
 //! them beside, and among, their transactions, and audits of [`invariants`] are made by snapshots too;
 //! these also run where one thread writes and all others only look.
 //!
+//! # On which machine
+//!
+//! On threads of the operating system; and, built with `--cfg weft_sim` (`cargo test-simulated`), on
+//! virtual cores of the simulated machine of `weft-sim`, the papers' Haswell. What is
+//! [interleaved by a seed](threads::Mode) runs there under schedules at random or by priorities (PCT),
+//! and what runs free, by virtual time. There is RTM there, so each protocol is a subject three times:
+//! with the machine's regions, with regions that are given up for their twins at the first abort, and
+//! with twins alone. [`scripts`] are not run there, whose single steps do not overlap.
+//!
 //! # Who watches the suite
 //!
 //! The [canary](weft::protocol::canary) is a protocol with a list of mutations, each of which breaks
 //! one step. The same functions that judge the protocols are run on each of them, with seeds from 0
 //! on, until one finds the break; the table is in `docs/planted-bugs.md`. The intact canary passes.
+//! On the simulated machine, bugs are planted in the protocols themselves, too
+//! (`weft_htm::planted`): between a region and its twin there is more to get wrong than in a canary.
 //!
 //! # Seeds and amounts
 //!
@@ -48,17 +59,23 @@
 //! exactly so where the threads were interleaved by the seed, and with the same inputs where they
 //! ran free. (Epochs tick by the clock in both, which hardly ever matters.) `WEFT_STRESS=n` runs n
 //! times as much (with 10, a million recorded transactions for each protocol), and `WEFT_PROTOCOLS=name,name` asks only these.
+//! On the simulated machine every run is repeated exactly. What is found there is printed with its
+//! schedule, too, which is the text of a file: `WEFT_SCHEDULE=path`, beside the seed, repeats it even if the
+//! way in which schedules are drawn has changed meanwhile.
 //!
 //! In the order of reading: [`subject`] hides a protocol's type, [`step`] is what transactions are
 //! made of, [`oracle`] and [`verdict`] judge, [`schedule`] and [`threads`] run, and the checks are
 //! the modules of the table.
 #![cfg(not(any(loom, shuttle)))]
 
+pub mod contents;
 pub mod copies;
 pub mod invariants;
 pub mod oracle;
 pub mod random;
+#[cfg(not(weft_sim))]
 pub mod schedule;
+#[cfg(not(weft_sim))]
 pub mod scripts;
 pub mod starvation;
 pub mod step;
@@ -66,3 +83,10 @@ pub mod subject;
 pub mod threads;
 pub mod values;
 pub mod verdict;
+
+// The machine that threads run on is one module with one face, chosen here and nowhere else.
+#[cfg(not(weft_sim))]
+mod machine;
+#[cfg(weft_sim)]
+#[path = "machine_simulated.rs"]
+mod machine;

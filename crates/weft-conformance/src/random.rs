@@ -12,8 +12,8 @@
 use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
 
+use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::schedule::{fill, rows};
 use crate::step::{HASHED, Shown, State, Step, state_of};
 use crate::subject::{Begun, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
@@ -216,7 +216,7 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
     let writers = subject.threads(size.threads);
     let readers = if subject.has_snapshots { size.readers } else { 0 };
     let threads = writers + readers;
-    let logs = mode.on_threads(CHECK, threads, size.transactions, |thread, random| {
+    let mut ran = mode.on_threads(CHECK, threads, size.transactions, |thread, random| {
         let mut snapshots = Snapshots {
             store: &*store,
             clock: &clock,
@@ -248,16 +248,16 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
     })?;
     let left = if size.steps_max == 0 { rows_one_by_one(&*store) } else { rows(&*store) };
     let verdict = judge(CHECK, &store.take_history());
-    let logs: Vec<Log> = logs.into_iter().flatten().collect();
+    let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
     if logs.len() <= SMALL {
         let is_explained = is_serializable(&state_of(&initial()), &logs, &left);
         if !is_explained && verdict.is_ok() {
             let what = "no serial order explains it, though the checker passes it";
             let witness = format!("{logs:#?}, left {left:#?}");
-            return Err(mode.found(Finding::new(CHECK, what, witness)));
+            return Err(ran.found(Finding::new(CHECK, what, witness)));
         }
     }
-    verdict.map_err(|finding| mode.found(finding))
+    verdict.map_err(|finding| ran.found(finding))
 }
 
 /// Runs with so few transactions are tried in every serial order.

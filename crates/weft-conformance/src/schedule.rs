@@ -20,9 +20,10 @@ use std::thread::JoinHandle;
 use weft::Error;
 use weft_htm::interleave::SpinCounter;
 
+use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Steps, Stop, Store, Subject};
+use crate::step::{Shown, State, Step, state_of};
+use crate::subject::{Store, Subject};
 use crate::verdict::{Finding, judge};
 
 /// A thread that has waited so often since it was last looked at, with all others idle, waits for
@@ -216,35 +217,7 @@ fn hear_all(lines: &mut [Line], now: usize) -> bool {
     waiting.count() == 0
 }
 
-/// Puts rows into a database.
-///
-/// # Panics
-/// If they are there already.
-pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
-    let filled = store.transact(&mut |tx| {
-        for &(key, value) in initial {
-            assert_eq!(tx.take(Step::Insert(key, value))?, Shown::Happened(true), "key {key}");
-        }
-        Ok(())
-    });
-    filled.expect("nothing is in the way");
-}
-
-/// All rows of a database. Nothing else is running.
-///
-/// # Panics
-/// If the engine fails.
-pub fn rows(store: &dyn Store) -> State {
-    let mut found = State::new();
-    let read = store.transact(&mut |tx| {
-        found = read_rows(tx)?;
-        Ok(())
-    });
-    read.expect("nothing is in the way");
-    found
-}
-
-/// Likewise; `None` if the reader waits for ever.
+/// All rows of a database; `None` if the reader waits for ever.
 fn rows_if_nothing_is_locked(store: &Arc<dyn Store>) -> Option<State> {
     let (sender, receiver) = channel();
     let spins = SpinCounter::new();
@@ -267,15 +240,6 @@ fn rows_if_nothing_is_locked(store: &Arc<dyn Store>) -> Option<State> {
         });
         read
     })
-}
-
-/// All rows of the ordered table, and the first of the hash table.
-fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
-    let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
-    for key in HASHED..HASHED + 10 {
-        rows.extend(tx.take(Step::Read(key))?.rows());
-    }
-    Ok(rows.into_iter().map(|row| (row.key, row)).collect())
 }
 
 /// Runs a schedule and lets both oracles judge it.

@@ -3,7 +3,7 @@
 
 use weft::htm::word::{Ordering, Word};
 
-use crate::schedule::fill;
+use crate::contents::fill;
 use crate::step::{HASHED, Shown, Step};
 use crate::subject::{Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
@@ -50,19 +50,18 @@ pub fn check(subject: &Subject, mode: Mode, threads: usize, longs: usize) -> Res
     fill(&*store, &initial);
     let done = Word::new(0);
     // The others run until the long ones have ended.
-    let ended =
-        mode.on_threads(CHECK, subject.threads(threads), 10 * longs, |thread, random| {
-            if thread > 0 {
-                while done.load(Ordering::Acquire) == 0 {
-                    short(&*store, random)?;
-                }
-                return Ok(0);
+    let ran = mode.on_threads(CHECK, subject.threads(threads), 10 * longs, |thread, random| {
+        if thread > 0 {
+            while done.load(Ordering::Acquire) == 0 {
+                short(&*store, random)?;
             }
-            let result = (0..longs).try_for_each(|_| expect_end(CHECK, store.transact(&mut long)));
-            // Also after a failure, or the others would go on for ever.
-            done.store(1, Ordering::Release);
-            result.map(|()| longs)
-        })?;
-    assert_eq!(ended.iter().sum::<usize>(), longs);
+            return Ok(0);
+        }
+        let result = (0..longs).try_for_each(|_| expect_end(CHECK, store.transact(&mut long)));
+        // Also after a failure, or the others would go on for ever.
+        done.store(1, Ordering::Release);
+        result.map(|()| longs)
+    })?;
+    assert_eq!(ran.results.iter().sum::<usize>(), longs);
     Ok(())
 }

@@ -3,13 +3,16 @@
 //! The checks of this crate are written once, against [`Store`] and [`Steps`]. What has to be
 //! compiled for each protocol, and for each way in which the canary is wrong, is only this file.
 
+use std::fmt;
+
 use weft::history::History;
-use weft::htm::Choice;
+use weft::htm::{Choice, RetryPolicy};
 use weft::protocol::Protocol;
 use weft::protocol::canary::{Canary, Mutation};
 use weft::schema::Violation;
 use weft::{Database, Error, Failure, Record, Snapshot, Table, Transaction, TransactionOptions};
 
+use crate::machine::REGIONS;
 use crate::step::{HASHED, Row, Shown, Step};
 
 /// A row of the ordered table, which has a secondary index of each kind.
@@ -70,14 +73,18 @@ pub struct Subject {
     pub has_snapshots: bool,
     /// What a canary does wrong.
     mutation: Mutation,
+    /// The name of the way in which regions run; empty on a machine with only one.
+    pub regions: &'static str,
+    htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
 }
 
 /// How a store is opened.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Opening {
+#[derive(Clone, Copy, Debug)]
+struct Opening {
     /// Whether everything is recorded.
-    pub records: bool,
+    records: bool,
+    htm: (Choice, RetryPolicy),
 }
 
 impl Subject {
@@ -90,6 +97,8 @@ impl Subject {
             single_key: P::SINGLE_KEY,
             has_snapshots: true,
             mutation: Mutation::Intact,
+            regions: REGIONS[0].0,
+            htm: (REGIONS[0].1, REGIONS[0].2),
             open,
         }
     }
@@ -104,7 +113,8 @@ impl Subject {
         let listed = |name| {
             weft::protocol::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
         };
-        chosen_names().map(listed).filter(|subject| !subject.single_key).collect()
+        let subjects = chosen_names().map(listed).filter(|subject| !subject.single_key);
+        subjects.flat_map(Subject::with_all_regions).collect()
     }
 
     /// Every protocol of the list, for transactions of a single step on tables without secondary
@@ -114,13 +124,35 @@ impl Subject {
             weft::protocol::with_protocol!(name, |P| Subject::of_single_steps::<P>())
                 .expect("a listed name")
         };
-        chosen_names().map(listed).collect()
+        chosen_names().map(listed).flat_map(Subject::with_all_regions).collect()
+    }
+
+    /// Likewise with regions run in each way that the machine knows.
+    fn with_all_regions(self) -> impl Iterator<Item = Self> {
+        let each = REGIONS.iter();
+        each.map(move |&(regions, choice, policy)| Subject {
+            regions,
+            htm: (choice, policy),
+            ..self
+        })
     }
 
     /// The canary that is wrong in this way.
     pub fn canary(mutation: Mutation) -> Self {
         let has_snapshots = mutation.has_snapshots();
         Subject { name: mutation.name(), mutation, has_snapshots, ..Self::of::<Canary>() }
+    }
+
+    /// The protocol of this name, with regions run in the way of this name.
+    ///
+    /// # Panics
+    /// There is none.
+    pub fn named(name: &str, regions: &str) -> Self {
+        let of = |name| {
+            weft::protocol::with_protocol!(name, |P| Subject::of::<P>()).expect("a protocol's name")
+        };
+        let mut each = of(name).with_all_regions();
+        each.find(|subject| subject.regions == regions).expect("a way in which regions run")
     }
 
     /// Those of them that run several threads at a time.
@@ -135,12 +167,19 @@ impl Subject {
 
     /// Opens a database that records what happens.
     pub fn open_recorded(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(Opening { records: true }))
+        self.mutation.chosen_for(|| (self.open)(Opening { records: true, htm: self.htm }))
     }
 
     /// Opens a database.
     pub fn open(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(Opening { records: false }))
+        self.mutation.chosen_for(|| (self.open)(Opening { records: false, htm: self.htm }))
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name)?;
+        if self.regions.is_empty() { Ok(()) } else { write!(out, ", {}", self.regions) }
     }
 }
 
@@ -155,7 +194,7 @@ fn chosen_names() -> impl Iterator<Item = &'static str> {
 
 /// Names the subject that a failed test was at.
 #[derive(Debug)]
-pub struct Named(pub &'static str);
+pub struct Named(pub Subject);
 
 impl Drop for Named {
     fn drop(&mut self) {
@@ -250,11 +289,11 @@ struct Opened<P: Protocol, T> {
 }
 
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
-    // The software twins: regions would abort wherever another thread is let run.
     let builder = Database::<P>::builder()
         .table::<Ordered>()
         .table::<Hashed>()
-        .htm(Choice::Software)
+        .htm(opening.htm.0)
+        .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
     let database = builder.open().expect("a database opens");
     let tables = Tables {
@@ -269,7 +308,8 @@ fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
     let builder = Database::<P>::builder()
         .table::<Plain>()
         .table::<Hashed>()
-        .htm(Choice::Software)
+        .htm(opening.htm.0)
+        .htm_retry_policy(opening.htm.1)
         .record_history(opening.records);
     let database = builder.open().expect("a database opens");
     let tables = PlainTables {

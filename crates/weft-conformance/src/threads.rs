@@ -1,11 +1,9 @@
-//! How the threads of a check run: interleaved by a seed, one at a time, or free.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{scope, yield_now};
+//! How the threads of a check run: interleaved by a seed, one at a time, or free; and on which machine.
 
 use fastrand::Rng;
-use weft_htm::interleave::{self, Options, Strategy};
 
+pub use crate::machine::for_each_seed;
+use crate::machine::{self, Schedule};
 use crate::subject::Stop;
 use crate::verdict::Finding;
 
@@ -17,7 +15,8 @@ pub enum Mode {
     /// Likewise, but switched at random only, so that every thread gets on: for threads that go on
     /// until another has done something.
     Fair(u64),
-    /// As the machine lets them, with inputs from a seed.
+    /// As the machine lets them, with inputs from a seed. (The simulated machine lets them by virtual
+    /// time, and so always in the same way.)
     Free(u64),
 }
 
@@ -44,57 +43,43 @@ impl Mode {
         threads: usize,
         transactions: usize,
         body: impl Fn(usize, &mut Rng) -> Result<R, Finding> + Sync,
-    ) -> Result<Vec<R>, Finding> {
+    ) -> Result<Ran<R>, Finding> {
         let body = &body;
         let bodies = (0..threads).map(|thread| move || body(thread, &mut self.random(thread)));
-        let interleaved = |strategy| Options {
-            strategy,
-            // A transaction of this crate comes to about a hundred shared accesses.
-            points_expected: 100 * (threads * transactions) as u64,
-            points_max: 20_000_000,
-            waits_max: 100_000,
-            ..Options::default()
-        };
-        let run = || match self {
-            Mode::Interleaved(seed) => {
-                let options = interleaved(Strategy::FromSeed);
-                interleave::run(seed, &options, bodies.collect()).results
-            }
-            Mode::Fair(seed) => {
-                let options = interleaved(Strategy::Random { one_in: 16 });
-                interleave::run(seed, &options, bodies.collect()).results
-            }
-            Mode::Free(_) => scope(|scope| {
-                let running: Vec<_> = bodies.map(|body| scope.spawn(body)).collect();
-                let ended = running.into_iter().map(|thread| thread.join());
-                ended
-                    .map(|end| end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-                    .collect()
-            }),
-        };
-        let results: Result<Vec<R>, Finding> = match catch_unwind(AssertUnwindSafe(run)) {
+        // A transaction of this crate comes to about a hundred shared accesses.
+        let points_expected = 100 * (threads * transactions) as u64;
+        let (results, schedule) = machine::run(self, points_expected, bodies.collect());
+        let results = match results {
             Ok(results) => results.into_iter().collect(),
-            Err(panic) => Err(Finding::new(check, "a panic", message(&*panic))),
+            Err(message) => Err(Finding::new(check, "a panic", message)),
         };
-        results.map_err(|finding| self.found(finding))
-    }
-
-    /// Notes the seed.
-    pub fn found(self, finding: Finding) -> Finding {
-        Finding { seed: Some(self.seed()), ..finding }
+        let mut ran = Ran { results: Vec::new(), seed: self.seed(), schedule };
+        ran.results = results.map_err(|finding| ran.found(finding))?;
+        Ok(ran)
     }
 }
 
-fn message(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+/// What came of a run.
+#[derive(Debug)]
+pub struct Ran<R> {
+    /// What the threads returned, in their order.
+    pub results: Vec<R>,
+    seed: u64,
+    schedule: Schedule,
+}
+
+impl<R> Ran<R> {
+    /// Notes in a finding how to repeat the run.
+    pub fn found(&self, finding: Finding) -> Finding {
+        Finding { seed: Some(self.seed), schedule: self.schedule.to_string(), ..finding }
+    }
 }
 
 /// Now and then lets another thread run, in the middle of a transaction of a free run. (An
 /// interleaved one is switched anyway.)
 pub fn chaos(random: &mut Rng) {
-    if !interleave::is_running() && random.u8(..4) == 0 {
-        yield_now();
+    if machine::runs_free() && random.u8(..4) == 0 {
+        std::thread::yield_now();
     }
 }
 
@@ -110,11 +95,18 @@ pub fn expect_end(check: &'static str, end: Result<(), Stop>) -> Result<(), Find
     }
 }
 
-/// How many times as much work as usual: `WEFT_STRESS`, 1 by default.
+/// How many seeds to run where so many are usual: `WEFT_STRESS` times as many; and on a machine on which
+/// runs take long, a part of them.
 ///
 /// # Panics
-/// If it is no number.
-pub fn stress() -> u64 {
+/// If the variable is no number.
+pub fn seeds(usual: u64) -> u64 {
     let given = std::env::var("WEFT_STRESS").ok();
-    given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"))
+    let factor = given.map_or(1, |factor| factor.parse().expect("WEFT_STRESS is a number"));
+    (usual * factor).div_ceil(machine::SEEDS_PER_RUN)
+}
+
+/// How many transactions each thread of a free run makes where so many are usual.
+pub const fn free_transactions(usual: usize) -> usize {
+    usual / machine::FREE_RUN_DIVISOR
 }

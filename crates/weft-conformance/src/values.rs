@@ -13,7 +13,7 @@ use fastrand::Rng;
 use weft::htm::word::{Ordering, Word};
 use weft_checker::{HistoryBuilder, Observed, Options};
 
-use crate::schedule::{fill, rows};
+use crate::contents::{fill, rows};
 use crate::step::{HASHED, Step};
 use crate::subject::{Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
@@ -104,7 +104,7 @@ pub fn check(
     fill(&*store, &initial());
     let clock = Word::new(1);
     let threads = subject.threads(threads);
-    let committed = mode.on_threads(CHECK, threads, transactions, |thread, random| {
+    let mut ran = mode.on_threads(CHECK, threads, transactions, |thread, random| {
         let mut value = (thread as i64 + 1) << 32;
         let mut all = Vec::new();
         for _ in 0..transactions {
@@ -115,10 +115,11 @@ pub fn check(
         }
         Ok(all)
     })?;
-    let committed: Vec<(usize, Committed)> = committed.into_iter().flatten().collect();
+    let committed: Vec<(usize, Committed)> =
+        std::mem::take(&mut ran.results).into_iter().flatten().collect();
     let last: HashMap<u64, i64> =
         rows(&*store).into_iter().map(|(key, row)| (key, row.value)).collect();
-    judge(&committed, &last).map_err(|finding| mode.found(finding))
+    judge(&committed, &last).map_err(|finding| ran.found(finding))
 }
 
 /// The place of every value in the chain of its row.
@@ -184,5 +185,6 @@ fn judge(committed: &[(usize, Committed)], last: &HashMap<u64, i64>) -> Result<(
         return Ok(());
     }
     let what = report.anomalies.iter().map(|anomaly| format!("{:?}", anomaly.kind)).collect();
-    Err(Finding { check: CHECK, what, seed: None, witness: report.to_string() })
+    let witness = report.to_string();
+    Err(Finding { check: CHECK, what, seed: None, schedule: String::new(), witness })
 }

@@ -12,6 +12,8 @@ pub struct Finding {
     pub what: Vec<String>,
     /// The seed of the run, if it had one.
     pub seed: Option<u64>,
+    /// How the run was interleaved, if its machine says so: the text of a file that repeats it.
+    pub schedule: String,
     /// The witness.
     pub witness: String,
 }
@@ -19,7 +21,8 @@ pub struct Finding {
 impl Finding {
     /// A finding without a seed.
     pub fn new(check: &'static str, what: impl Into<String>, witness: impl Into<String>) -> Self {
-        Finding { check, what: vec![what.into()], seed: None, witness: witness.into() }
+        let what = vec![what.into()];
+        Finding { check, what, seed: None, schedule: String::new(), witness: witness.into() }
     }
 
     /// Whether this is one of the things that it says.
@@ -34,7 +37,8 @@ impl std::fmt::Display for Finding {
         if let Some(seed) = self.seed {
             write!(out, " (WEFT_SEED={seed} repeats this)")?;
         }
-        write!(out, "\n{}", self.witness)
+        write!(out, "\n{}", self.witness)?;
+        if self.schedule.is_empty() { Ok(()) } else { write!(out, "\n{}", self.schedule) }
     }
 }
 
@@ -48,6 +52,7 @@ pub fn judge(check_name: &'static str, history: &History) -> Result<(), Finding>
         check: check_name,
         what: report.anomalies.iter().map(|anomaly| format!("{:?}", anomaly.kind)).collect(),
         seed: None,
+        schedule: String::new(),
         witness: report.to_string(),
     })
 }

@@ -90,6 +90,8 @@
 //! let another thread go on, as a seed decides: see the module of that name, which is there with
 //! the feature only.
 pub mod lock;
+#[cfg(weft_sim)]
+pub mod planted;
 pub mod region;
 mod status;
 pub mod word;

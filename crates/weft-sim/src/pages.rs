@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// programs, heaps and mappings.
 const START: usize = 0x1000_0000_0000;
 /// The length of the range, of addresses, not of memory.
-const RESERVED_BYTES: usize = 1 << 40;
+const RESERVED_BYTES: usize = 1 << 45;
 /// Blocks are aligned to this, which is the size of huge pages.
 const ALIGNMENT: usize = 2 << 20;
 

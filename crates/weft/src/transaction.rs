@@ -431,7 +431,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn give_way(self, abort: Abort) {
         let this = ManuallyDrop::new(self);
-        let _if_undone = IfUndone(&this);
+        let _rolling_back = RollingBack(&this);
         let counters = this.worker.memory.counters();
         Counters::count(&counters.aborted[abort.reason as usize]);
         this.worker.executor().abort(&this.worker.memory);
@@ -440,7 +440,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     fn roll_back(&self) {
-        let _if_undone = IfUndone(self);
+        let _rolling_back = RollingBack(self);
         if self.worker.memory.regions().is_undone() {
             return;
         }
@@ -676,11 +676,11 @@ impl<P: Protocol> Drop for Transaction<'_, P> {
     }
 }
 
-/// Forgets the transaction when it is undone as a whole (see [`Regions::is_undone`](weft_htm::Regions)),
-/// perhaps while it rolls back. It stays pinned until the next begins, at once.
-struct IfUndone<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
+/// A transaction that rolls back. If the simulated machine undoes its region, before or meanwhile, nothing
+/// is left to be rolled back, and it is forgotten. It stays pinned until the next begins, at once.
+struct RollingBack<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
 
-impl<P: Protocol> Drop for IfUndone<'_, '_, P> {
+impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
     #[inline(always)]
     fn drop(&mut self) {
         let worker = self.0.worker;

@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
 
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
@@ -316,7 +318,9 @@ impl WorkerMemory {
     #[inline(always)]
     pub unsafe fn free_block(&self, block: NonNull<u8>, class: Class) {
         #[cfg(weft_sim)]
-        if self.undoable.borrow_mut().note_freed(block, class, &self.regions) {
+        if Bug::is_any_planted()
+            || self.undoable.borrow_mut().note_freed(block, class, &self.regions)
+        {
             return;
         }
         // SAFETY: passed on to the caller.
@@ -331,6 +335,10 @@ impl WorkerMemory {
     /// again.
     #[inline(always)]
     pub unsafe fn drop_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
+        #[cfg(weft_sim)]
+        if Bug::is_any_planted() {
+            return; // It may be in use, or have been dropped before.
+        }
         let core = table.core();
         if let Some(drop_row) = core.drop_row {
             // SAFETY: by the contract.
@@ -365,6 +373,9 @@ impl WorkerMemory {
     pub fn begin_undoable(&self) {
         self.garbage().mark();
         let freed = self.undoable.borrow_mut().begin();
+        if Bug::is_any_planted() {
+            return; // They may be in use.
+        }
         for (block, class) in freed {
             // SAFETY: whoever freed it did not use it again, and the region that might have brought it
             // back has committed.
@@ -378,6 +389,9 @@ impl WorkerMemory {
     pub fn undo(&self) {
         self.garbage().forget_since_mark();
         let allocated = self.undoable.borrow_mut().undo();
+        if Bug::is_any_planted() {
+            return; // They may be in use.
+        }
         for (block, class) in allocated.into_iter().rev() {
             // SAFETY: the region that has allocated the block is undone, and so is every word that led
             // to it. What unwinds out of the region has dropped all else.

@@ -3,23 +3,23 @@
 use weft_conformance::invariants::{
     self, Bank, Counted, Indexed, Invariant, OnCall, Rewritten, Ring,
 };
-use weft_conformance::threads::{Mode, stress};
+use weft_conformance::threads::{Mode, free_transactions, seeds};
 use weft_conformance::{copies, starvation};
 
 use crate::{every_protocol, with_snapshots};
 
 fn run(invariant: &dyn Invariant) {
-    every_protocol(200 * stress(), |subject, seed| {
+    every_protocol(seeds(200), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
     });
-    every_protocol(3 * stress(), |subject, seed| {
-        invariants::check(invariant, subject, Mode::Free(seed), 5, 1000, 0)
+    every_protocol(seeds(3), |subject, seed| {
+        invariants::check(invariant, subject, Mode::Free(seed), 5, free_transactions(1000), 0)
     });
-    with_snapshots(200 * stress(), |subject, seed| {
+    with_snapshots(seeds(200), |subject, seed| {
         invariants::check(invariant, subject, Mode::Interleaved(seed), 2, 8, 1)
     });
-    with_snapshots(2 * stress(), |subject, seed| {
-        invariants::check(invariant, subject, Mode::Free(seed), 3, 1000, 2)
+    with_snapshots(seeds(2), |subject, seed| {
+        invariants::check(invariant, subject, Mode::Free(seed), 3, free_transactions(1000), 2)
     });
 }
 
@@ -55,18 +55,14 @@ fn indexes_agree_with_their_table() {
 
 #[test]
 fn snapshots_follow_the_order_of_commits() {
-    with_snapshots(1000 * stress(), |subject, seed| {
+    with_snapshots(seeds(1000), |subject, seed| {
         copies::check(subject, Mode::Interleaved(seed), 2, 1, 3)
     });
-    with_snapshots(3 * stress(), |subject, seed| {
-        copies::check(subject, Mode::Free(seed), 3, 2, 2000)
-    });
+    with_snapshots(seeds(3), |subject, seed| copies::check(subject, Mode::Free(seed), 3, 2, 2000));
 }
 
 #[test]
 fn a_long_transaction_gets_through() {
-    every_protocol(4 * stress(), |subject, seed| {
-        starvation::check(subject, Mode::Fair(seed), 3, 1)
-    });
-    every_protocol(stress(), |subject, seed| starvation::check(subject, Mode::Free(seed), 4, 5));
+    every_protocol(seeds(4), |subject, seed| starvation::check(subject, Mode::Fair(seed), 3, 1));
+    every_protocol(seeds(1), |subject, seed| starvation::check(subject, Mode::Free(seed), 4, 5));
 }

@@ -8,7 +8,7 @@ use crate::expect_nothing;
 
 fn run_all(scripts: &[Script]) {
     for subject in Subject::concurrent() {
-        let _named = Named(subject.name);
+        let _named = Named(subject);
         for script in scripts {
             expect_nothing(&subject, script.check(&subject));
         }

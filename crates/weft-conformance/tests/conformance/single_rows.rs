@@ -3,19 +3,19 @@
 
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::{Named, Subject};
-use weft_conformance::threads::{Mode, stress};
-use weft_htm::interleave::for_each_seed;
+use weft_conformance::threads::{Mode, for_each_seed, free_transactions, seeds};
 
 use crate::expect_nothing;
 
 /// Each transaction is a single step.
 const SMALL: Size = Size { threads: 3, transactions: 3, steps_max: 0, readers: 0 };
 const MEDIUM: Size = Size { threads: 4, transactions: 12, steps_max: 0, readers: 0 };
-const FREE: Size = Size { threads: 5, transactions: 2000, steps_max: 0, readers: 0 };
+const FREE: Size =
+    Size { threads: 5, transactions: free_transactions(2000), steps_max: 0, readers: 0 };
 
 fn run(size: Size, seeds: u64, mode: impl Fn(u64) -> Mode) {
     for subject in Subject::all_for_single_steps() {
-        let _named = Named(subject.name);
+        let _named = Named(subject);
         for_each_seed(seeds, |seed| {
             expect_nothing(&subject, random::check(&subject, mode(seed), size));
         });
@@ -24,26 +24,26 @@ fn run(size: Size, seeds: u64, mode: impl Fn(u64) -> Mode) {
 
 #[test]
 fn small_interleaved_histories_of_single_steps_pass_both_oracles() {
-    run(SMALL, 500 * stress(), Mode::Interleaved);
+    run(SMALL, seeds(500), Mode::Interleaved);
 }
 
 #[test]
 fn interleaved_histories_of_single_steps_are_linearizable() {
-    run(MEDIUM, 200 * stress(), Mode::Interleaved);
+    run(MEDIUM, seeds(200), Mode::Interleaved);
 }
 
 /// A snapshot reads as many rows as it likes.
 #[test]
 fn interleaved_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
-    run(Size { threads: 3, readers: 2, ..MEDIUM }, 600 * stress(), Mode::Interleaved);
+    run(Size { threads: 3, readers: 2, ..MEDIUM }, seeds(600), Mode::Interleaved);
 }
 
 #[test]
 fn free_histories_of_single_steps_with_snapshots_are_strictly_serializable() {
-    run(Size { threads: 3, readers: 2, ..FREE }, 3 * stress(), Mode::Free);
+    run(Size { threads: 3, readers: 2, ..FREE }, seeds(3), Mode::Free);
 }
 
 #[test]
 fn free_histories_of_single_steps_are_linearizable() {
-    run(FREE, 3 * stress(), Mode::Free);
+    run(FREE, seeds(3), Mode::Free);
 }

@@ -140,9 +140,7 @@ impl ElidedLock {
             regions.suffered.set(aborts);
             let status = rtm.begin();
             if status == STARTED {
-                // Acquire: pairs with the release in `leave`. If the lock is taken after this
-                // load, the store hits a line that the region has read, and aborts it.
-                if self.word.load(Ordering::Acquire) == 0 {
+                if self.is_free_for_region() {
                     regions.section.set(Section::InRegion);
                     return true;
                 }
@@ -157,6 +155,18 @@ impl ElidedLock {
                 return false;
             }
         }
+    }
+
+    /// Reads the lock, in a region.
+    #[inline(always)]
+    fn is_free_for_region(&self) -> bool {
+        #[cfg(weft_sim)]
+        if crate::planted::Bug::LockNotRead.is_planted() {
+            return true;
+        }
+        // Acquire: pairs with the release in `leave`. If the lock is taken after this load, the
+        // store hits a line that the region has read, and aborts it.
+        self.word.load(Ordering::Acquire) == 0
     }
 
     /// Takes the lock.

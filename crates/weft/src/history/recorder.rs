@@ -306,6 +306,8 @@ impl Recorder {
         self.complete_ns = None;
         self.commit_number = None;
         self.writes = 0;
+        // What is there was undone by the simulated machine, with the transaction.
+        self.operations.clear();
     }
 
     /// The transaction has taken place: what it reads from now on was so at this moment.

@@ -302,10 +302,13 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             self.exclusion.leave(memory);
         } else {
             // The common list is no word, so the simulated machine undoes nothing of it: what is deleted
-            // in a region goes there when the region has committed. None of this is interrupted.
-            memory.regions().uninterrupted(|| self.unlink_deferred(memory));
-            self.exclusion.leave(memory);
-            self.defer();
+            // in a region goes there when the region has committed. None of this is interrupted: who
+            // put a row there again meanwhile, or deleted that too, would not find it on the list.
+            memory.regions().uninterrupted(|| {
+                self.unlink_deferred(memory);
+                self.exclusion.leave(memory);
+                self.defer();
+            });
         }
         self.log.clear();
         if let Some(order) = order {

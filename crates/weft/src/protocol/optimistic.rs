@@ -24,6 +24,8 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 
 use super::access_set::{
@@ -287,6 +289,14 @@ pub fn node_version(node: NodeVersion) -> u64 {
 pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEntry<H>) -> Tid) {
     for write in writes {
         let record = stored(write.record);
+        #[cfg(weft_sim)]
+        if Bug::UnlockedBeforeInstalled.is_planted() {
+            record.header.tid().unlock(version(write));
+            if let Some(row) = write.row {
+                record.newest.store(row.as_ptr(), Ordering::Release);
+            }
+            continue;
+        }
         if let Some(row) = write.row {
             // Release: pairs with the acquire in `read_newest`: whoever sees the row sees its
             // contents, and that the record is locked.

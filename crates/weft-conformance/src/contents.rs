@@ -1,0 +1,41 @@
+//! What is in a database, before a run and after it.
+
+use crate::step::{HASHED, Shown, State, Step};
+use crate::subject::{Steps, Stop, Store};
+
+/// Puts rows into a database.
+///
+/// # Panics
+/// If they are there already.
+pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
+    let filled = store.transact(&mut |tx| {
+        for &(key, value) in initial {
+            assert_eq!(tx.take(Step::Insert(key, value))?, Shown::Happened(true), "key {key}");
+        }
+        Ok(())
+    });
+    filled.expect("nothing is in the way");
+}
+
+/// All rows of a database. Nothing else is running.
+///
+/// # Panics
+/// If the engine fails.
+pub fn rows(store: &dyn Store) -> State {
+    let mut found = State::new();
+    let read = store.transact(&mut |tx| {
+        found = read_rows(tx)?;
+        Ok(())
+    });
+    read.expect("nothing is in the way");
+    found
+}
+
+/// All rows of the ordered table, and the first of the hash table.
+fn read_rows(tx: &dyn Steps) -> Result<State, Stop> {
+    let mut rows = tx.take(Step::Scan(0, HASHED))?.rows();
+    for key in HASHED..HASHED + 10 {
+        rows.extend(tx.take(Step::Read(key))?.rows());
+    }
+    Ok(rows.into_iter().map(|row| (row.key, row)).collect())
+}

@@ -1,0 +1,74 @@
+//! The real machine: threads of the operating system, interleaved by `weft_htm::interleave`.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread::scope;
+
+use weft::htm::{Choice, RetryPolicy};
+use weft_htm::interleave::{self, Options, Strategy};
+
+pub use weft_htm::interleave::for_each_seed;
+
+use crate::threads::Mode;
+
+/// Of so many seeds that a test asks for, one is run.
+pub(crate) const SEEDS_PER_RUN: u64 = 1;
+
+/// A free run is so many times as short as a test asks for.
+pub(crate) const FREE_RUN_DIVISOR: usize = 1;
+
+/// The ways in which databases run their regions, with names. Only by software twins: regions of a processor would abort
+/// wherever another thread is let run.
+pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] =
+    &[("", Choice::Software, RetryPolicy { conflict: 0, capacity: 0, system_event: 0 })];
+
+/// How a run was interleaved. The seed says it all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule;
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// Runs bodies on a thread each. An error is the message of a panic.
+pub(crate) fn run<R: Send, B: FnOnce() -> R + Send>(
+    mode: Mode,
+    points_expected: u64,
+    bodies: Vec<B>,
+) -> (Result<Vec<R>, String>, Schedule) {
+    let interleaved = |strategy| Options {
+        strategy,
+        points_expected,
+        points_max: 20_000_000,
+        waits_max: 100_000,
+        ..Options::default()
+    };
+    let run = || match mode {
+        Mode::Interleaved(seed) => {
+            interleave::run(seed, &interleaved(Strategy::FromSeed), bodies).results
+        }
+        Mode::Fair(seed) => {
+            interleave::run(seed, &interleaved(Strategy::Random { one_in: 16 }), bodies).results
+        }
+        Mode::Free(_) => scope(|scope| {
+            let running: Vec<_> = bodies.into_iter().map(|body| scope.spawn(body)).collect();
+            let ended = running.into_iter().map(|thread| thread.join());
+            ended.map(|end| end.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        }),
+    };
+    let results = catch_unwind(AssertUnwindSafe(run)).map_err(|panic| message(&*panic));
+    (results, Schedule)
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// Whether threads give way by themselves only now and then, so that it helps to have them do so.
+pub(crate) fn runs_free() -> bool {
+    !interleave::is_running()
+}
