@@ -14,14 +14,17 @@ use crate::arguments::machines;
 use crate::progress::Progress;
 use crate::report;
 
-/// What a simulation can afford. A try that reads 4 MB accesses 65,536 words.
+/// What a simulation can afford, of all threads together. A try that reads 4 MB accesses 65,536 words.
 const BUDGET: Budget = Budget {
-    tries_min: 50,
+    tries_min: 64,
     tries_max: 400,
     accesses: 4_000_000,
     nanoseconds: 1_000_000_000,
     prices: 1_000,
 };
+
+/// Each thread tries at least so often.
+const TRIES_MIN: u64 = 16;
 
 /// About the experiments, after the help of the options.
 fn help() -> String {
@@ -66,7 +69,7 @@ pub struct Rtm {
     /// commas [default: 1,1x2,4,4x2]
     #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
     cores: Vec<Threads>,
-    /// How often each thread tries a region [default: 50 to 400, as the size allows]
+    /// How often each thread tries a region [default: 16 to 400, as the work allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     tries: Option<u64>,
     /// The machine
@@ -122,7 +125,8 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
     for (&threads, place) in settings.iter().zip(&places) {
         for point in &points {
             progress.next(&format!("{point}, {threads} threads"));
-            let tries = arguments.tries.unwrap_or(BUDGET.tries(point));
+            let affordable = (BUDGET.tries(point) / place.len() as u64).max(TRIES_MIN);
+            let tries = arguments.tries.unwrap_or(affordable);
             let measured = simulate(profile, point, threads, place, tries, arguments.seed)?;
             results.push(measured.on(profile.name, true));
         }

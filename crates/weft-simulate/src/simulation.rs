@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol, ProtocolDescription};
+use weft::protocol::{PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, Profile, Program};
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
@@ -36,6 +36,12 @@ pub trait Benchmark {
     /// The names of those who take part.
     fn contenders(&self) -> Vec<String> {
         self.common().protocol.clone()
+    }
+
+    /// On how many cores one who takes part can run.
+    fn cores_max(&self, contender: &str) -> usize {
+        let protocol = PROTOCOLS.iter().find(|protocol| protocol.name == contender);
+        protocol.expect("the parser knows the names").workers_max
     }
 
     /// Checks what depends on more than one option of its own.
@@ -187,7 +193,7 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
     let common = benchmark.common();
     let profile = Profile::named(&common.machine).expect("the parser knows the names");
     benchmark.check()?;
-    check(profile, common)?;
+    check(profile, benchmark)?;
     let contenders = benchmark.contenders();
     let progress = Progress::new(contenders.len() * common.cores.len());
     let mut outcomes = Vec::new();
@@ -202,17 +208,17 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
 }
 
 /// Checks what depends on more than one option: nobody should learn that after half of the runs.
-fn check(profile: &Profile, common: &Common) -> Result<(), String> {
-    for &cores in &common.cores {
+fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
+    for &cores in &benchmark.common().cores {
         let most = profile.threads();
         if !(1..=most).contains(&cores) {
             return Err(format!("{} has 1 to {most} hardware threads, not {cores}", profile.name));
         }
-        let named = |name: &str| common.protocol.iter().any(|protocol| protocol == name);
-        let refuses = |protocol: &&ProtocolDescription| cores > protocol.workers_max;
-        if let Some(protocol) = PROTOCOLS.iter().filter(refuses).find(|it| named(it.name)) {
-            let (name, most) = (protocol.name, protocol.workers_max);
-            return Err(format!("{name} allows at most {most} cores, not {cores}"));
+        for contender in benchmark.contenders() {
+            let most = benchmark.cores_max(&contender);
+            if cores > most {
+                return Err(format!("{contender} allows at most {most} cores, not {cores}"));
+            }
         }
     }
     Ok(())

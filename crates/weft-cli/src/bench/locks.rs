@@ -85,6 +85,11 @@ pub struct LocksArguments {
     #[arg(long)]
     coarse: bool,
 
+    /// Steps of about a cycle that each section of a page computes, with --workload manager
+    #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = steps)]
+    #[arg(allow_negative_numbers = true)]
+    work: u64,
+
     /// Size of what is protected
     #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
           value_parser = subscribers)]
@@ -245,13 +250,14 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         let message = "locks have no transactions to log: they go without --directory";
         return Err(Stop::Usage(message.to_owned()));
     }
-    let &LocksArguments { workload, subscribers, updates, coarse, .. } = arguments;
+    let &LocksArguments { workload, subscribers, updates, coarse, work, .. } = arguments;
     let locks = &arguments.bench.protocol;
     let contest = Contest {
         protected: workload.protected(),
         locks: locks.clone(),
         elisions: Switch::are_on(&arguments.elide),
         is_coarse: coarse,
+        work,
         parameters: Parameters { subscribers, updates },
     };
     contest.check().map_err(|message| Stop::Usage(message.to_owned()))?;
@@ -265,6 +271,7 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         options: vec![
             ("structure", contest.protected.name().into()),
             ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
+            ("work", is_manager.then_some(work).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
         ],
@@ -282,6 +289,10 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
 fn subscribers(text: &str) -> Result<u32, String> {
     let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
     Ok(u32::try_from(subscribers).expect("the range fits"))
+}
+
+fn steps(text: &str) -> Result<u64, String> {
+    arguments::whole_number(text, 0..=1_000_000)
 }
 
 fn percent(text: &str) -> Result<u8, String> {

@@ -225,16 +225,19 @@ fn spin(steps: u64) {
 /// The hardware threads of each core, as far as the system tells; else each is a core.
 fn topology() -> Topology {
     let allowed = core_affinity::get_core_ids().unwrap_or_else(|| vec![CoreId { id: 0 }]);
-    let mut cores: Vec<(Option<(u64, u64)>, Vec<usize>)> = Vec::new();
+    let (mut names, mut cores) = (Vec::new(), Topology::new());
     for CoreId { id } in allowed {
         let read = |what: &str| number(&format!("/sys/devices/system/cpu/cpu{id}/topology/{what}"));
-        let core = read("physical_package_id").zip(read("core_id"));
-        match cores.iter_mut().find(|(other, _)| core.is_some() && *other == core) {
-            Some((_, threads)) => threads.push(id),
-            None => cores.push((core, vec![id])),
+        let name = read("physical_package_id").zip(read("core_id"));
+        match names.iter().position(|other| name.is_some() && *other == name) {
+            Some(core) => cores[core].push(id),
+            None => {
+                names.push(name);
+                cores.push(vec![id]);
+            }
         }
     }
-    cores.into_iter().map(|(_, threads)| threads).collect()
+    cores
 }
 
 /// The first-level data cache, as far as the system tells; else that of the papers' machine.

@@ -22,8 +22,8 @@ Examples:
       selected kinds elided (Figure 2 of the paper); without --lock, all (Figure 4)
   cargo simulate locks --workload manager --coarse
       all kinds elided, and one latch for the tree (Figure 5)
-  cargo simulate locks --workload manager --compute 20000
-      the same sections in transactions that do a lot beside them, as Shore-MT's do";
+  cargo simulate locks --workload manager --work 500 --compute 20000
+      longer sections, in transactions that do a lot beside them, as Shore-MT's do";
 
 /// Locks.
 #[derive(Args, Debug)]
@@ -53,6 +53,10 @@ pub struct Locks {
     #[arg(long, value_name = "%", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     updates: u8,
+    /// Cycles that each section of a page computes, with --workload manager
+    #[arg(long, value_name = "CYCLES", default_value_t = 0,
+          value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    work: u64,
     /// Cycles that a transaction computes beside its sections
     #[arg(long, value_name = "CYCLES", default_value_t = CYCLES_PER_TRANSACTION,
           value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
@@ -93,6 +97,7 @@ impl Locks {
             locks: self.common.protocol.clone(),
             elisions: self.elide.iter().map(|&switch| switch == Switch::On).collect(),
             is_coarse: self.coarse,
+            work: self.work,
             parameters: Parameters { subscribers: self.subscribers, updates: self.updates },
         }
     }
@@ -101,10 +106,11 @@ impl Locks {
 impl Benchmark for Locks {
     fn title(&self) -> String {
         format!(
-            "{}; {} subscribers; {} cycles of computing for each transaction",
+            "{}; {} subscribers; {} cycles of computing for each transaction, {} in each page",
             self.contest().title(),
             self.subscribers,
-            self.compute
+            self.compute,
+            self.work
         )
     }
 
@@ -114,6 +120,10 @@ impl Benchmark for Locks {
 
     fn contenders(&self) -> Vec<String> {
         self.contest().names()
+    }
+
+    fn cores_max(&self, _contender: &str) -> usize {
+        usize::MAX
     }
 
     fn check(&self) -> Result<(), String> {

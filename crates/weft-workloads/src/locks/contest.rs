@@ -53,6 +53,8 @@ pub struct Contest {
     pub elisions: Vec<bool>,
     /// Whether the tree of a storage manager is probed under one latch.
     pub is_coarse: bool,
+    /// How long each section of a storage manager's page computes: see [`StorageManager::working`].
+    pub work: u64,
     /// Size of what they protect.
     pub parameters: Parameters,
 }
@@ -82,6 +84,9 @@ impl Contest {
             return Err(
                 "--coarse is for --workload manager; --workload probe has one latch anyway",
             );
+        }
+        if self.work > 0 && !is_manager {
+            return Err("--work is for --workload manager: there are its pages");
         }
         if is_manager && is_unlocked {
             return Err("--workload manager has all of its locks: --lock names those to be elided");
@@ -157,7 +162,8 @@ impl Contest {
             MANAGER => {
                 let kinds = if is_elided { self.kinds() } else { Kinds::default() };
                 let is_coarse = name.ends_with(COARSE);
-                let fill = |count| Ok(StorageManager::new(count, kinds, is_coarse));
+                let fill =
+                    |count| Ok(StorageManager::new(count, kinds, is_coarse).working(self.work));
                 Ok(visitor.visit(Locks::load(&self.parameters, options, fill)?))
             }
             _ => panic!("nobody who takes part is called {name}"),

@@ -74,11 +74,11 @@ impl Size {
                 [ways / 2, ways - 1, ways, ways + 1, ways + 2].map(Size::Lines).into()
             }
             Kind::Reads | Kind::RandomReads => {
-                bytes(multiples(&[2, 4, 8, 16, 32, 64, 128, 192, 224, 256, 320, 384, 512]))
+                bytes(multiples(&[2, 4, 8, 16, 64, 128, 192, 256, 320, 384]))
             }
             Kind::ReadsFirst | Kind::WritesFirst => {
-                let written = parts(first_level, &[16, 32, 48, 56]);
-                let read = multiples(&[1, 2, 8, 64, 192]);
+                let written = parts(first_level, &[16, 32, 56]);
+                let read = multiples(&[1, 2, 64, 192]);
                 let pair = |&read: &u64| {
                     written.iter().map(move |&written| Size::ReadAndWritten(read, written))
                 };
