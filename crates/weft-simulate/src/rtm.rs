@@ -42,7 +42,8 @@ of the price: alone, region, empty.
 
 Examples:
   cargo simulate rtm
-      all experiments on the papers' Haswell: one thread, two on a core, one and two on each of four
+      all experiments on the papers' Haswell, some minutes: one thread, two on a core, one and two on
+      each of four
   cargo simulate rtm --kind writes,reads --cores 4,4x2
       Figure 1a and 1b of DBX
   cargo simulate rtm --kind reads --sizes 2M,3M,4M --cores 1 --tries 500

@@ -153,7 +153,8 @@ pub fn simulate_under<P: Protocol, W: Workload<P>>(
 ) -> Result<Outcome, String> {
     let workload = W::load(parameters, &setting.load_options())
         .map_err(|error| format!("{}, loading: {error}", P::NAME))?;
-    simulate(&UnderProtocol::<P, W> { workload, protocol: PhantomData }, setting)
+    let driven = Box::new(UnderProtocol::<P, W> { workload, protocol: PhantomData });
+    simulate(&*driven, setting)
 }
 
 /// What one simulation came to.
@@ -234,7 +235,8 @@ struct Measured {
     counts: Option<(Counts, Counts)>,
 }
 
-/// Runs what was loaded.
+/// Runs what was loaded. It has to lie on the heap: the operating system places stacks at random, by less
+/// than a page, and so its words would be in other lines and pages in every process.
 ///
 /// # Errors
 /// The run does not end, no transaction began in the measured time, or a condition does not hold.

@@ -149,7 +149,9 @@ impl Visitor for Run<'_> {
     type Result = Result<Outcome, String>;
 
     fn visit<S: Structure + 'static>(self, locks: locks::Locks<S>) -> Self::Result {
-        simulate(&Named { name: self.name, compute: self.compute, locks }, self.setting)
+        // On the heap: see `simulate`.
+        let named = Box::new(Named { name: self.name, compute: self.compute, locks });
+        simulate(&*named, self.setting)
     }
 }
 
