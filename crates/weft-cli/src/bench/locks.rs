@@ -39,7 +39,8 @@ Workloads:
               lock that is there: occ_rwlock for the histogram, tatas for frames and the list of
               transactions, mcs for the lock table, srwlock for pages. --lock says which kinds are
               elided, together, when --elide is on; --coarse has the tree probed under one mcs, in
-              place of the latches of its pages
+              place of the latches of its pages; --work has each section of a page compute, too:
+              how long regions last after their first store decides how often they collide
 
 Where the processor has no RTM (`software`), elided locks are taken too: then both are the same.
 
@@ -53,6 +54,7 @@ Examples:
   weft bench locks --workload probe --lock none,mcs --threads 2 --json results.json
       what a coarse latch costs, taken and elided
 
+`cargo simulate locks` runs the same on a simulated machine with RTM and more cores.
 Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure locks, taken and elided by hardware regions, under TATP's shortest transaction
