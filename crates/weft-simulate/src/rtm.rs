@@ -73,6 +73,9 @@ pub struct Rtm {
     /// How often each thread tries a region [default: 16 to 400, as the work allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     tries: Option<u64>,
+    /// Have each thread try all regions of a size at one place
+    #[arg(long)]
+    same_place: bool,
     /// The machine
     #[arg(long, value_name = "PROFILE", default_value = "haswell-4c8t", value_parser = machines())]
     machine: String,
@@ -128,7 +131,7 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
             progress.next(&format!("{point}, {threads} threads"));
             let affordable = (BUDGET.tries(point) / place.len() as u64).max(TRIES_MIN);
             let tries = arguments.tries.unwrap_or(affordable);
-            let measured = simulate(profile, point, threads, place, tries, arguments.seed)?;
+            let measured = simulate(profile, point, (threads, place), tries, arguments)?;
             results.push(measured.on(profile.name, true));
         }
     }
@@ -140,11 +143,11 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
 fn simulate(
     profile: &'static Profile,
     point: &Point,
-    threads: Threads,
-    place: &[usize],
+    (threads, place): (Threads, &[usize]),
     tries: u64,
-    seed: u64,
+    arguments: &Rtm,
 ) -> Result<Measured, String> {
+    let &Rtm { seed, same_place, .. } = arguments;
     let htm = Htm::open(Choice::Rtm, once()).map_err(|unavailable| unavailable.to_string())?;
     let clock = VirtualClock(profile);
     let shares = RefCell::new(Vec::new());
@@ -154,7 +157,7 @@ fn simulate(
         if !place.contains(&hardware_thread) {
             return Box::new(|| {});
         }
-        let mut client = Client::new(&htm, seed, hardware_thread);
+        let mut client = Client::new(&htm, seed, hardware_thread, same_place);
         let (shares, clock) = (&shares, &clock);
         Box::new(move || {
             let share = client.run(point, tries, clock);

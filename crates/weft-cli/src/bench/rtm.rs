@@ -57,6 +57,8 @@ Examples:
       Figure 1a and 1b of DBX
   weft bench rtm --kind writes --sizes 47K,48K,49K --tries 10000
       closer to an edge
+  weft bench rtm --kind one-set,writes --same-place
+      again and again the same lines
   weft bench rtm --kind price --json -
       what a region costs, for a program
 
@@ -89,6 +91,12 @@ pub struct RtmArguments {
     #[arg(long, value_name = "N", value_parser = tries)]
     #[arg(allow_negative_numbers = true)]
     tries: Option<u64>,
+
+    /// Have each thread try all regions of a size at one place
+    ///
+    /// The caches then hold what the region before has touched. Random lines are always the same.
+    #[arg(long)]
+    same_place: bool,
 
     /// Seed of the places that are tried
     #[arg(long, value_name = "N", default_value_t = arguments::SEED_DEFAULT, value_parser = arguments::seed)]
@@ -127,7 +135,7 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     let mut results = Vec::new();
     let steps = (settings.len() * points.len()) as u64;
     for (&threads, place) in settings.iter().zip(&places) {
-        let client = |thread| Client::new(&htm, arguments.seed, thread);
+        let client = |thread| Client::new(&htm, arguments.seed, thread, arguments.same_place);
         let mut clients: Vec<Client> = (0..place.len()).map(client).collect();
         for point in &points {
             progress.set_label(&format!("{point}, {threads} threads"));

@@ -73,6 +73,7 @@ pub struct Client {
     pages: Box<[Page]>,
     regions: Regions,
     random: Random,
+    same_place: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -82,13 +83,15 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// The client of the `thread`-th thread.
-    pub fn new(htm: &Htm, seed: u64, thread: usize) -> Client {
+    /// The client of the `thread`-th thread. With `same_place`, all regions of a point are at one place,
+    /// chosen at random; else each is at another.
+    pub fn new(htm: &Htm, seed: u64, thread: usize, same_place: bool) -> Client {
         let page = |_| Page(std::array::from_fn(|_| Word::new(1)));
         Client {
             pages: (0..LINES / PAGE_LINES).map(page).collect(),
             regions: Regions::new(htm),
             random: Random::new(seed, thread as u64),
+            same_place,
         }
     }
 
@@ -100,7 +103,8 @@ impl Client {
         let begin = clock.seconds();
         self.attempt(point, tries, clock);
         let seconds = clock.seconds() - begin;
-        Share { tries, seconds, regions: since(&before, self.regions.statistics()) }
+        let regions = since(&before, self.regions.statistics());
+        Share { tries, seconds, regions, same_place: self.same_place }
     }
 
     /// The loops: one for each experiment, so that nothing but the region is repeated.
@@ -167,14 +171,18 @@ impl Client {
         }
     }
 
-    /// Tries one region after the other: each somewhere else in memory, with a random number for
-    /// whatever else it chooses.
+    /// Tries one region after the other: each somewhere in memory, with a random number for whatever
+    /// else it chooses.
     fn repeat(&mut self, tries: u64, lines: u64, body: impl Fn(Span<'_>, u64)) {
         let pages = lines.div_ceil(PAGE_LINES).max(1);
         let places = (LINES / PAGE_LINES).checked_sub(pages).expect("sizes are bounded");
+        let mut draw = || (self.random.0.u64(0..=places), self.random.0.u64(..));
+        let mut place = draw();
         for _ in 0..tries {
-            let first = self.random.0.u64(0..=places);
-            let key = self.random.0.u64(..);
+            let (first, key) = place;
+            if !self.same_place {
+                place = draw();
+            }
             let span = Span(&self.pages[first as usize..]);
             // A region that aborts is counted, and that is all.
             let _ = self.regions.run(|_| body(span, key), || false);

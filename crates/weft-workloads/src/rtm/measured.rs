@@ -14,6 +14,8 @@ pub struct Share {
     pub(super) seconds: f64,
     /// What became of its regions.
     pub(super) regions: Statistics,
+    /// Whether the tries were all at one place.
+    pub(super) same_place: bool,
 }
 
 /// What all threads have measured at a point.
@@ -31,6 +33,8 @@ pub struct Measured {
     pub threads: String,
     /// The seed of the places that were tried.
     pub seed: u64,
+    /// Whether each thread tried all at one place.
+    pub same_place: bool,
     /// Tries of all threads.
     pub tries: u64,
     /// Of them, those that committed; without a region, all.
@@ -79,6 +83,7 @@ impl Measured {
             size: point.size.to_string(),
             threads: threads.to_string(),
             seed,
+            same_place: shares[0].same_place,
             tries,
             committed: tries - aborted,
             aborted_capacity: regions.aborted_capacity,

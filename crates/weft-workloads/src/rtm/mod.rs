@@ -16,7 +16,9 @@
 //! regions never share a line, and tries each region once: the abort rate is the share of the tries
 //! that aborted, as in the papers. Every try has its working set at another place, chosen at random:
 //! were it the same each time, the placement of its pages, which decides about large sets, would be
-//! one throw of the dice and not the mean of many.
+//! one throw of the dice and not the mean of many. The papers do not say what they did, and on a
+//! processor it makes a difference which lines the caches hold from the try before; so the same place
+//! can be asked for.
 //!
 //! The experiments run on a processor and on the simulated machine alike; whoever runs them supplies
 //! the threads, and a [`Clock`].

@@ -82,9 +82,11 @@ impl Clock for Still {
 #[test]
 fn every_try_is_accounted_for() {
     const SEED: u64 = 1;
-    for choice in [Choice::Auto, Choice::Software] {
+    for (choice, same_place) in
+        [(Choice::Auto, false), (Choice::Auto, true), (Choice::Software, false)]
+    {
         let htm = Htm::open(choice, once()).expect("both are always there");
-        let mut client = Client::new(&htm, SEED, 0);
+        let mut client = Client::new(&htm, SEED, 0, same_place);
         for point in Point::all(&Kind::ALL, &[], &Edges::HASWELL).expect("its own sizes") {
             let share = client.run(&point, 3, &Still);
             let measured = Measured::new(&point, Threads::Spread(1), SEED, &[share, share]);
@@ -92,6 +94,7 @@ fn every_try_is_accounted_for() {
                 + measured.aborted_conflict
                 + measured.aborted_system_event;
             assert_eq!((measured.tries, measured.committed + aborted), (6, 6), "{point}");
+            assert_eq!(measured.same_place, same_place);
             let is_region = point.size != Size::Alone && choice != Choice::Software;
             let has_hardware = htm.unavailable().is_none();
             let started = if is_region && has_hardware { 3 } else { 0 };
