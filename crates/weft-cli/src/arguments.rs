@@ -11,6 +11,7 @@ use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
 
 use crate::bench::locks::LocksArguments;
+use crate::bench::rtm::RtmArguments;
 use crate::bench::tatp::TatpArguments;
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
@@ -21,7 +22,7 @@ use crate::durable::recover::RecoverArguments;
 use crate::protocols::RAW;
 
 /// The seed of a run that names none: the same for everybody, so that a run can be repeated.
-const SEED_DEFAULT: u64 = 1;
+pub const SEED_DEFAULT: u64 = 1;
 
 /// The most threads: as many as a database has places for, less the one that loads and verifies.
 const THREADS_MAX: usize = weft::WORKERS_MAX_DEFAULT - 1;
@@ -68,6 +69,8 @@ pub enum Command {
 pub enum Workload {
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(LocksArguments),
+    /// Hardware regions: how large they can be, and how long, until they abort
+    Rtm(RtmArguments),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(TatpArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
@@ -266,7 +269,8 @@ fn epoch_interval(text: &str) -> Result<u64, String> {
     whole_number(text, 1..=10_000)
 }
 
-fn seed(text: &str) -> Result<u64, String> {
+/// Parses a seed.
+pub fn seed(text: &str) -> Result<u64, String> {
     whole_number(text, 0..=u64::MAX)
 }
 

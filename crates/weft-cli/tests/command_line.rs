@@ -154,6 +154,8 @@ fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
         (&["--updates", "1", "--lock", "none"], &["--updates", "none"]),
         (&["--updates", "1", "--workload", "probe"], &["--updates", "getsubdata"]),
         (&["--coarse"], &["--coarse", "manager"]),
+        (&["--work", "1"], &["--work", "manager"]),
+        (&["--work", "-1", "--workload", "manager"], &["--work", "from 0 to 1000000"]),
         (&["--workload", "manager", "--lock", "none"], &["--lock", "elided"]),
         (&["--subscribers", "0"], &["--subscribers", "from 1 to 100000000"]),
         (&["--directory", "/tmp"], &["--directory"]),
@@ -578,7 +580,10 @@ fn locks_take_turns_with_themselves_elided() {
     let cases: [(&[&str], &[&str]); 4] = [
         (&["--workload", "probe", "-l", "none,mcs"], &["none", "mcs", "mcs+elided"]),
         (&["--lock", "tatas", "--elide", "on"], &["tatas+elided"]),
-        (&["--workload", "manager", "-l", "tatas,mcs"], &["manager", "manager+elided"]),
+        (
+            &["--workload", "manager", "-l", "tatas,mcs", "--work", "100"],
+            &["manager", "manager+elided"],
+        ),
         (&["--workload", "manager", "--coarse"], &["manager", "manager+coarse"]),
     ];
     for htm in ["auto", "software"] {

@@ -4,7 +4,12 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::NAMES;
 use weft_sim::PROFILES;
-use weft_workloads::{tpcc, ycsb};
+
+use crate::rtm::Rtm;
+use crate::workloads::locks::Locks;
+use crate::workloads::tatp::Tatp;
+use crate::workloads::tpcc::Tpcc;
+use crate::workloads::ycsb::Ycsb;
 
 /// Weft's workloads on a simulated machine: shapes and ratios for machines that you do not have
 ///
@@ -21,67 +26,16 @@ pub struct Arguments {
 /// The workloads.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
+    Locks(Locks),
+    /// Hardware regions: how large they can be, and how long, until they abort
+    Rtm(Rtm),
+    /// TATP: the register of a mobile operator, read and changed by very short transactions
+    Tatp(Tatp),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     Tpcc(Tpcc),
     /// YCSB: single rows of 100 bytes in a B+-tree, read, modified, inserted and scanned
     Ycsb(Ycsb),
-}
-
-/// TPC-C.
-#[derive(Args, Debug)]
-pub struct Tpcc {
-    /// Size of the database [default: as many as cores]
-    #[arg(long, short, value_name = "W", value_parser = clap::value_parser!(u16).range(1..))]
-    pub warehouses: Option<u16>,
-    /// Transactions to draw from: standard, the name of one type, or five weights
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = tpcc::Mix::STANDARD)]
-    pub mix: tpcc::Mix,
-    /// Rows per warehouse; `tiny` loads at once
-    #[arg(long, value_enum, default_value_t = Scale::Specification)]
-    pub scale: Scale,
-    /// How to simulate.
-    #[command(flatten)]
-    pub common: Common,
-}
-
-/// Sizes of TPC-C.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Scale {
-    /// That of the specification
-    Specification,
-    /// As small as it can be
-    Tiny,
-}
-
-impl Scale {
-    /// The workload's name for it.
-    pub fn scale(self) -> tpcc::Scale {
-        match self {
-            Scale::Specification => tpcc::Scale::SPECIFICATION,
-            Scale::Tiny => tpcc::Scale::TINY,
-        }
-    }
-}
-
-/// YCSB.
-#[derive(Args, Debug)]
-pub struct Ycsb {
-    /// Rows that are loaded
-    #[arg(long, value_name = "N", default_value_t = 100_000,
-          value_parser = clap::value_parser!(u64).range(1..=ycsb::RECORDS_MAX))]
-    pub records: u64,
-    /// Reads, read-modify-writes, insertions and scans, in percent
-    #[arg(long, value_name = "R,W,I,S", value_parser = mix, default_value = "80,20,0,0")]
-    pub mix: ycsb::Mix,
-    /// How uneven popularity is: 0, all rows alike, to 2
-    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = theta)]
-    pub theta: f64,
-    /// Operations in one transaction
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub operations: u32,
-    /// How to simulate.
-    #[command(flatten)]
-    pub common: Common,
 }
 
 /// What every simulation has.
@@ -95,8 +49,7 @@ pub struct Common {
     #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8")]
     pub cores: Vec<usize>,
     /// The machine
-    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name,
-          value_parser = PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name)))]
+    #[arg(long, value_name = "PROFILE", default_value = PROFILES[0].name, value_parser = machines())]
     pub machine: String,
     /// Regions in the machine's RTM, if it has any, or software twins only
     #[arg(long, value_enum, default_value_t = Regions::Rtm)]
@@ -127,16 +80,9 @@ pub enum Regions {
     None,
 }
 
-fn mix(text: &str) -> Result<ycsb::Mix, String> {
-    let shares: Result<Vec<u8>, _> = text.split(',').map(str::parse).collect();
-    let shares: Option<[u8; 4]> = shares.ok().and_then(|shares| shares.try_into().ok());
-    let mix = shares.and_then(ycsb::Mix::new);
-    mix.ok_or_else(|| "expected four percentages that add up to 100".to_owned())
-}
-
-fn theta(text: &str) -> Result<f64, String> {
-    let theta = text.parse().ok().filter(|theta| (0.0..=2.0).contains(theta));
-    theta.ok_or_else(|| "expected a number from 0 to 2".to_owned())
+/// Accepts the names of machines.
+pub fn machines() -> PossibleValuesParser {
+    PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

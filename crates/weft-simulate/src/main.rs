@@ -6,23 +6,40 @@
 //! runs it, in a directory of its own.
 //!
 //! - `arguments` says what can be asked for.
-//! - `simulation` loads a database, runs it on so many virtual cores, and counts.
+//! - `workloads` has a file for each workload: its options, and what is loaded for them.
+//! - `simulation` runs what was loaded on so many virtual cores, and counts.
 //! - `report` shows what came out, as a table and as JSON. Every figure is marked as simulated.
+//! - `progress` tells who waits what is going on.
+//! - `rtm` is about regions alone, and has a table of its own.
 
 #[cfg(weft_sim)]
 mod arguments;
 #[cfg(weft_sim)]
+mod progress;
+#[cfg(weft_sim)]
 mod report;
 #[cfg(weft_sim)]
+mod rtm;
+#[cfg(weft_sim)]
 mod simulation;
+#[cfg(weft_sim)]
+mod workloads;
 
 use std::process::ExitCode;
 
 #[cfg(weft_sim)]
 fn main() -> ExitCode {
+    use arguments::{Arguments, Workload};
     use clap::Parser;
 
-    match simulation::run(&arguments::Arguments::parse()) {
+    let outcome = match Arguments::parse().workload {
+        Workload::Locks(locks) => simulation::run(&locks),
+        Workload::Rtm(rtm) => rtm::run(&rtm),
+        Workload::Tatp(tatp) => simulation::run(&tatp),
+        Workload::Tpcc(tpcc) => simulation::run(&tpcc),
+        Workload::Ycsb(ycsb) => simulation::run(&ycsb),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             eprintln!("error: {message}");

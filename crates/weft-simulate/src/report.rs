@@ -7,14 +7,15 @@ use serde_json::{Value, json};
 use weft_sim::Profile;
 
 use crate::arguments::{Common, Regions};
-use crate::simulation::{CYCLES_PER_TRANSACTION, Outcome};
+use crate::simulation::Outcome;
 
 /// The columns: what they are called, and what stands in them.
-const HEADINGS: [&str; 12] = [
+const HEADINGS: [&str; 13] = [
     "protocol",
     "cores",
     "tx/s (simulated)",
     "per core",
+    "vs first",
     "aborts/tx",
     "regions/tx",
     "conflict",
@@ -39,10 +40,9 @@ pub fn show(
         let values: Vec<Value> =
             outcomes.iter().map(|outcome| value(title, profile, common, outcome)).collect();
         let text = serde_json::to_string_pretty(&values).expect("plain values");
-        if target == "-" {
-            return print(&text);
+        if write_json(target, &text)? {
+            return Ok(());
         }
-        std::fs::write(target, text + "\n").map_err(|error| format!("{target}: {error}"))?;
     }
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(HEADINGS);
@@ -54,6 +54,12 @@ pub fn show(
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, first) / first.cores as f64
     };
+    // Of the one that takes part first, with as many cores.
+    let ratio = |outcome: &Outcome| {
+        let same = |other: &&Outcome| other.cores == outcome.cores;
+        let first = outcomes.iter().find(same).expect("at least itself");
+        throughput(common, outcome) / throughput(common, first)
+    };
     for outcome in outcomes {
         let rate = throughput(common, outcome);
         let begun = outcome.counts.begun.max(1) as f64;
@@ -63,8 +69,9 @@ pub fn show(
             outcome.cores.to_string(),
             format!("{rate:.0}"),
             format!("{:.2}", rate / outcome.cores as f64 / alone(outcome)),
+            format!("{:.3}", ratio(outcome)),
             format!("{:.3}", outcome.aborts_per_transaction),
-            format!("{:.1}", outcome.counts.begun as f64 / outcome.transactions as f64),
+            format!("{:.1}", outcome.counts.begun as f64 / executed(outcome) as f64),
             share(outcome.counts.aborted_conflict),
             share(outcome.counts.aborted_capacity),
             share(outcome.counts.aborted_explicit),
@@ -81,17 +88,39 @@ pub fn show(
     let regions = if common.htm == Regions::Rtm { "RTM where it has any" } else { "no RTM" };
     print(&format!(
         "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\nper core: \
-         against the protocol's first line. regions/tx, and the shares of them that aborted, by \
+         against the protocol's first line. vs first: against whoever \
+         stands first, on as many cores. regions/tx, and the shares of them that aborted, by \
          cause.\nThe simulation took {host_seconds:.1} s.",
         profile.description, common.milliseconds, common.seed
     ))
 }
 
-fn print(text: &str) -> Result<(), String> {
+/// Writes JSON to where it was asked for; whether that is standard output, and takes the table's place.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write_json(target: &str, text: &str) -> Result<bool, String> {
+    if target == "-" {
+        return print(text).map(|()| true);
+    }
+    let written = std::fs::write(target, format!("{text}\n"));
+    written.map(|()| false).map_err(|error| format!("{target}: {error}"))
+}
+
+/// Prints to standard output.
+///
+/// # Errors
+/// It cannot be written.
+pub fn print(text: &str) -> Result<(), String> {
     writeln!(std::io::stdout(), "{text}").map_err(|error| format!("standard output: {error}"))
 }
 
-/// Transactions in a second of virtual time.
+/// All transactions that ended.
+fn executed(outcome: &Outcome) -> u64 {
+    outcome.transactions + outcome.rolled_back
+}
+
+/// Committed transactions in a second of virtual time.
 fn throughput(common: &Common, outcome: &Outcome) -> f64 {
     outcome.transactions as f64 / (common.milliseconds / 1e3)
 }
@@ -115,8 +144,9 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "seed": common.seed,
         "virtual_seconds": common.milliseconds / 1e3,
         "virtual_seconds_warmup": common.warmup / 1e3,
-        "cycles_per_transaction_of_the_client": CYCLES_PER_TRANSACTION,
+        "cycles_per_transaction_of_the_client": outcome.cycles_per_transaction,
         "transactions": outcome.transactions,
+        "transactions_rolled_back": outcome.rolled_back,
         "transactions_per_second": throughput(common, outcome),
         "aborts_per_transaction": outcome.aborts_per_transaction,
         "latency_us_p50": microseconds(profile, outcome, 0.5),

@@ -1,4 +1,4 @@
-//! Loading a database, running it on virtual cores, and counting.
+//! Running what was loaded on virtual cores, and counting.
 //!
 //! The load runs outside of virtual time, on one thread, so that the same seed gives the same database.
 //! Then each virtual core is a client, which sends one transaction after the other until its clock shows
@@ -10,17 +10,17 @@
 //! takes room in caches and regions. `docs/simulated.md` says how they were found.
 
 use std::cell::RefCell;
+use std::marker::PhantomData;
 use std::time::Instant;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol, ProtocolDescription, with_protocol};
+use weft::protocol::{PROTOCOLS, Protocol};
+use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
-use weft_workloads::tpcc::Tpcc;
-use weft_workloads::ycsb::row::{FixedRow, InTree};
-use weft_workloads::ycsb::{Distribution, Ycsb};
-use weft_workloads::{LoadOptions, tpcc, ycsb};
+use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
-use crate::arguments::{Arguments, Common, Regions, Workload};
+use crate::arguments::{Common, Regions};
+use crate::progress::Progress;
 use crate::report;
 
 /// What a client computes for one transaction, beside the database's part. *Measured* for TPC-C: 2,200
@@ -33,19 +33,152 @@ pub const CYCLES_PER_TRANSACTION: u64 = 1_100;
 /// New-Order of some fifty.
 const PRIVATE_MEMORY: PrivateMemory = PrivateMemory { lines: 128, lines_per_operation: 16 };
 
-/// YCSB's rows: a counter of eight bytes, and so many to fill them up to a hundred.
-type Row = FixedRow<92, InTree>;
+/// What one `cargo simulate` command is about.
+pub trait Benchmark {
+    /// The heading.
+    fn title(&self) -> String;
+
+    /// The options of every simulation.
+    fn common(&self) -> &Common;
+
+    /// The names of those who take part.
+    fn contenders(&self) -> Vec<String> {
+        self.common().protocol.clone()
+    }
+
+    /// On how many cores one who takes part can run.
+    fn cores_max(&self, contender: &str) -> usize {
+        let protocol = PROTOCOLS.iter().find(|protocol| protocol.name == contender);
+        protocol.expect("the parser knows the names").workers_max
+    }
+
+    /// Checks what depends on more than one option of its own.
+    ///
+    /// # Errors
+    /// What cannot be had.
+    fn check(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Loads what one who takes part is about, and runs it.
+    ///
+    /// # Errors
+    /// A failure of the engine, or a condition that does not hold.
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String>;
+}
+
+/// Where, and how, something is simulated.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting<'a> {
+    /// The machine.
+    pub profile: &'static Profile,
+    /// How many virtual cores.
+    pub cores: usize,
+    /// The options of every simulation.
+    pub common: &'a Common,
+}
+
+impl Setting<'_> {
+    /// How to load.
+    pub fn load_options(&self) -> LoadOptions<'static> {
+        let htm = match self.common.htm {
+            Regions::Rtm => Choice::Auto,
+            Regions::None => Choice::Software,
+        };
+        LoadOptions { seed: self.common.seed, htm, ..LoadOptions::default() }
+    }
+}
+
+/// What the clients drive: a workload under a protocol ([`UnderProtocol`]), or something without one.
+pub trait Driven {
+    /// What one core carries from one transaction to the next.
+    type Client;
+
+    /// By what name it takes part.
+    fn name(&self) -> &str;
+
+    /// What a client computes for one transaction, beside the database's part.
+    fn cycles_per_transaction(&self) -> u64 {
+        CYCLES_PER_TRANSACTION
+    }
+
+    /// See [`Workload::client`].
+    fn client(&self, seed: u64, core: usize, cores: usize) -> Self::Client;
+
+    /// See [`Workload::execute`].
+    ///
+    /// # Errors
+    /// See there.
+    fn execute(&self, client: &mut Self::Client) -> Result<Ended, Failure>;
+
+    /// The engine's own account of itself.
+    fn metrics(&self) -> Metrics;
+
+    /// See [`Workload::verify`].
+    ///
+    /// # Errors
+    /// See there.
+    fn verify(&self) -> Result<Vec<Condition>, Failure>;
+}
+
+/// A workload loaded under protocol `P`.
+struct UnderProtocol<P, W> {
+    workload: W,
+    protocol: PhantomData<fn() -> P>,
+}
+
+impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
+    type Client = W::Client;
+
+    fn name(&self) -> &str {
+        P::NAME
+    }
+
+    fn client(&self, seed: u64, core: usize, cores: usize) -> W::Client {
+        self.workload.client(seed, core, cores)
+    }
+
+    fn execute(&self, client: &mut W::Client) -> Result<Ended, Failure> {
+        self.workload.execute(client)
+    }
+
+    fn metrics(&self) -> Metrics {
+        self.workload.database().metrics()
+    }
+
+    fn verify(&self) -> Result<Vec<Condition>, Failure> {
+        self.workload.verify(&|_, _| {})
+    }
+}
+
+/// Loads a workload under a protocol, and runs it.
+///
+/// # Errors
+/// See [`simulate`].
+pub fn simulate_under<P: Protocol, W: Workload<P>>(
+    parameters: &W::Parameters,
+    setting: &Setting<'_>,
+) -> Result<Outcome, String> {
+    let workload = W::load(parameters, &setting.load_options())
+        .map_err(|error| format!("{}, loading: {error}", P::NAME))?;
+    let driven = Box::new(UnderProtocol::<P, W> { workload, protocol: PhantomData });
+    simulate(&*driven, setting)
+}
 
 /// What one simulation came to.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The protocol.
+    /// The protocol, or who else took part.
     pub protocol: String,
     /// How many virtual cores.
     pub cores: usize,
-    /// Transactions that ended, of those that began in the measured time.
+    /// Transactions that committed, of those that began in the measured time.
     pub transactions: u64,
-    /// Their latencies, in cycles, ascending.
+    /// Transactions that rolled back because the workload wants it so.
+    pub rolled_back: u64,
+    /// What the client computed for each.
+    pub cycles_per_transaction: u64,
+    /// The latencies of both, in cycles, ascending.
     pub latencies: Vec<u64>,
     /// What the machine counted in the measured time, of all cores.
     pub counts: Counts,
@@ -65,65 +198,36 @@ pub struct Outcome {
 /// # Errors
 /// What cannot be simulated, a failure of the engine, a condition that does not hold, or a file that
 /// cannot be written.
-pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let (title, common) = match &arguments.workload {
-        Workload::Tpcc(tpcc) => (format!("TPC-C, mix {}", tpcc.mix), &tpcc.common),
-        Workload::Ycsb(ycsb) => {
-            let rows = format!("{} rows of 100 bytes, theta {}", ycsb.records, ycsb.theta);
-            let operations = ycsb.operations;
-            (format!("YCSB, {}, {rows}, {operations} per transaction", ycsb.mix), &ycsb.common)
-        }
-    };
+pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
+    let common = benchmark.common();
     let profile = Profile::named(&common.machine).expect("the parser knows the names");
-    check(profile, common)?;
+    benchmark.check()?;
+    check(profile, benchmark)?;
+    let contenders = benchmark.contenders();
+    let progress = Progress::new(contenders.len() * common.cores.len());
     let mut outcomes = Vec::new();
-    for protocol in &common.protocol {
+    for contender in &contenders {
         for &cores in &common.cores {
-            let outcome = match &arguments.workload {
-                Workload::Tpcc(tpcc) => {
-                    let warehouses = tpcc.warehouses.unwrap_or(cores as u16);
-                    let parameters = tpcc::Parameters {
-                        warehouses,
-                        mix: tpcc.mix,
-                        scale: tpcc.scale.scale(),
-                        snapshots: false,
-                    };
-                    with_protocol!(protocol, |P| {
-                        simulate::<P, Tpcc<P>>(&parameters, profile, common, cores)
-                    })
-                }
-                Workload::Ycsb(ycsb) => {
-                    let parameters = ycsb::Parameters {
-                        records: ycsb.records,
-                        mix: ycsb.mix,
-                        operations: ycsb.operations,
-                        scan_rows: 100,
-                        theta: ycsb.theta,
-                        distribution: Distribution::Zipf,
-                    };
-                    with_protocol!(protocol, |P| {
-                        simulate::<P, Ycsb<P, Row>>(&parameters, profile, common, cores)
-                    })
-                }
-            };
-            outcomes.push(outcome.expect("the parser knows the names")?);
+            progress.next(&format!("{contender} on {cores}"));
+            outcomes.push(benchmark.simulate(contender, &Setting { profile, cores, common })?);
         }
     }
-    report::show(&title, profile, common, &outcomes)
+    drop(progress);
+    report::show(&benchmark.title(), profile, common, &outcomes)
 }
 
 /// Checks what depends on more than one option: nobody should learn that after half of the runs.
-fn check(profile: &Profile, common: &Common) -> Result<(), String> {
-    for &cores in &common.cores {
+fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
+    for &cores in &benchmark.common().cores {
         let most = profile.threads();
         if !(1..=most).contains(&cores) {
             return Err(format!("{} has 1 to {most} hardware threads, not {cores}", profile.name));
         }
-        let named = |name: &str| common.protocol.iter().any(|protocol| protocol == name);
-        let refuses = |protocol: &&ProtocolDescription| cores > protocol.workers_max;
-        if let Some(protocol) = PROTOCOLS.iter().filter(refuses).find(|it| named(it.name)) {
-            let (name, most) = (protocol.name, protocol.workers_max);
-            return Err(format!("{name} allows at most {most} cores, not {cores}"));
+        for contender in benchmark.contenders() {
+            let most = benchmark.cores_max(&contender);
+            if cores > most {
+                return Err(format!("{contender} allows at most {most} cores, not {cores}"));
+            }
         }
     }
     Ok(())
@@ -133,30 +237,29 @@ fn check(profile: &Profile, common: &Common) -> Result<(), String> {
 #[derive(Default)]
 struct Measured {
     latencies: Vec<u64>,
+    rolled_back: u64,
     executed: u64,
     /// The core's counts at the first transaction that was measured, and after the last one.
     counts: Option<(Counts, Counts)>,
 }
 
-fn simulate<P: Protocol, W: weft_workloads::Workload<P>>(
-    parameters: &W::Parameters,
-    profile: &'static Profile,
-    common: &Common,
-    cores: usize,
-) -> Result<Outcome, String> {
-    let htm = if common.htm == Regions::Rtm { Choice::Auto } else { Choice::Software };
-    let load = LoadOptions { seed: common.seed, htm, ..LoadOptions::default() };
-    let failed =
-        |what: &str, error: &dyn std::fmt::Display| format!("{}, {what}: {error}", P::NAME);
-    let workload = W::load(parameters, &load).map_err(|error| failed("loading", &error))?;
+/// Runs what was loaded. It has to lie on the heap: the operating system places stacks at random, by less
+/// than a page, and so its words would be in other lines and pages in every process.
+///
+/// # Errors
+/// The run does not end, no transaction began in the measured time, or a condition does not hold.
+pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
+    let &Setting { profile, cores, common } = setting;
+    let name = driven.name();
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{name}, {what}: {error}");
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
     let begin = cycles(common.warmup);
     let end = begin + cycles(common.milliseconds);
     let measured: Vec<RefCell<Measured>> = (0..cores).map(|_| RefCell::default()).collect();
-    let before = workload.database().metrics();
+    let before = driven.metrics();
     let client = |core: usize| {
-        let (workload, measured) = (&workload, &measured[core]);
-        let mut client = workload.client(common.seed, core, cores);
+        let measured = &measured[core];
+        let mut client = driven.client(common.seed, core, cores);
         move || {
             let mut mine = Measured::default();
             let now = || weft_sim::cycles().expect("this is a virtual core");
@@ -169,14 +272,16 @@ fn simulate<P: Protocol, W: weft_workloads::Workload<P>>(
                 if start >= begin && mine.counts.is_none() {
                     mine.counts = Some((counts(), counts()));
                 }
-                weft_sim::compute(CYCLES_PER_TRANSACTION);
-                if let Err(failure) = workload.execute(&mut client) {
-                    panic!("{}: {failure}", P::NAME);
-                }
+                weft_sim::compute(driven.cycles_per_transaction());
+                let ended = match driven.execute(&mut client) {
+                    Ok(ended) => ended,
+                    Err(failure) => panic!("{name}: {failure}"),
+                };
                 mine.executed += 1;
                 if let Some((_, last)) = &mut mine.counts {
                     *last = counts();
                     mine.latencies.push(now() - start);
+                    mine.rolled_back += u64::from(ended.rolled_back);
                 }
             }
             measured.replace(mine);
@@ -188,7 +293,7 @@ fn simulate<P: Protocol, W: weft_workloads::Workload<P>>(
     let run = weft_sim::run(&options, programs);
     let host_seconds = start.elapsed().as_secs_f64();
     let report = run.map_err(|failure| failed("simulating", &failure))?;
-    let after = workload.database().metrics();
+    let after = driven.metrics();
     let measured: Vec<Measured> = measured.into_iter().map(RefCell::into_inner).collect();
     let executed = measured.iter().map(|core| core.executed).sum::<u64>() as f64;
     let mut latencies: Vec<u64> =
@@ -203,16 +308,18 @@ fn simulate<P: Protocol, W: weft_workloads::Workload<P>>(
         .fold(Counts::default(), |total, (first, last)| total + (last - first));
     let accesses: u64 = report.counts.iter().map(|counts| counts.accesses).sum();
     if common.verify {
-        let conditions =
-            workload.verify(&|_, _| {}).map_err(|error| failed("verifying", &error))?;
+        let conditions = driven.verify().map_err(|error| failed("verifying", &error))?;
         if let Some(broken) = conditions.iter().find(|condition| !condition.holds) {
             return Err(failed("verifying", broken));
         }
     }
+    let rolled_back = measured.iter().map(|core| core.rolled_back).sum();
     Ok(Outcome {
-        protocol: P::NAME.to_owned(),
+        protocol: name.to_owned(),
         cores,
-        transactions: latencies.len() as u64,
+        transactions: latencies.len() as u64 - rolled_back,
+        rolled_back,
+        cycles_per_transaction: driven.cycles_per_transaction(),
         latencies,
         counts,
         aborts_per_transaction: (after.aborted_total() - before.aborted_total()) as f64 / executed,

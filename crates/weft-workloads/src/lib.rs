@@ -8,6 +8,7 @@
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
 //! - [`locks`]: no workload of a database, but locks that hardware regions may elide, under TATP's
 //!   shortest transaction;
+//! - [`rtm`]: none either, but regions, to see what they can hold;
 //! - [`ycsb`]: YCSB, single rows by key, some of them far more popular than others.
 //!
 //! ```
@@ -30,6 +31,7 @@ mod load;
 pub mod locks;
 pub mod mix;
 pub mod random;
+pub mod rtm;
 pub mod tatp;
 pub mod tpcc;
 mod view;

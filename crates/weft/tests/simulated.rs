@@ -2,13 +2,15 @@
 //!
 //! Eight virtual cores of the papers' Haswell transfer money between accounts, post what they did, and
 //! look at the total, under every protocol that several workers can use, with regions in the machine's
-//! RTM where the protocol has them.
+//! RTM where the protocol has them. And locks whose sections those regions stand for.
 #![cfg(weft_sim)]
 
 use std::process::Command;
 
 use fastrand::Rng;
-use weft::htm::{Backend, Choice};
+use weft::htm::lock::{Elidable, Lock, Mcs, Mode, OccRwLock, SrwLock, Tatas};
+use weft::htm::word::{Ordering, Word};
+use weft::htm::{Backend, Choice, Htm, Regions, RetryPolicy, Statistics, StatisticsReader};
 use weft::protocol::{Protocol, with_protocol};
 use weft::{Database, Error, Failure, Record, Table};
 use weft_sim::{Options, Profile, Program, Report, Schedule, run};
@@ -220,5 +222,56 @@ fn a_seed_is_a_run_in_every_process() {
     }
     for (one, other) in first.iter().zip(&child("2")) {
         assert_ne!(one, other);
+    }
+}
+
+/// Sections of a lock that regions elide are elided, collide, and take the lock in the end; and whatever
+/// becomes of them, none sees another half done, and no increment is lost.
+fn sections_exclude_each_other<L: Lock>(schedule: Schedule, seed: u64) {
+    const ROUNDS: u64 = 60;
+    let context = format!("{}, {schedule:?}, seed {seed}", L::NAME);
+    let htm = Htm::open(Choice::Rtm, RetryPolicy::default()).expect("the machine has it");
+    let lock = Elidable::<L>::new(true);
+    let counters = [Word::new(0), Word::new(0)];
+    let each: Vec<Regions> = (0..CORES).map(|_| Regions::new(&htm)).collect();
+    let readers: Vec<_> = each.iter().map(Regions::reader).collect();
+    let program = |regions: Regions| -> Program<'_> {
+        let (lock, counters, context) = (&lock, &counters, &context);
+        Box::new(move || {
+            for _ in 0..ROUNDS {
+                // Relaxed, all: the lock orders them, or the region that stands for it.
+                let both = || counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+                lock.section(Mode::Exclusive, &regions, || {
+                    let [first, second] = both();
+                    counters[0].store(first + 1, Ordering::Relaxed);
+                    counters[1].store(second + 1, Ordering::Relaxed);
+                });
+                let [first, second] = lock.section(Mode::Shared, &regions, both);
+                assert_eq!(first, second, "{context}");
+            }
+        })
+    };
+    let options = Options::new(Profile::named("haswell-4c8t").unwrap(), seed).schedule(schedule);
+    let ran = run(&options, each.into_iter().map(program).collect());
+    ran.unwrap_or_else(|failure| panic!("{context}: {failure}"));
+    let expected = u64::from(CORES) * ROUNDS;
+    let counted = counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+    assert_eq!(counted, [expected; 2], "{context}");
+    let statistics: Statistics = readers.iter().map(StatisticsReader::statistics).sum();
+    let ended = statistics.committed + statistics.fallbacks;
+    assert_eq!(ended, 2 * expected, "{context}: {statistics:?}");
+    assert!(statistics.committed > 0 && statistics.fallbacks > 0, "{context}: {statistics:?}");
+    assert!(statistics.aborted_conflict > 0, "{context}: {statistics:?}");
+}
+
+#[test]
+fn elided_locks_exclude() {
+    for seed in 1..=5 {
+        for schedule in [Schedule::Time, Schedule::Random { switch_one_in: 3 }] {
+            sections_exclude_each_other::<Tatas>(schedule.clone(), seed);
+            sections_exclude_each_other::<Mcs>(schedule.clone(), seed);
+            sections_exclude_each_other::<OccRwLock>(schedule.clone(), seed);
+            sections_exclude_each_other::<SrwLock>(schedule, seed);
+        }
     }
 }

@@ -7,11 +7,8 @@ use std::io;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use weft::Failure;
-use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 use weft::protocol::ProtocolDescription;
-use weft_workloads::locks::{
-    Client, Kinds, Locks, Parameters, Probe, Register, StorageManager, Structure, Unlocked,
-};
+use weft_workloads::locks::{Client, Contest, Locks, Parameters, Protected, Structure, Visitor};
 use weft_workloads::tatp::SUBSCRIBERS_MAX;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 
@@ -26,9 +23,6 @@ use super::{Subject, Switch};
 
 /// About what one subscriber takes: a row, and its place in a tree.
 const SUBSCRIBER_BYTES: u64 = 200;
-
-/// What is added to the name of a lock that is elided.
-const ELIDED: &str = "+elided";
 
 const HELP: &str = "\
 What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken as it is,
@@ -45,7 +39,8 @@ Workloads:
               lock that is there: occ_rwlock for the histogram, tatas for frames and the list of
               transactions, mcs for the lock table, srwlock for pages. --lock says which kinds are
               elided, together, when --elide is on; --coarse has the tree probed under one mcs, in
-              place of the latches of its pages
+              place of the latches of its pages; --work has each section of a page compute, too:
+              how long regions last after their first store decides how often they collide
 
 Where the processor has no RTM (`software`), elided locks are taken too: then both are the same.
 
@@ -59,6 +54,7 @@ Examples:
   weft bench locks --workload probe --lock none,mcs --threads 2 --json results.json
       what a coarse latch costs, taken and elided
 
+`cargo simulate locks` runs the same on a simulated machine with RTM and more cores.
 Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 
 /// Measure locks, taken and elided by hardware regions, under TATP's shortest transaction
@@ -91,6 +87,11 @@ pub struct LocksArguments {
     #[arg(long)]
     coarse: bool,
 
+    /// Steps of about a cycle that each section of a page computes, with --workload manager
+    #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = steps)]
+    #[arg(allow_negative_numbers = true)]
+    work: u64,
+
     /// Size of what is protected
     #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
           value_parser = subscribers)]
@@ -118,12 +119,11 @@ enum WorkloadName {
 }
 
 impl WorkloadName {
-    /// As on the command line and in the JSON.
-    fn name(self) -> &'static str {
+    fn protected(self) -> Protected {
         match self {
-            WorkloadName::Getsubdata => "getsubdata",
-            WorkloadName::Probe => "probe",
-            WorkloadName::Manager => "manager",
+            WorkloadName::Getsubdata => Protected::Rows,
+            WorkloadName::Probe => Protected::Tree,
+            WorkloadName::Manager => Protected::Manager,
         }
     }
 }
@@ -170,11 +170,7 @@ fn lock_names() -> impl TypedValueParser<Value = String> {
 }
 
 /// Locks around whatever.
-struct LocksBenchmark {
-    workload: WorkloadName,
-    parameters: Parameters,
-    kinds: Kinds,
-}
+struct LocksBenchmark(Contest);
 
 impl Benchmark for LocksBenchmark {
     fn load(
@@ -183,49 +179,22 @@ impl Benchmark for LocksBenchmark {
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
         let name = describe(&variant.protocol).name;
-        let (lock, is_elided) = match name.split_once('+') {
-            Some((lock, _)) => (lock, true),
-            None => (name, false),
-        };
-        match lock {
-            "none" => self.load_kind::<Unlocked>(name, is_elided, options),
-            "occ_rwlock" => self.load_kind::<OccRwLock>(name, is_elided, options),
-            "tatas" => self.load_kind::<Tatas>(name, is_elided, options),
-            "mcs" => self.load_kind::<Mcs>(name, is_elided, options),
-            "srwlock" => self.load_kind::<SrwLock>(name, is_elided, options),
-            _ => {
-                let kinds = if is_elided { self.kinds } else { Kinds::default() };
-                let is_coarse = name.ends_with("coarse");
-                let fill = |count| Ok(StorageManager::new(count, kinds, is_coarse));
-                self.load_structure(name, options, fill)
-            }
-        }
+        let enter = Enter { name, threads: options.threads };
+        self.0.load(name, options, enter).map_err(|failure| failed_to_load(name, &failure))
     }
 }
 
-impl LocksBenchmark {
-    fn load_kind<L: Lock>(
-        &self,
-        name: &'static str,
-        is_elided: bool,
-        options: &LoadOptions<'_>,
-    ) -> Result<Box<dyn Contender>, Stop> {
-        if self.workload == WorkloadName::Probe {
-            self.load_structure(name, options, |count| Probe::<L>::new(count, is_elided))
-        } else {
-            self.load_structure(name, options, |count| Ok(Register::<L>::new(count, is_elided)))
-        }
-    }
+/// Makes a contender of what was loaded.
+struct Enter {
+    name: &'static str,
+    threads: usize,
+}
 
-    fn load_structure<S: Structure + 'static>(
-        &self,
-        name: &'static str,
-        options: &LoadOptions<'_>,
-        fill: impl FnOnce(u32) -> Result<S, Failure>,
-    ) -> Result<Box<dyn Contender>, Stop> {
-        let locks = Locks::load(&self.parameters, options, fill)
-            .map_err(|failure| failed_to_load(name, &failure))?;
-        Ok(Box::new(Loaded::new(Named { name, locks }, options.threads)))
+impl Visitor for Enter {
+    type Result = Box<dyn Contender>;
+
+    fn visit<S: Structure + 'static>(self, locks: Locks<S>) -> Self::Result {
+        Box::new(Loaded::new(Named { name: self.name, locks }, self.threads))
     }
 }
 
@@ -279,50 +248,32 @@ impl<S: Structure> Driven for Named<S> {
 /// # Errors
 /// See [`super::run`].
 pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
-    check(arguments)?;
-    let &LocksArguments { workload, subscribers, updates, .. } = arguments;
-    let locks = &arguments.bench.protocol;
-    let is_manager = workload == WorkloadName::Manager;
-    let elisions = Switch::are_on(&arguments.elide);
-    let mut names = Vec::new();
-    let manager = ["manager".to_owned()];
-    for lock in if is_manager { &manager } else { locks.as_slice() } {
-        for &is_elided in &elisions {
-            match (is_elided, arguments.coarse) {
-                (false, _) => names.push(lock.clone()),
-                // No lock is not elided: it takes part once.
-                (true, _) if lock == Unlocked::NAME => {
-                    if elisions == [true] {
-                        names.push(lock.clone());
-                    }
-                }
-                (true, false) => names.push(format!("{lock}{ELIDED}")),
-                (true, true) => names.push(format!("{lock}+coarse")),
-            }
-        }
+    if arguments.bench.directory.is_some() {
+        let message = "locks have no transactions to log: they go without --directory";
+        return Err(Stop::Usage(message.to_owned()));
     }
-    let is_among = |name: &str| locks.iter().any(|lock| lock == name);
-    let kinds = Kinds {
-        occ_rwlock: is_among(OccRwLock::NAME),
-        tatas: is_among(Tatas::NAME),
-        mcs: is_among(Mcs::NAME),
-        srwlock: is_among(SrwLock::NAME),
+    let &LocksArguments { workload, subscribers, updates, coarse, work, .. } = arguments;
+    let locks = &arguments.bench.protocol;
+    let contest = Contest {
+        protected: workload.protected(),
+        locks: locks.clone(),
+        elisions: Switch::are_on(&arguments.elide),
+        is_coarse: coarse,
+        work,
+        parameters: Parameters { subscribers, updates },
     };
-    let title = match workload {
-        WorkloadName::Getsubdata if updates > 0 => {
-            format!("Locks around the rows of subscribers, {updates} % updated")
-        }
-        WorkloadName::Getsubdata => "Locks around the rows of subscribers".to_owned(),
-        WorkloadName::Probe => "Locks around a B+-tree of subscribers".to_owned(),
-        WorkloadName::Manager => {
-            format!("A storage manager; elided: {}", locks.join(", "))
-        }
-    };
+    contest.check().map_err(|message| Stop::Usage(message.to_owned()))?;
+    let is_manager = contest.protected == Protected::Manager;
     let subject = Subject {
-        title: format!("{title}; {}", numbers::counted(u64::from(subscribers), "subscriber")),
+        title: format!(
+            "{}; {}",
+            contest.title(),
+            numbers::counted(u64::from(subscribers), "subscriber")
+        ),
         options: vec![
-            ("structure", workload.name().into()),
+            ("structure", contest.protected.name().into()),
             ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
+            ("work", is_manager.then_some(work).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
         ],
@@ -333,35 +284,17 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
         growth_bytes_per_second: 0,
     };
-    let parameters = Parameters { subscribers, updates };
-    let benchmark = LocksBenchmark { workload, parameters, kinds };
-    let bench = BenchArguments { protocol: names, ..arguments.bench.clone() };
-    super::run(&bench, &benchmark, subject, &mut io::stdout())
-}
-
-/// Checks what depends on more than one option.
-fn check(arguments: &LocksArguments) -> Result<(), Stop> {
-    let refuse = |message: &str| Err(Stop::Usage(message.to_owned()));
-    let is_manager = arguments.workload == WorkloadName::Manager;
-    let is_unlocked = arguments.bench.protocol.iter().any(|name| name == Unlocked::NAME);
-    if arguments.bench.directory.is_some() {
-        return refuse("locks have no transactions to log: they go without --directory");
-    }
-    if arguments.coarse && !is_manager {
-        return refuse("--coarse is for --workload manager; --workload probe has one latch anyway");
-    }
-    if is_manager && is_unlocked {
-        return refuse("--workload manager has all of its locks: --lock names those to be elided");
-    }
-    if arguments.updates > 0 && (arguments.workload != WorkloadName::Getsubdata || is_unlocked) {
-        return refuse("--updates needs --workload getsubdata, and a lock: not --lock none");
-    }
-    Ok(())
+    let bench = BenchArguments { protocol: contest.names(), ..arguments.bench.clone() };
+    super::run(&bench, &LocksBenchmark(contest), subject, &mut io::stdout())
 }
 
 fn subscribers(text: &str) -> Result<u32, String> {
     let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
     Ok(u32::try_from(subscribers).expect("the range fits"))
+}
+
+fn steps(text: &str) -> Result<u64, String> {
+    arguments::whole_number(text, 0..=1_000_000)
 }
 
 fn percent(text: &str) -> Result<u8, String> {

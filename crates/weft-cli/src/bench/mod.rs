@@ -30,6 +30,7 @@ mod contender;
 pub mod locks;
 pub mod report;
 mod round;
+pub mod rtm;
 mod scratch;
 mod statistics;
 mod tally;

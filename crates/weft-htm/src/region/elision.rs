@@ -26,7 +26,7 @@
 //! same.
 
 use super::{Counter, Regions, wait_until_free};
-use crate::status::{Cause, LOCKED, Remedy, STARTED};
+use crate::status::{Cause, LOCKED, Remedy};
 use crate::word::spin_loop;
 
 /// How often a section is tried in a region before its lock is taken.
@@ -80,21 +80,18 @@ impl Regions {
         is_excluded: &impl Fn() -> bool,
         body: &mut impl FnMut() -> R,
     ) -> Option<Result<R, u32>> {
-        let rtm = self.rtm?;
-        let status = rtm.begin();
-        if status != STARTED {
-            return Some(Err(status));
+        let rtm = self.hardware()?;
+        let attempted = rtm.attempt(|| {
+            if is_excluded() {
+                // SAFETY: in the body of an attempt, which is a region.
+                unsafe { rtm.abort::<LOCKED>() }
+            }
+            body()
+        });
+        if attempted.is_ok() {
+            self.counters.add(Counter::Committed);
         }
-        if is_excluded() {
-            // SAFETY: `begin` has just said that the region started.
-            unsafe { rtm.abort::<LOCKED>() }
-        }
-        let result = body();
-        // SAFETY: the region is still open: had it been rolled back, this line would not be
-        // reached, and whoever ends a region has to have begun it.
-        unsafe { rtm.end() };
-        self.counters.add(Counter::Committed);
-        Some(Ok(result))
+        Some(attempted)
     }
 
     /// Counts an abort, does what helps against its cause, and says whether to try again.

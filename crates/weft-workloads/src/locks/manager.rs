@@ -13,12 +13,19 @@
 //! The paper's four locks and what they protect are from its §3.2; that a latch's section counts a
 //! visit is from §4.2, where such statistics make the elided latches collide. With a coarse latch
 //! (§5) an `mcs` of the tree takes the place of the frames' and the pages' from the root to the
-//! leaf.
+//! leaf; the visits are counted all the same.
+//!
+//! Sections are as short as they can be here, while Shore-MT runs hundreds of instructions under a
+//! latch. [`working`](StorageManager::working) has the pages' sections compute as well, for as long as
+//! one likes: how long a region lasts after its first store decides how often it collides.
 //!
 //! What is not there: lock inheritance (all locks above the row's are inherited in the paper's
 //! runs, and are left out here), deadlock detection, the log, the buffer pool's replacement, and
 //! threads that sleep. So sections are a larger part of the transaction than in Shore-MT, and gains
 //! and losses larger.
+
+#[cfg(not(weft_sim))]
+use std::hint::black_box;
 
 use weft::Failure;
 use weft::htm::Regions;
@@ -68,6 +75,7 @@ pub struct StorageManager {
     /// One page after the other, from the root to the leaves and the rows.
     levels: Vec<Box<[Page]>>,
     coarse: Option<Elidable<Mcs>>,
+    work: u64,
 }
 
 /// Rows' locks, by the hash of their keys.
@@ -125,12 +133,19 @@ impl Page {
         }
     }
 
+    /// Counts a visit, and does the work of one.
+    #[inline]
+    fn visit(&self, work: u64) {
+        // Relaxed: see `visits`.
+        self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        compute(work);
+    }
+
     /// Runs a section under the latch.
     #[inline]
-    fn latched<R>(&self, regions: &Regions, mut section: impl FnMut() -> R) -> R {
+    fn latched<R>(&self, regions: &Regions, work: u64, mut section: impl FnMut() -> R) -> R {
         self.latch.section(Mode::Shared, regions, || {
-            // Relaxed: see `visits`.
-            self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.visit(work);
             section()
         })
     }
@@ -173,7 +188,14 @@ impl StorageManager {
             next_place: Word::new(0),
             levels,
             coarse: coarse.then(|| Elidable::new(kinds.mcs)),
+            work: 0,
         }
+    }
+
+    /// The same, with so many steps of computing in each section of a page: cycles of the simulated
+    /// machine; of a processor, turns of a loop, each about a cycle.
+    pub fn working(self, work: u64) -> Self {
+        StorageManager { work, ..self }
     }
 
     fn bucket(&self, s_id: u32) -> &Bucket {
@@ -201,15 +223,26 @@ impl StorageManager {
         if let Some(coarse) = &self.coarse {
             return coarse.section(Mode::Exclusive, regions, || {
                 (0..leaves).fold(0, |position, level| {
-                    position * FANOUT + self.levels[level][position].search(s_id)
+                    let page = &self.levels[level][position];
+                    page.visit(self.work);
+                    position * FANOUT + page.search(s_id)
                 })
             });
         }
         (0..leaves).fold(0, |position, level| {
             let page = self.fix(regions, level, position);
-            position * FANOUT + page.latched(regions, || page.search(s_id))
+            position * FANOUT + page.latched(regions, self.work, || page.search(s_id))
         })
     }
+}
+
+/// Computes, and touches no memory.
+#[inline]
+fn compute(steps: u64) {
+    #[cfg(weft_sim)]
+    weft::htm::simulation::compute(steps);
+    #[cfg(not(weft_sim))]
+    (0..steps).for_each(|step| _ = black_box(step));
 }
 
 impl Structure for StorageManager {
@@ -236,7 +269,7 @@ impl Structure for StorageManager {
         };
         bucket.lock.section(Mode::Exclusive, regions, || count(1));
         let page = self.fix(regions, self.levels.len() - 1, self.probe(regions, s_id));
-        let digest = page.latched(regions, || page.row(s_id).digest());
+        let digest = page.latched(regions, self.work, || page.row(s_id).digest());
         bucket.lock.section(Mode::Exclusive, regions, || count(1_u64.wrapping_neg()));
         let noted = &self.places[*place];
         self.transactions.section(Mode::Exclusive, regions, || noted.update());

@@ -13,9 +13,12 @@
 //!   Shore-MT, with all four locks where Shore-MT has them (§3.2), so that kinds may be elided
 //!   alone and together (§4), and all latches of a look-up be replaced by a coarse one (§5).
 //!
+//! A [`Contest`] is a comparison of such locks.
+//!
 //! Subscribers are drawn unevenly, as in [TATP](crate::tatp). Clients run one transaction after the
 //! other.
 
+mod contest;
 mod manager;
 mod probe;
 mod register;
@@ -33,6 +36,7 @@ use crate::random::Random;
 use crate::tatp::{SUBSCRIBERS_MAX, unevenness};
 use crate::workload::{Condition, LoadOptions, Outcome};
 
+pub use contest::{Contest, Protected, Visitor};
 pub use manager::{Kinds, StorageManager};
 pub use probe::Probe;
 pub use register::{Register, Unlocked};

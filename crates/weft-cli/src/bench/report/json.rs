@@ -63,7 +63,7 @@ impl JsonTarget {
     ///
     /// # Errors
     /// The system's, with the path.
-    pub fn write(&self, output: &JsonOutput<'_>, out: &mut impl Write) -> Result<(), Stop> {
+    pub fn write(&self, output: &impl Serialize, out: &mut impl Write) -> Result<(), Stop> {
         match self {
             JsonTarget::StandardOutput => Ok(write_to(out, output)?),
             JsonTarget::File(path) => {
@@ -88,7 +88,7 @@ fn try_to_write(path: &Path) -> io::Result<()> {
     }
 }
 
-fn write_to(file: impl Write, output: &JsonOutput<'_>) -> io::Result<()> {
+fn write_to(file: impl Write, output: &impl Serialize) -> io::Result<()> {
     let mut out = io::BufWriter::new(file);
     serde_json::to_writer_pretty(&mut out, output)?;
     writeln!(out)?;

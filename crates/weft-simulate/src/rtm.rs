@@ -1,0 +1,191 @@
+//! `cargo simulate rtm`: what hardware regions can hold, on a simulated machine.
+
+use std::cell::RefCell;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use weft::htm::{Choice, Htm};
+use weft_sim::{Options, Profile, Program};
+use weft_workloads::rtm::{
+    Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Point, Threads, Topology, once,
+};
+
+use crate::arguments::machines;
+use crate::progress::Progress;
+use crate::report;
+
+/// What a simulation can afford, of all threads together. A try that reads 4 MB accesses 65,536 words.
+const BUDGET: Budget = Budget {
+    tries_min: 64,
+    tries_max: 400,
+    accesses: 4_000_000,
+    nanoseconds: 1_000_000_000,
+    prices: 1_000,
+};
+
+/// Each thread tries at least so often.
+const TRIES_MIN: u64 = 16;
+
+/// About the experiments, after the help of the options.
+fn help() -> String {
+    format!(
+        "\
+What is simulated: hardware regions of one kind and size after the other, on threads that share
+nothing. Each is tried once, at a place chosen at random in its thread's 16 MiB. The table says which
+share of the tries aborted, by cause, and how long a try took.
+
+Experiments, and what the papers found on the Haswell (DBX: Wang et al., EuroSys 2014; DBX-TC: Qian et
+al., 2015):
+{}
+Sizes are bytes (448, 31K, 4M), bytes read and written (3M+28K), lines of a set (9), spans (30us, 4ms);
+of the price: alone, region, empty.
+
+Examples:
+  cargo simulate rtm
+      all experiments on the papers' Haswell, some minutes: one thread, two on a core, one and two on
+      each of four
+  cargo simulate rtm --kind writes,reads --cores 4,4x2
+      Figure 1a and 1b of DBX
+  cargo simulate rtm --kind reads --sizes 2M,3M,4M --cores 1 --tries 500
+      closer to an edge
+  cargo simulate rtm --machine today-64c --kind writes,random-writes
+      a recent processor's first-level cache: 48 KiB in 12 ways
+
+`weft bench rtm` runs the same on a processor that has RTM.",
+        Kind::table()
+    )
+}
+
+/// Hardware regions.
+#[derive(Args, Debug)]
+#[command(after_long_help = help())]
+pub struct Rtm {
+    /// Experiments, separated by commas [default: all]
+    #[arg(long, short, value_name = "KIND,…", value_delimiter = ',')]
+    kind: Vec<Kind>,
+    /// Sizes of the regions, separated by commas [default: around the machine's limits]
+    #[arg(long, short, value_name = "SIZE,…", value_delimiter = ',')]
+    sizes: Vec<String>,
+    /// Threads, one on each core as long as there are cores, or CxT: T on each of C cores, separated by
+    /// commas [default: 1,1x2,4,4x2]
+    #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
+    cores: Vec<Threads>,
+    /// How often each thread tries a region [default: 16 to 400, as the work allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    tries: Option<u64>,
+    /// Have each thread try all regions of a size at one place
+    #[arg(long)]
+    same_place: bool,
+    /// The machine
+    #[arg(long, value_name = "PROFILE", default_value = "haswell-4c8t", value_parser = machines())]
+    machine: String,
+    /// Decides the places that are tried, and all that the machine leaves to chance
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+/// The time of the virtual core that asks.
+struct VirtualClock(&'static Profile);
+
+impl Clock for VirtualClock {
+    fn seconds(&self) -> f64 {
+        self.0.seconds(weft_sim::cycles().expect("this is a virtual core"))
+    }
+
+    fn compute(&self, nanoseconds: u64) {
+        weft_sim::compute(nanoseconds * self.0.megahertz / 1_000);
+    }
+}
+
+/// Runs all that is asked for, and reports.
+///
+/// # Errors
+/// What the machine does not have, or a file that cannot be written.
+pub fn run(arguments: &Rtm) -> Result<(), String> {
+    let profile = Profile::named(&arguments.machine).expect("the parser knows the names");
+    if profile.read_set.is_none() {
+        return Err(format!("{} has no RTM", profile.name));
+    }
+    let edges = Edges {
+        first_level_bytes: profile.first_level.bytes(),
+        first_level_ways: profile.first_level.ways.into(),
+    };
+    let topology: Topology = (0..profile.cores())
+        .map(|core| (core..profile.threads()).step_by(profile.cores()).collect())
+        .collect();
+    let kinds = if arguments.kind.is_empty() { &Kind::ALL[..] } else { &arguments.kind };
+    let points = Point::all(kinds, &arguments.sizes, &edges)?;
+    let settings = match arguments.cores.is_empty() {
+        true => Threads::of_machine(&topology),
+        false => arguments.cores.clone(),
+    };
+    let places = settings.iter().map(|threads| threads.place(&topology));
+    let places = places.collect::<Result<Vec<_>, _>>()?;
+    let progress = Progress::new(points.len() * settings.len());
+    let mut results = Vec::new();
+    for (&threads, place) in settings.iter().zip(&places) {
+        for point in &points {
+            progress.next(&format!("{point}, {threads} threads"));
+            let affordable = (BUDGET.tries(point) / place.len() as u64).max(TRIES_MIN);
+            let tries = arguments.tries.unwrap_or(affordable);
+            let measured = simulate(profile, point, (threads, place), tries, arguments)?;
+            results.push(measured.on(profile.name, true));
+        }
+    }
+    drop(progress);
+    show(profile, arguments, &results)
+}
+
+/// Runs one point on the hardware threads of `place`.
+fn simulate(
+    profile: &'static Profile,
+    point: &Point,
+    (threads, place): (Threads, &[usize]),
+    tries: u64,
+    arguments: &Rtm,
+) -> Result<Measured, String> {
+    let &Rtm { seed, same_place, .. } = arguments;
+    let htm = Htm::open(Choice::Rtm, once()).map_err(|unavailable| unavailable.to_string())?;
+    let clock = VirtualClock(profile);
+    let shares = RefCell::new(Vec::new());
+    let hardware_threads = place.iter().max().expect("a thread at least") + 1;
+    let program = |hardware_thread: usize| -> Program<'_> {
+        // Those in between have nothing to do.
+        if !place.contains(&hardware_thread) {
+            return Box::new(|| {});
+        }
+        let mut client = Client::new(&htm, seed, hardware_thread, same_place);
+        let (shares, clock) = (&shares, &clock);
+        Box::new(move || {
+            let share = client.run(point, tries, clock);
+            shares.borrow_mut().push(share);
+        })
+    };
+    let programs = (0..hardware_threads).map(program).collect();
+    weft_sim::run(&Options::new(profile, seed), programs)
+        .map_err(|failure| format!("{point}, {threads} threads: {failure}"))?;
+    Ok(Measured::new(point, threads, seed, &shares.into_inner()))
+}
+
+fn show(profile: &Profile, arguments: &Rtm, results: &[Measured]) -> Result<(), String> {
+    if let Some(target) = &arguments.json {
+        let text = serde_json::to_string_pretty(results).expect("plain values");
+        if report::write_json(target, &text)? {
+            return Ok(());
+        }
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(HEADINGS);
+    table.column_iter_mut().skip(3).for_each(|column| {
+        column.set_cell_alignment(CellAlignment::Right);
+    });
+    table.add_rows(results.iter().map(Measured::row));
+    report::print(&format!(
+        "What hardware regions can hold, and for how long\nSIMULATED: {}; seed {}\n\n{table}\n\n\
+         Shares of the tries that aborted, by cause. --help has what the papers found.",
+        profile.description, arguments.seed
+    ))
+}

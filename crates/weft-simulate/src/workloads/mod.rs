@@ -1,0 +1,6 @@
+//! The workloads: the options of each, and what is loaded for them.
+
+pub mod locks;
+pub mod tatp;
+pub mod tpcc;
+pub mod ycsb;

@@ -1,0 +1,65 @@
+//! `cargo simulate tpcc`.
+
+use clap::{Args, ValueEnum};
+use weft::protocol::with_protocol;
+use weft_workloads::tpcc;
+
+use crate::arguments::Common;
+use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+
+/// TPC-C.
+#[derive(Args, Debug)]
+pub struct Tpcc {
+    /// Size of the database [default: as many as cores]
+    #[arg(long, short, value_name = "W", value_parser = clap::value_parser!(u16).range(1..))]
+    warehouses: Option<u16>,
+    /// Transactions to draw from: standard, the name of one type, or five weights
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = tpcc::Mix::STANDARD)]
+    mix: tpcc::Mix,
+    /// Rows per warehouse; `tiny` loads at once
+    #[arg(long, value_enum, default_value_t = Scale::Specification)]
+    scale: Scale,
+    /// How to simulate.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Sizes of TPC-C.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Scale {
+    /// That of the specification
+    Specification,
+    /// As small as it can be
+    Tiny,
+}
+
+impl Scale {
+    /// The workload's name for it.
+    fn scale(self) -> tpcc::Scale {
+        match self {
+            Scale::Specification => tpcc::Scale::SPECIFICATION,
+            Scale::Tiny => tpcc::Scale::TINY,
+        }
+    }
+}
+
+impl Benchmark for Tpcc {
+    fn title(&self) -> String {
+        format!("TPC-C, mix {}", self.mix)
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+        let parameters = tpcc::Parameters {
+            warehouses: self.warehouses.unwrap_or(setting.cores as u16),
+            mix: self.mix,
+            scale: self.scale.scale(),
+            snapshots: false,
+        };
+        with_protocol!(contender, |P| simulate_under::<P, tpcc::Tpcc<P>>(&parameters, setting))
+            .expect("the parser knows the names")
+    }
+}
