@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
 
+use crate::bench::compare::CompareArguments;
 use crate::bench::locks::LocksArguments;
 use crate::bench::rtm::RtmArguments;
 use crate::bench::tatp::TatpArguments;
@@ -64,9 +65,11 @@ pub enum Command {
     Export(ExportArguments),
 }
 
-/// The workloads of `weft bench`.
+/// The workloads of `weft bench`, and what compares their results.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// Compare the results of two calls: ratios, with their spread
+    Compare(CompareArguments),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(LocksArguments),
     /// Hardware regions: how large they can be, and how long, until they abort

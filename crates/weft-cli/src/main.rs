@@ -7,7 +7,7 @@
 //!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
 //!    protocol; a workload adds one small file with its own options (`bench/locks.rs`,
 //!    `bench/tatp.rs`, `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about
-//!    hardware regions alone.
+//!    hardware regions alone. So does `bench/compare.rs`, which compares the results of two calls.
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -38,6 +38,9 @@ use arguments::{Arguments, Command, Workload};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Bench { workload: Workload::Compare(arguments) } => {
+            bench::compare::run(&arguments)
+        }
         Command::Bench { workload: Workload::Locks(arguments) } => bench::locks::run(&arguments),
         Command::Bench { workload: Workload::Rtm(arguments) } => bench::rtm::run(&arguments),
         Command::Bench { workload: Workload::Tatp(arguments) } => bench::tatp::run(&arguments),

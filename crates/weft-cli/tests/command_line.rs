@@ -636,3 +636,46 @@ fn twins_are_named_below_the_table_and_in_the_json() {
         assert_eq!(json[0]["twin"], twin);
     }
 }
+
+/// Protects `weft bench compare` on what `weft bench` writes: a file compared with itself is the same, and
+/// a bound that it misses is an exit code.
+#[test]
+fn results_are_compared() {
+    let file = scratch("compared.json");
+    let file = file.to_str().expect("a path of ours");
+    let measured = run(&[
+        "bench",
+        "ycsb",
+        "--protocol",
+        "dbx,silo",
+        "--records",
+        "100",
+        "--seconds",
+        "0.05",
+        "--warmup",
+        "0",
+        "--rounds",
+        "1",
+        "--json",
+        file,
+    ]);
+    assert!(measured.status.success(), "{}", text(&measured.stderr));
+    let same = run(&["bench", "compare", file, file]);
+    assert!(same.status.success(), "{}", text(&same.stderr));
+    assert_eq!(text(&same.stdout).matches("the same").count(), 2, "{}", text(&same.stdout));
+    let json = run(&["bench", "compare", file, file, "--json", "-"]);
+    let json: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(json["pairs"][1]["label"], "silo");
+    assert_eq!(json["pairs"][1]["ratio"]["median"], 1.0);
+    let below = run(&["bench", "compare", file, file, "--at-least", "1.5"]);
+    assert_eq!(below.status.code(), Some(1));
+    assert!(text(&below.stderr).contains("dbx: 1.000"), "{}", text(&below.stderr));
+    for (arguments, words) in
+        [([file, "/nowhere.json"], "nowhere"), ([file, "Cargo.toml"], "not JSON")]
+    {
+        let wrong = run(&[&["bench", "compare"][..], &arguments].concat());
+        assert_eq!(wrong.status.code(), Some(2));
+        assert!(text(&wrong.stderr).contains(words), "{}", text(&wrong.stderr));
+    }
+    std::fs::remove_file(file).expect("it is there");
+}

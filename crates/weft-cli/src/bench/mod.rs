@@ -23,9 +23,12 @@
 //! with a log has a directory of its own (`scratch`), and its log is written to the end before the
 //! next one's turn.
 //!
+//! `compare` puts the results of two calls side by side.
+//!
 //! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
 //! (`statistics`). How latencies are taken is told in `tally`.
 
+pub mod compare;
 mod contender;
 pub mod locks;
 pub mod report;
