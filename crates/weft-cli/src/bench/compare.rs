@@ -146,6 +146,11 @@ impl Measurement {
         let aborts_per_transaction = aborts.iter().find_map(|key| object.get(*key)?.as_f64());
         Some(Measurement { identity, settings, throughput, aborts_per_transaction })
     }
+
+    /// The member of the identity with this name, if it is known.
+    fn member(&self, key: &str) -> Option<&Value> {
+        self.identity.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
+    }
 }
 
 /// Reads a file.
@@ -203,12 +208,13 @@ struct Comparison {
 
 /// Pairs the measurements. Of several of the same thing in a file, the first belongs to the first.
 fn compare(before: &[Measurement], after: &[Measurement]) -> Comparison {
-    let all = || before.iter().chain(after);
+    // What protocols have in common anyway, or each for itself, tells nobody anything.
+    let all: Vec<&Measurement> = before.iter().chain(after).collect();
     let varies = |key: &str| {
-        let of = |it: &Measurement| it.identity.iter().find(|(name, _)| *name == key).cloned();
-        let mut values = all().map(of);
-        let first = values.next();
-        values.any(|value| Some(value) != first)
+        all.iter().any(|one| {
+            let same = |other: &&&Measurement| other.member("protocol") == one.member("protocol");
+            all.iter().filter(same).any(|other| other.member(key) != one.member(key))
+        })
     };
     let varying: Vec<&str> = IDENTITY.into_iter().filter(|&key| varies(key)).collect();
     let label = |measurement: &Measurement| {
