@@ -35,7 +35,7 @@ pub(crate) const FREE_RUN_DIVISOR: usize = 20;
 
 /// The ways in which databases run their regions, with names.
 pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] = &[
-    ("regions", Choice::Auto, RetryPolicy { conflict: 100, capacity: 10, system_event: 2 }),
+    ("regions", Choice::Auto, RetryPolicy { conflict: 8, capacity: 10, system_event: 2 }),
     ("impatient", Choice::Auto, RetryPolicy { conflict: 1, capacity: 1, system_event: 1 }),
     ("twins", Choice::Software, RetryPolicy { conflict: 0, capacity: 0, system_event: 0 }),
 ];

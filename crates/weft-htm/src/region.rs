@@ -160,7 +160,10 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 /// How many aborts of each cause one run survives: it gives up at the abort that reaches the
-/// threshold of its cause. So 0 and 1 both mean a single try. The default is DBX's (§6.1).
+/// threshold of its cause. So 0 and 1 both mean a single try.
+///
+/// The default is DBX's (§6.1) but for conflicts, of which that survives a hundred: decision 19
+/// (`docs/decisions/0019-conflicts-survived.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Conflicts with other threads, and words met locked.
@@ -173,7 +176,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy { conflict: 100, capacity: 10, system_event: 2 }
+        RetryPolicy { conflict: 8, capacity: 10, system_event: 2 }
     }
 }
 

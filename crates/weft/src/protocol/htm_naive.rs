@@ -37,7 +37,7 @@
 //! the transaction's writes, the very decision to roll back, and run the closure again.
 //!
 //! **Departures from the papers**
-//! - The retry thresholds are the engine's (conflict 100, capacity 10, system event 2; DBX §6.1).
+//! - The retry thresholds are the engine's (conflict 8, capacity 10, system event 2).
 //!   DBX-TC's study takes the lock at the first capacity abort; `Builder::htm_retry_policy` sets
 //!   that.
 //! - Under the fallback lock the indexes run their software twins, not small regions: the lock
