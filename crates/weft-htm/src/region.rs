@@ -656,11 +656,11 @@ mod tests {
         }
     }
 
-    /// Protects the paper's numbers.
+    /// Protects the numbers: the paper's, but for the first, which is decision 19's.
     #[test]
-    fn the_default_policy_is_the_papers() {
+    fn the_default_policy_is_the_one_decided_on() {
         let policy = Htm::software().policy();
-        assert_eq!(policy.conflict, 100);
+        assert_eq!(policy.conflict, 8);
         assert_eq!(policy.capacity, 10);
         assert_eq!(policy.system_event, 2);
     }
