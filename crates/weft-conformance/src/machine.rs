@@ -8,7 +8,7 @@ use std::thread::scope;
 use weft::htm::{Choice, RetryPolicy};
 use weft_htm::interleave::{self, Options, Strategy};
 
-pub use weft_htm::interleave::for_each_seed;
+pub use weft_htm::seeds::for_each_seed;
 
 use crate::threads::Mode;
 
@@ -18,8 +18,8 @@ pub(crate) const SEEDS_PER_RUN: u64 = 1;
 /// A free run is so many times as short as a test asks for.
 pub(crate) const FREE_RUN_DIVISOR: usize = 1;
 
-/// The ways in which databases run their regions, with names. Only by software twins: regions of a processor would abort
-/// wherever another thread is let run.
+/// The ways in which databases run their regions, with names. Only by software twins: regions of a
+/// processor would abort wherever another thread is let run.
 pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] =
     &[("", Choice::Software, RetryPolicy { conflict: 0, capacity: 0, system_event: 0 })];
 

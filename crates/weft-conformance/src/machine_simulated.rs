@@ -6,13 +6,14 @@
 
 use std::cell::Cell;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 
 use fastrand::Rng;
 use weft::htm::simulation::{
     Failure, Options, Profile, Program, Schedule as Turns, Trace, run as simulate,
 };
 use weft::htm::{Choice, RetryPolicy};
+
+pub use weft_htm::seeds::for_each_seed;
 
 use crate::threads::Mode;
 
@@ -35,7 +36,7 @@ pub(crate) const FREE_RUN_DIVISOR: usize = 20;
 
 /// The ways in which databases run their regions, with names.
 pub(crate) const REGIONS: &[(&str, Choice, RetryPolicy)] = &[
-    ("regions", Choice::Auto, RetryPolicy { conflict: 8, capacity: 10, system_event: 2 }),
+    ("regions", Choice::Auto, RetryPolicy::DEFAULT),
     ("impatient", Choice::Auto, RetryPolicy { conflict: 1, capacity: 1, system_event: 1 }),
     ("twins", Choice::Software, RetryPolicy { conflict: 0, capacity: 0, system_event: 0 }),
 ];
@@ -109,33 +110,4 @@ fn message(failure: &Failure) -> String {
 /// Cores run side by side anyway.
 pub(crate) fn runs_free() -> bool {
     false
-}
-
-/// The environment variable from which [`for_each_seed`] takes the one seed to repeat.
-const SEED_VARIABLE: &str = "WEFT_SEED";
-
-/// Calls `test` with so many seeds, other ones each time; or with the one seed that the environment
-/// variable `WEFT_SEED` names. A panic in `test` prints the seed.
-///
-/// # Panics
-/// If `test` does, or if the variable holds no number.
-pub fn for_each_seed(seeds: u64, mut test: impl FnMut(u64)) {
-    /// Speaks up if it is dropped by a panic.
-    struct Seed(u64);
-    impl Drop for Seed {
-        fn drop(&mut self) {
-            if std::thread::panicking() {
-                eprintln!("{SEED_VARIABLE}={} repeats this", self.0);
-            }
-        }
-    }
-
-    let (first, seeds) = match std::env::var(SEED_VARIABLE) {
-        Ok(seed) => (seed.parse().expect("WEFT_SEED is a number"), 1),
-        Err(_) => (RandomState::new().hash_one(()), seeds),
-    };
-    for offset in 0..seeds {
-        let seed = Seed(first.wrapping_add(offset));
-        test(seed.0);
-    }
 }

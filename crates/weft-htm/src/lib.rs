@@ -121,6 +121,8 @@ pub mod interleave;
 #[cfg(not(all(feature = "interleave", not(any(loom, shuttle, weft_sim)))))]
 #[path = "interleave_absent.rs"]
 mod interleave;
+#[cfg(feature = "interleave")]
+pub mod seeds;
 
 /// The simulated machine that the words and regions of this build belong to.
 #[cfg(weft_sim)]

@@ -174,9 +174,14 @@ pub struct RetryPolicy {
     pub system_event: u32,
 }
 
+impl RetryPolicy {
+    /// The default.
+    pub const DEFAULT: RetryPolicy = RetryPolicy { conflict: 8, capacity: 10, system_event: 2 };
+}
+
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy { conflict: 8, capacity: 10, system_event: 2 }
+        RetryPolicy::DEFAULT
     }
 }
 

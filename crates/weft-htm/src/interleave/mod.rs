@@ -75,7 +75,7 @@
 //! the same words exist (`--cfg loom`) and orderings count, but of which only models of tens of
 //! accesses come to an end; shuttle (`--cfg shuttle`) draws interleavings as this does, of models
 //! built for it. Here it is the engine itself, as users build it, with its real allocations, its
-//! threads and thread-locals, and millions of accesses a second. The simulated machine will add
+//! threads and thread-locals, and millions of accesses a second. The simulated machine adds
 //! what none of them has: time, caches, and hardware regions that conflict.
 //!
 //! # Waits without a run
@@ -84,10 +84,9 @@
 //! when a step waits for another transaction. [`SpinCounter`] tells: a thread that goes on
 //! spinning while all others are idle waits for one of them.
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::panic::Location;
-use std::thread::panicking;
 
+pub use crate::seeds::{SEED_VARIABLE, for_each_seed};
 pub use mutex::Mutex;
 pub use waits::{SpinCounter, spin_loop, yield_now};
 
@@ -98,9 +97,6 @@ mod core;
 mod mutex;
 mod strategy;
 mod waits;
-
-/// The environment variable from which [`for_each_seed`] takes the one seed to repeat.
-pub const SEED_VARIABLE: &str = "WEFT_SEED";
 
 /// A body of a run, where they are not all of one type.
 pub type Body<'a, R> = Box<dyn FnOnce() -> R + Send + 'a>;
@@ -221,33 +217,6 @@ pub fn point() {
 /// Whether this thread is a body of a run.
 pub fn is_running() -> bool {
     baton::is_running()
-}
-
-/// Calls `test` with so many seeds, other ones each time; or with the one seed that the
-/// environment variable [`SEED_VARIABLE`] names. A panic in `test` prints the seed.
-///
-/// # Panics
-///
-/// If `test` does, or if the variable holds no number.
-pub fn for_each_seed(seeds: u64, mut test: impl FnMut(u64)) {
-    /// Speaks up if it is dropped by a panic.
-    struct Seed(u64);
-    impl Drop for Seed {
-        fn drop(&mut self) {
-            if panicking() {
-                eprintln!("{SEED_VARIABLE}={} repeats this", self.0);
-            }
-        }
-    }
-
-    let (first, seeds) = match std::env::var(SEED_VARIABLE) {
-        Ok(seed) => (seed.parse().expect("WEFT_SEED is a number"), 1),
-        Err(_) => (RandomState::new().hash_one(()), seeds),
-    };
-    for offset in 0..seeds {
-        let seed = Seed(first.wrapping_add(offset));
-        test(seed.0);
-    }
 }
 
 /// One access to a shared word: a point before it, and what it did.

@@ -426,29 +426,6 @@ mod working_set {
             .expect("some size is too large")
     }
 
-    /// Not a test: prints the curves. `cargo test -p weft-sim curves -- --ignored --nocapture`
-    #[test]
-    #[ignore = "prints figures"]
-    fn curves() {
-        let print = |name: &str, threads: &[usize], access, pattern, sizes: &[u64]| {
-            for &kib in sizes {
-                let rate = abort_rate(threads, kib << 10, access, pattern);
-                println!("{name} {kib} KiB: {:.0} % of regions abort", 100.0 * rate);
-            }
-        };
-        let (store, load) = (Access::Store, Access::Load);
-        let all = [0, 1, 2, 3, 4, 5, 6, 7];
-        let written = [8, 16, 18, 20, 22, 24, 26, 28, 29, 30, 31, 32, 33];
-        print("written in a row, 4 threads,", &all[..4], store, Pattern::Sequential, &written);
-        print("written in a row, 8 threads,", &all, store, Pattern::Sequential, &written);
-        let random = [2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 24];
-        print("written at random, 1 thread,", &all[..1], store, Pattern::Random, &random);
-        let read = [256, 512, 1024, 2048, 3072, 4096, 5120, 6144];
-        print("read in a row, 1 thread,", &all[..1], load, Pattern::Sequential, &read);
-        print("read in a row, 4 threads,", &all[..4], load, Pattern::Sequential, &read);
-        print("read in a row, 8 threads,", &all, load, Pattern::Sequential, &read);
-    }
-
     /// DBX, Figure 1a: at most 31 KB written in a row.
     #[test]
     fn writes_in_a_row_fill_the_first_level() {
