@@ -262,8 +262,30 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
                 #result::Err(#error::volatile(#table, input))
             }
+
+            fn apply_stored(
+                &mut self,
+                _column: usize,
+                _kind: ::weft::operation::OperationKind,
+                input: &mut &[u8],
+            ) -> #result<(), #error> {
+                #result::Err(#error::volatile(#table, input))
+            }
         };
     }
+    let table = &row.table;
+    let operations = row.columns.iter().enumerate();
+    let operations = operations.filter(|(position, _)| !row.key.contains(position));
+    let operations = operations.map(|(position, column)| {
+        let (type_of, field, name) = (column.type_of, column.field, &column.name);
+        quote_spanned! {at(column)=>
+            #position => {
+                let length = input.len();
+                <#type_of as ::weft::column::ColumnValue>::apply_stored(&mut self.#field, kind, input)
+                    .map_err(|error| error.in_column(#name, length))
+            }
+        }
+    });
     let fields = row.columns.iter().map(|column| column.field);
     let row_reads = row.columns.iter().map(read_column);
     let row_writes = row.columns.iter().map(|column| {
@@ -334,6 +356,18 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             let length = input.len();
             #key_result
         }
+
+        fn apply_stored(
+            &mut self,
+            column: usize,
+            kind: ::weft::operation::OperationKind,
+            input: &mut &[u8],
+        ) -> #result<(), #error> {
+            match column {
+                #(#operations)*
+                _ => #result::Err(#error::no_operation(#table, column, kind, input)),
+            }
+        }
     }
 }
 
@@ -368,7 +402,9 @@ fn read_column(column: &Column<'_>) -> TokenStream {
 
 fn check_method(row: &Row<'_>) -> TokenStream {
     if row.checks.is_empty() {
-        return TokenStream::new();
+        return quote!(
+            const IS_CHECKED: bool = false;
+        );
     }
     let checks = &row.checks;
     quote! {

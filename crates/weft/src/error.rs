@@ -9,6 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::durability::StorageError;
+use crate::operation::OperationKind;
 use crate::schema::Violation;
 
 /// Why an operation or a commit did not happen.
@@ -158,6 +159,28 @@ pub enum Failure {
         table: &'static str,
         /// The row's key.
         key: String,
+    },
+    /// A commutative operation was to change a row that is not there.
+    #[error("{}", describe("there is no row to change", table, None, Some(key)))]
+    NoSuchRow {
+        /// The table.
+        table: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// What a commutative operation makes of a column is not within the column's type.
+    #[error("table {table}, key {key}: {operation} on column {column}: {message}")]
+    OutOfRange {
+        /// The table.
+        table: &'static str,
+        /// The row's key.
+        key: String,
+        /// The column.
+        column: &'static str,
+        /// The operation.
+        operation: OperationKind,
+        /// What does not fit.
+        message: String,
     },
     /// The database was opened without this table.
     #[error("table {table} is not registered; name it in the builder: .table::<{row_type}>()")]

@@ -63,7 +63,9 @@
 //! 5. [`protocol`]: the concurrency-control protocols, of which one is the parameter of
 //!    [`Database`]. The default, [`protocol::Dbx`], is the right one for an application.
 //!
-//! 6. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
+//! 6. [`operation`]: changes of a column that commute, for rows that many want to change at a time.
+//!
+//! 7. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
 //!    survives its process, and crashes.
 //!
 //! # For who reads it
@@ -80,7 +82,7 @@
 //! 5. `protocol`: `mod.rs` is the interface, `access_set` what a transaction remembers,
 //!    `optimistic` the phases that the optimistic protocols share, and then one file for each
 //!    protocol, from `none`, the floor, on.
-//! 6. [`encoding`], [`schema`], `table`: from typed rows and keys to bytes and addresses.
+//! 6. [`encoding`], [`schema`], [`operation`], `table`: from typed rows and keys to bytes and addresses.
 //!    [`column`](mod@column) and [`description`]: rows and tables as they are stored outside memory.
 //! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
 //!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
@@ -111,6 +113,7 @@ pub mod history;
 pub mod index;
 mod load;
 mod metrics;
+pub mod operation;
 mod prefetch;
 pub mod protocol;
 mod ranges;

@@ -255,6 +255,12 @@ impl WorkerMemory {
         &self.shared
     }
 
+    /// The worker's number, as operations know it.
+    #[inline(always)]
+    pub fn core(&self) -> u32 {
+        self.slot as u32
+    }
+
     #[inline(always)]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters[self.slot]

@@ -1,0 +1,229 @@
+//! Commutative operations: see [`operation`](crate::operation).
+
+use super::private_row::PrivateRow;
+use super::recording::Event;
+use super::{Transaction, UnwrittenRead};
+use crate::error::{Error, Failure};
+use crate::operation::{
+    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, OperationKind, Or, Order,
+    Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
+};
+use crate::protocol::Protocol;
+use crate::schema::Record;
+use crate::table::Table;
+
+impl<P: Protocol> Transaction<'_, P> {
+    /// Applies a commutative [operation](crate::operation) to a column of the row with this primary
+    /// key. There is no result: who asks for one reads the row.
+    ///
+    /// ```
+    /// # use weft::operation::Add;
+    /// # use weft::{Database, Error, Record, column};
+    /// # #[derive(Clone, Record)]
+    /// # struct Page { #[record(key)] id: u32, likes: u64 }
+    /// # let database: Database = Database::builder().table::<Page>().open()?;
+    /// # let pages = database.table::<Page>()?;
+    /// # database.transact(|tx| tx.insert(&pages, Page { id: 7, likes: 0 }))?;
+    /// database.transact(|tx| tx.apply(&pages, &7, column!(Page.likes), Add(1)))?;
+    /// # assert_eq!(database.transact(|tx| Ok::<_, Error>(tx.get(&pages, &7)?.unwrap().likes))?, 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Failure::NoSuchRow`] if there is no row with this key; [`Failure::OutOfRange`] if what becomes
+    /// of the column is not within its type; [`Failure::Constraint`], [`Failure::DuplicateKey`],
+    /// [`Failure::StoredRowTooLarge`] as for [`Transaction::update`]; [`Conflict`](crate::Conflict);
+    /// [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After a failure the row is as it was
+    /// before the call.
+    #[inline]
+    pub fn apply<T: Record, V, O: Operation<V>>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        operation: O,
+    ) -> Result<(), Error> {
+        let table = self.enter_writing(table)?;
+        let Some((record, row, version)) = self.observe(table, key)? else {
+            return Err(no_such_row::<T>(key));
+        };
+        // SAFETY: a visible row of this table; see `row`.
+        let old = unsafe { self.row::<T>(row) };
+        let read = UnwrittenRead { worker: self.worker, table: table.reference(), record, version };
+        let mut new = PrivateRow::cloned(self.worker, table.reference(), old);
+        operation
+            .apply(column.get_mut(new.get_mut()), self.worker.memory.core())
+            .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+        self.replace(table, record, version, old, new)?;
+        self.record(table.reference(), key, Event::Write);
+        std::mem::forget(read);
+        Ok(())
+    }
+
+    /// Adds a number to a column.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the column's type does not hold the sum.
+    #[inline]
+    pub fn add<T: Record, V: Integer>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Add(number))
+    }
+
+    /// Multiplies a column by a number.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the column's type does not hold the
+    /// product.
+    #[inline]
+    pub fn mul<T: Record, V: Integer>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Mul(number))
+    }
+
+    /// Replaces a column by a number, if that is greater.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn max<T: Record, V: Integer>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Max(number))
+    }
+
+    /// Replaces a column by a number, if that is lesser.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn min<T: Record, V: Integer>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        number: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Min(number))
+    }
+
+    /// Sets a column, or its bits, where `bits` are set.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn or<T: Record, V>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        bits: V,
+    ) -> Result<(), Error>
+    where
+        Or<V>: Operation<V>,
+    {
+        self.apply(table, key, column, Or(bits))
+    }
+
+    /// Clears a column, or its bits, where `bits` are not set.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn and<T: Record, V>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        bits: V,
+    ) -> Result<(), Error>
+    where
+        And<V>: Operation<V>,
+    {
+        self.apply(table, key, column, And(bits))
+    }
+
+    /// Puts a value in place of one that was put with a lesser order, or with the same by a worker
+    /// with a lesser number.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn ordered_put<T: Record, O: Order, V: Payload>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, Ordered<O, V>>,
+        order: O,
+        value: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, OrderedPut(order, value))
+    }
+
+    /// Inserts a value into the `K` with the greatest orders.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`].
+    #[inline]
+    pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, TopK<O, V, K>>,
+        order: O,
+        value: V,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, TopKInsert(order, value))
+    }
+
+    /// Adds the elements of a set to that of a column.
+    ///
+    /// # Errors
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if there would be more than `N`.
+    #[inline]
+    pub fn union<T: Record, V: Order, const N: usize>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, BoundedSet<V, N>>,
+        elements: BoundedSet<V, N>,
+    ) -> Result<(), Error> {
+        self.apply(table, key, column, Union(elements))
+    }
+}
+
+#[cold]
+fn no_such_row<T: Record>(key: &T::Key) -> Error {
+    Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }.into()
+}
+
+#[cold]
+fn out_of_range<T: Record, V>(
+    key: &T::Key,
+    column: ColumnOf<T, V>,
+    operation: OperationKind,
+    error: OutOfRange,
+) -> Error {
+    Failure::OutOfRange {
+        table: T::TABLE,
+        key: format!("{key:?}"),
+        column: column.name(),
+        operation,
+        message: error.message,
+    }
+    .into()
+}
