@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use weft::column::DecodeError;
-use weft::description::{ChangedColumns, TableDescription};
+use weft::description::{RowChange, TableDescription};
 use weft::durability::format::{WriteKind, push_transaction, push_write};
 use weft::durability::{
     CheckpointOptions, CheckpointSource, Epochs, FileSystem, Log, LogOptions, Manifest, Recovered,
@@ -72,7 +72,7 @@ impl StoredTable for AnyTable {
         Ok(())
     }
 
-    fn change(&self, _key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, _key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
         Ok(true)
     }
 

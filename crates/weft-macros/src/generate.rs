@@ -262,30 +262,8 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
                 #result::Err(#error::volatile(#table, input))
             }
-
-            fn apply_stored(
-                &mut self,
-                _column: usize,
-                _kind: ::weft::operation::OperationKind,
-                input: &mut &[u8],
-            ) -> #result<(), #error> {
-                #result::Err(#error::volatile(#table, input))
-            }
         };
     }
-    let table = &row.table;
-    let operations = row.columns.iter().enumerate();
-    let operations = operations.filter(|(position, _)| !row.key.contains(position));
-    let operations = operations.map(|(position, column)| {
-        let (type_of, field, name) = (column.type_of, column.field, &column.name);
-        quote_spanned! {at(column)=>
-            #position => {
-                let length = input.len();
-                <#type_of as ::weft::column::ColumnValue>::apply_stored(&mut self.#field, kind, input)
-                    .map_err(|error| error.in_column(#name, length))
-            }
-        }
-    });
     let fields = row.columns.iter().map(|column| column.field);
     let row_reads = row.columns.iter().map(read_column);
     let row_writes = row.columns.iter().map(|column| {
@@ -355,18 +333,6 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
             let length = input.len();
             #key_result
-        }
-
-        fn apply_stored(
-            &mut self,
-            column: usize,
-            kind: ::weft::operation::OperationKind,
-            input: &mut &[u8],
-        ) -> #result<(), #error> {
-            match column {
-                #(#operations)*
-                _ => #result::Err(#error::no_operation(#table, column, kind, input)),
-            }
         }
     }
 }

@@ -56,8 +56,6 @@
 
 use std::fmt;
 
-use crate::operation::OperationKind;
-
 pub use error::DecodeError;
 
 mod error;
@@ -145,17 +143,6 @@ pub trait ColumnValue: Sized {
         let mut bytes = Vec::new();
         self.write(&mut bytes);
         bytes.len()
-    }
-
-    /// Reads a commutative operation of a kind from the beginning of `input`, as the log holds it, applies
-    /// it, and moves `input` behind it. What is provided knows no operations.
-    ///
-    /// # Errors
-    /// If there is no such operation on columns of this type, if none stands there, or if what becomes
-    /// of the value is not within its type.
-    #[doc(hidden)]
-    fn apply_stored(&mut self, kind: OperationKind, input: &mut &[u8]) -> Result<(), DecodeError> {
-        Err(crate::operation::no_such_operation(kind, input))
     }
 
     /// How many bytes the values of a list are stored in.

@@ -105,19 +105,19 @@ impl<P: Protocol> std::fmt::Debug for Database<P> {
 }
 
 /// What the handles of a database share.
-pub(crate) struct Inner<P: Protocol> {
-    pub shared: Arc<Shared>,
-    pub identity: Arc<Identity>,
-    protocol: Arc<P::Shared>,
+pub struct Inner<P: Protocol> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) identity: Arc<Identity>,
+    pub(crate) protocol: Arc<P::Shared>,
     workers: Workers<P>,
     /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
-    pub tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
+    pub(crate) tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
     /// Ticks the clock, if no log does.
     ticker: Option<Ticker>,
     /// The directory, if the database has one.
-    pub storage: Option<Storage>,
+    pub(crate) storage: Option<Storage>,
 }
 
 impl<P: Protocol> Drop for Inner<P> {
@@ -293,13 +293,17 @@ impl<P: Protocol> Database<P> {
         let mut attempt = 0;
         let mut closed_turnstile = None;
         loop {
-            if closed_turnstile.is_none() && !worker.active.get() {
-                closed_turnstile = self
-                    .inner
-                    .shared
-                    .turnstile
-                    .pass(attempt, || self.check_wait(deadline, attempt))
-                    .map_err(Error::from)?;
+            if !worker.active.get() {
+                if closed_turnstile.is_none() {
+                    closed_turnstile = self
+                        .inner
+                        .shared
+                        .turnstile
+                        .pass(attempt, || self.check_wait(deadline, attempt))
+                        .map_err(Error::from)?;
+                }
+                let keep_waiting = || self.check_wait(deadline, attempt);
+                P::between_transactions(&self.inner, worker, keep_waiting).map_err(Error::from)?;
             }
             let ended = worker
                 .memory
@@ -365,6 +369,7 @@ impl<P: Protocol> Database<P> {
         let worker = self.worker()?;
         if !worker.active.get() {
             self.inner.shared.turnstile.pass(0, || self.check_wait(None, 0))?;
+            P::between_transactions(&self.inner, worker, || self.check_wait(None, 0))?;
         }
         Transaction::begin(&self.inner, worker, 0, None)
     }
@@ -418,6 +423,7 @@ impl<P: Protocol> Database<P> {
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
         metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
+        metrics.phases = P::phase_metrics(&self.inner.protocol);
         metrics
     }
 

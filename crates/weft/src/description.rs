@@ -47,6 +47,7 @@
 
 mod adaptation;
 mod change;
+mod operation;
 mod table;
 mod types;
 mod value;
@@ -55,7 +56,8 @@ mod value;
 mod tests;
 
 pub use adaptation::{Adaptation, Difference, Matched, SchemaMismatch, compare};
-pub use change::ChangedColumns;
+pub use change::{ChangedColumns, RowChange};
+pub use operation::StoredOperation;
 pub use table::{ColumnDescription, IndexDescription, TableDescription};
 pub use types::TypeDescription;
 pub use value::{Value, ValueMismatch};

@@ -54,17 +54,20 @@ pub enum ConflictReason {
     TimestampOrder,
     /// Another transaction holds a lock on a row, and the protocol does not let this one wait.
     LockDenied,
+    /// A row is split among the workers at present, for operations of other transactions.
+    Split,
 }
 
 impl ConflictReason {
     /// Every reason.
-    pub const ALL: [ConflictReason; 6] = [
+    pub const ALL: [ConflictReason; 7] = [
         ConflictReason::ReadChanged,
         ConflictReason::WriteChanged,
         ConflictReason::WriteLocked,
         ConflictReason::RangeChanged,
         ConflictReason::TimestampOrder,
         ConflictReason::LockDenied,
+        ConflictReason::Split,
     ];
 
     /// The reason's name for machines: in snake case, and stable.
@@ -76,6 +79,7 @@ impl ConflictReason {
             ConflictReason::RangeChanged => "range_changed",
             ConflictReason::TimestampOrder => "timestamp_order",
             ConflictReason::LockDenied => "lock_denied",
+            ConflictReason::Split => "split",
         }
     }
 
@@ -89,6 +93,7 @@ impl ConflictReason {
                 "another transaction came first, against the order of timestamps"
             }
             ConflictReason::LockDenied => "a row is locked by another, and not waited for",
+            ConflictReason::Split => "a row is split among the workers at present",
         }
     }
 }
@@ -167,6 +172,18 @@ pub enum Failure {
         table: &'static str,
         /// The key.
         key: String,
+    },
+    /// A row was to be split for an operation that cannot be split.
+    #[error("table {table}, column {column}: {operation} cannot be split, since {reason}")]
+    Unsplittable {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// The operation.
+        operation: OperationKind,
+        /// Why not.
+        reason: &'static str,
     },
     /// What a commutative operation makes of a column is not within the column's type.
     #[error("table {table}, key {key}: {operation} on column {column}: {message}")]
@@ -292,6 +309,12 @@ pub enum Failure {
     /// Durability was asked of a database that was opened without a directory.
     #[error("the database lives in memory alone; open it with .directory(path)")]
     InMemory,
+    /// A snapshot was opened inside a transaction, while rows are split. When the transaction is run again
+    /// they are not.
+    #[error(
+        "rows are split at present, and a snapshot cannot be opened inside a transaction; run the transaction again"
+    )]
+    RowsSplit,
     /// A table is being loaded, and nothing else can be done meanwhile.
     #[error("a table of the database is being loaded; try again when that is done")]
     Loading,

@@ -7,6 +7,7 @@ use weft_htm::word::Ordering;
 
 use crate::durability::LogMetrics;
 use crate::error::ConflictReason;
+use crate::protocol::PhaseMetrics;
 use crate::worker::Shared;
 
 /// Counters since the database was opened, and sizes at the moment of the call. Counters are read
@@ -34,6 +35,8 @@ pub struct Metrics {
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
     pub log: Option<LogMetrics>,
+    /// The phases, under a protocol that has them.
+    pub phases: Option<PhaseMetrics>,
 }
 
 /// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows

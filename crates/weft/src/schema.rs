@@ -7,7 +7,6 @@ use std::marker::PhantomData;
 
 use crate::column::{ColumnType, DecodeError};
 use crate::encoding::{Key, KeyEncoder};
-use crate::operation::OperationKind;
 
 /// A row type. Derive it: `#[derive(Clone, Record)]`.
 ///
@@ -87,20 +86,6 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// # Errors
     /// If no key stands there, or if the table is volatile.
     fn decode_key(input: &mut &[u8]) -> Result<Self::Key, DecodeError>;
-
-    /// Reads a commutative operation of a kind on the column at a position from the beginning of `input`,
-    /// as the log holds it, applies it, and moves `input` behind it.
-    ///
-    /// # Errors
-    /// If there is no such operation on the column, or none stands there; if the column belongs to the
-    /// primary key; or if the table is volatile.
-    #[doc(hidden)]
-    fn apply_stored(
-        &mut self,
-        column: usize,
-        kind: OperationKind,
-        input: &mut &[u8],
-    ) -> Result<(), DecodeError>;
 
     /// Whether [`Record::check`] checks anything.
     #[doc(hidden)]

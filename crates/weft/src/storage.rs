@@ -449,7 +449,7 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         let log = storage.log()?;
         let logged = log.metrics().bytes_written;
-        let source = self.snapshot_source(storage);
+        let source = self.snapshot_source(storage)?;
         log.wait_durable(source.epoch())?;
         let plan = &storage.plan;
         let options =
@@ -491,7 +491,7 @@ impl<P: Protocol> Database<P> {
         let storage = self.storage()?;
         self.check_no_commit()?;
         let _alone = storage.hold_checkpoints();
-        let source = self.snapshot_source(storage);
+        let source = self.snapshot_source(storage)?;
         let plan = &storage.plan;
         let options =
             CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
@@ -504,12 +504,12 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The state at the end of the present epoch, which ends.
-    fn snapshot_source(&self, storage: &Storage) -> SnapshotSource<'_, P> {
+    fn snapshot_source(&self, storage: &Storage) -> Result<SnapshotSource<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
-        let snapshot = self.open_snapshot_by(|| last_number_of(clock.tick()));
+        let snapshot = self.open_snapshot_by(self.worker()?, || last_number_of(clock.tick()))?;
         let tables = &hold(&storage.manifest).tables;
         let names = tables.iter().map(|table| table.name.clone()).collect();
-        SnapshotSource { snapshot, database: self, names }
+        Ok(SnapshotSource { snapshot, database: self, names })
     }
 
     /// How much the log has grown since the last checkpoint, in bytes.

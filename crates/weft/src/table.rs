@@ -232,6 +232,18 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
             K::pick(&self.primary).remove(&K::from_key(&row.key()), address, memory)
         })
     }
+
+    fn find(&self, row: &T) -> Option<u64> {
+        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
+            K::pick(&self.primary).get(&K::from_key(&row.key()), &mut LeafHint::new())
+        });
+        found.address()
+    }
+
+    #[cfg(feature = "history")]
+    fn history_key(row: &T) -> crate::history::HistoryKey {
+        crate::history::HistoryKey::of(&row.key())
+    }
 }
 
 /// A row of a secondary index: where the entry's key leads.
@@ -322,6 +334,15 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
 
     fn remove(&self, row: &Entry<K>, address: u64, memory: &WorkerMemory) -> bool {
         self.index.remove(&row.key, address, memory)
+    }
+
+    fn find(&self, row: &Entry<K>) -> Option<u64> {
+        self.index.get(&row.key, &mut LeafHint::new()).address()
+    }
+
+    #[cfg(feature = "history")]
+    fn history_key(row: &Entry<K>) -> crate::history::HistoryKey {
+        crate::history::HistoryKey::encoded(&row.key)
     }
 }
 

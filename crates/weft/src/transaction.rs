@@ -99,12 +99,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(Failure::NestedTransaction);
         }
         record_invocation(worker);
+        worker.executor().announce();
         worker.memory.pin();
         if let Err(failure) = database.shared.check_open() {
+            worker.executor().retract();
             worker.memory.unpin();
             return Err(failure);
         }
         if worker.executor().begin(attempt, &worker.memory).is_err() {
+            worker.executor().retract();
             worker.memory.unpin();
             return Err(Failure::SingleThreaded { protocol: P::NAME });
         }
@@ -404,7 +407,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         };
         match committed {
             Ok(()) => {
-                Counters::count(&memory.counters().committed);
+                if !memory.is_reconciling() {
+                    Counters::count(&memory.counters().committed);
+                }
                 self.record_commit();
                 let token = CommitToken { epoch: memory.last_epoch_relied_on() };
                 // The end is here, not in `drop`.
@@ -533,7 +538,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[cold]
     fn doom(&self, reason: ConflictReason, table: TableRef) -> Error {
-        self.doom_by(Abort { reason, table, row: None })
+        self.doom_by(Abort::of_table(reason, table))
     }
 
     #[inline(always)]

@@ -14,7 +14,7 @@ mod thread;
 mod undoable;
 
 use std::alloc::Layout;
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -24,7 +24,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
-pub use commit::{EngineLog, LoggedWrite, Written};
+pub use commit::{EngineLog, LoggedOperation, LoggedWrite, Written};
 pub use thread::{StoredForm, Worker, Workers};
 
 use crate::epoch::clock::{Clock, Commits};
@@ -213,6 +213,8 @@ pub struct WorkerMemory {
     drawn: Word,
     /// 1 while a commit is under way.
     is_committing: Word,
+    /// Whether its transactions put together what was committed before, and logged.
+    is_reconciling: Cell<bool>,
     /// What is to be kept for snapshots, until there is enough of it for the common lists.
     retained: RefCell<Vec<Retained>>,
     /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
@@ -237,6 +239,7 @@ impl WorkerMemory {
             regions,
             drawn: Word::new(0),
             is_committing: Word::new(0),
+            is_reconciling: Cell::new(false),
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),

@@ -142,8 +142,11 @@ fn print_json(report: &impl Serialize) -> Result<(), Stop> {
 fn verify_text(directory: &Path, found: &Report) -> String {
     let checkpoint = found.manifest.checkpoint.as_ref();
     let rows = counted(checkpoint.map_or(0, |checkpoint| checkpoint.rows()), "row");
-    let writes: u64 =
-        found.tables.iter().map(|table| table.puts + table.changes + table.deletes).sum();
+    let writes: u64 = found
+        .tables
+        .iter()
+        .map(|table| table.puts + table.changes + table.operations + table.deletes)
+        .sum();
     let (transactions, writes) =
         (counted(found.transactions, "transaction"), counted(writes, "write"));
     format!(
@@ -203,7 +206,7 @@ fn inspect_text(directory: &Path, found: &Report) -> String {
 fn tables(tables: &[TableReport]) -> comfy_table::Table {
     let mut list = numeric(
         &["table", "written"],
-        &["checkpoint rows", "log: puts", "changes", "deletes", "bytes"],
+        &["checkpoint rows", "log: puts", "changes", "operations", "deletes", "bytes"],
     );
     for table in tables {
         list.add_row([
@@ -212,6 +215,7 @@ fn tables(tables: &[TableReport]) -> comfy_table::Table {
             grouped(table.checkpoint_rows),
             grouped(table.puts),
             grouped(table.changes),
+            grouped(table.operations),
             grouped(table.deletes),
             grouped(table.log_bytes),
         ]);
@@ -290,6 +294,7 @@ struct TableJson {
     checkpoint_rows: u64,
     puts: u64,
     changes: u64,
+    operations: u64,
     deletes: u64,
     log_bytes: u64,
 }
@@ -333,6 +338,7 @@ impl InspectReport {
             checkpoint_rows: table.checkpoint_rows,
             puts: table.puts,
             changes: table.changes,
+            operations: table.operations,
             deletes: table.deletes,
             log_bytes: table.log_bytes,
         };

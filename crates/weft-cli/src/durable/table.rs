@@ -23,7 +23,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft::column::DecodeError;
-use weft::description::{ChangedColumns, TableDescription, Value};
+use weft::description::{RowChange, TableDescription, Value};
 use weft::durability::{CheckpointSource, Manifest, StorageError, StoredTable};
 
 /// How many maps the rows of a table are divided among, so that the threads of a recovery seldom
@@ -112,12 +112,12 @@ impl StoredTable for KeptTable {
         Ok(())
     }
 
-    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
         let sort_key = self.sort_key_of(key)?;
         let mut shard = self.shard(&sort_key);
         let Some(row) = shard.get_mut(&*sort_key) else { return Ok(false) };
         let mut changed = Vec::with_capacity(row.len());
-        columns.apply(&self.description, row, &mut changed)?;
+        change.apply(&self.description, row, &mut changed)?;
         *row = changed.into_boxed_slice();
         Ok(true)
     }
@@ -194,7 +194,7 @@ impl StoredTable for UnwantedTable {
         Ok(())
     }
 
-    fn change(&self, _key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, _key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
         Ok(true)
     }
 

@@ -3,8 +3,6 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::operation::OperationKind;
-
 /// Bytes that are no stored value, row or description: what is wrong with them, and where.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DecodeError(Box<Fault>);
@@ -57,19 +55,6 @@ impl DecodeError {
     #[cold]
     pub fn volatile(table: &'static str, input: &[u8]) -> DecodeError {
         DecodeError::new(input, format!("table `{table}` is volatile: its rows are never stored"))
-    }
-
-    /// An operation, the rest of `input`, was to be applied to a column that has none.
-    #[doc(hidden)]
-    #[cold]
-    pub fn no_operation(
-        table: &'static str,
-        column: usize,
-        kind: OperationKind,
-        input: &[u8],
-    ) -> DecodeError {
-        let message = format!("column {column} of table `{table}` cannot be changed by {kind}");
-        DecodeError::new(input, message)
     }
 
     /// Says where the error is: within an input of `length_bytes`. Without effect if that is known.

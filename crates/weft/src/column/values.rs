@@ -9,7 +9,6 @@ use super::{
     ColumnType, ColumnValue, DecodeError, leb128_bytes, read_is_some, read_list_length, read_text,
     write_leb128, write_text,
 };
-use crate::operation::{self, OperationKind};
 
 // Numbers.
 
@@ -23,26 +22,8 @@ fn read_bytes<const N: usize>(input: &mut &[u8], name: &str) -> Result<[u8; N], 
     Ok(*bytes)
 }
 
-/// What an integer's `ColumnValue` has beside that of other numbers.
-macro_rules! integer_operations {
-    () => {
-        fn apply_stored(
-            &mut self,
-            kind: OperationKind,
-            input: &mut &[u8],
-        ) -> Result<(), DecodeError> {
-            operation::apply_to_integer(self, kind, input)
-        }
-    };
-}
-
-/// What the `ColumnValue` of a number with a fraction has beside: nothing.
-macro_rules! no_operations {
-    () => {};
-}
-
 macro_rules! numbers {
-    ($operations:ident: $($number:ident $type_of:ident)*) => {$(
+    ($($number:ident $type_of:ident)*) => {$(
         impl ColumnValue for $number {
             const TYPE: ColumnType = ColumnType::$type_of;
 
@@ -70,19 +51,15 @@ macro_rules! numbers {
             fn is_same(&self, other: &Self) -> bool {
                 self.to_le_bytes() == other.to_le_bytes()
             }
-
-            $operations!();
         }
     )*};
 }
 
 numbers! {
-    integer_operations:
     i8 I8  i16 I16  i32 I32  i64 I64  i128 I128
     u16 U16  u32 U32  u64 U64  u128 U128
+    f32 F32  f64 F64
 }
-
-numbers! { no_operations: f32 F32  f64 F64 }
 
 impl ColumnValue for u8 {
     const TYPE: ColumnType = ColumnType::U8;
@@ -135,8 +112,6 @@ impl ColumnValue for u8 {
     fn read_array<const N: usize>(input: &mut &[u8]) -> Result<[Self; N], DecodeError> {
         read_bytes(input, "an array of bytes")
     }
-
-    integer_operations!();
 }
 
 macro_rules! non_zero_numbers {
@@ -207,10 +182,6 @@ impl ColumnValue for bool {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self == other
-    }
-
-    fn apply_stored(&mut self, kind: OperationKind, input: &mut &[u8]) -> Result<(), DecodeError> {
-        operation::apply_to_bits(self, kind, input)
     }
 }
 

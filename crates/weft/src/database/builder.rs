@@ -14,7 +14,7 @@ use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
-use crate::protocol::{Dbx, Protocol};
+use crate::protocol::{Dbx, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared};
 use crate::schema::Record;
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
@@ -36,6 +36,7 @@ pub struct Builder<P: Protocol = Dbx> {
     #[cfg(feature = "history")]
     record_history: bool,
     storage: Option<StoragePlan>,
+    phases: PhaseOptions,
     protocol: PhantomData<P>,
 }
 
@@ -73,6 +74,7 @@ impl<P: Protocol> Builder<P> {
             #[cfg(feature = "history")]
             record_history: false,
             storage: None,
+            phases: PhaseOptions::default(),
             protocol: PhantomData,
         }
     }
@@ -95,6 +97,12 @@ impl<P: Protocol> Builder<P> {
                 Ok((TypeId::of::<T>(), Arc::new(table)))
             }),
         });
+        self
+    }
+
+    /// Sets how phases are to be, under a protocol that has them (`doppel`).
+    pub fn phases(mut self, phases: PhaseOptions) -> Self {
+        self.phases = phases;
         self
     }
 
@@ -282,7 +290,10 @@ impl<P: Protocol> Builder<P> {
         let inner = Arc::new(Inner {
             shared,
             identity,
-            protocol: Arc::default(),
+            protocol: Arc::new(ProtocolShared::new(&ProtocolOptions {
+                workers_max,
+                phases: self.phases,
+            })),
             workers: Workers::new(workers_max),
             tables,
             indexes,

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use crate::column::DecodeError;
 
-use super::{ChangedColumns, ColumnDescription, TableDescription, TypeDescription};
+use super::{ColumnDescription, RowChange, TableDescription, TypeDescription};
 
 /// How rows of a table as it was stored become rows of the same table as it is now.
 #[derive(Clone, Debug)]
@@ -192,11 +192,11 @@ impl Adaptation {
 
 impl Adaptation {
     /// Gives columns of a stored row the positions that they have now.
-    pub fn move_columns(&self, columns: &mut ChangedColumns<'_>) {
+    pub fn move_columns(&self, change: &mut RowChange<'_>) {
         if self.is_identity {
             return;
         }
-        columns.move_columns(|stored| {
+        change.move_columns(|stored| {
             let is_from = |source: &Source| matches!(source, Source::Stored(it) if *it == stored);
             self.sources.iter().position(is_from).expect("every stored column is there now")
         });

@@ -4,7 +4,43 @@ use smallvec::SmallVec;
 
 use crate::column::DecodeError;
 
-use super::TableDescription;
+use super::{StoredOperation, TableDescription};
+
+/// What becomes of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowChange<'a> {
+    /// Columns get other values.
+    Columns(ChangedColumns<'a>),
+    /// A commutative operation is applied to a column.
+    Operation(StoredOperation<'a>),
+}
+
+impl RowChange<'_> {
+    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    ///
+    /// # Errors
+    /// If `row` is not made of the table's columns, or if what an operation makes of one is not within
+    /// the column's type.
+    pub fn apply(
+        &self,
+        table: &TableDescription,
+        row: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        match self {
+            RowChange::Columns(columns) => columns.apply(table, row, output),
+            RowChange::Operation(operation) => operation.apply(table, row, output),
+        }
+    }
+
+    /// Gives the columns the positions that `position_of` says.
+    pub(super) fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
+        match self {
+            RowChange::Columns(columns) => columns.move_columns(position_of),
+            RowChange::Operation(operation) => operation.column = position_of(operation.column),
+        }
+    }
+}
 
 /// Some columns of a row, by their positions, and the values that they get.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +59,7 @@ impl TableDescription {
     pub fn read_change<'a>(
         &self,
         change: &'a [u8],
-    ) -> Result<(&'a [u8], ChangedColumns<'a>), DecodeError> {
+    ) -> Result<(&'a [u8], RowChange<'a>), DecodeError> {
         let mut rest = change;
         for &position in &self.key {
             self.skip_column(position, &mut rest, change.len())?;
@@ -51,7 +87,7 @@ impl TableDescription {
             columns.push((position, &start[..start.len() - rest.len()]));
         }
         match rest.is_empty() {
-            true => Ok((key, ChangedColumns { columns })),
+            true => Ok((key, RowChange::Columns(ChangedColumns { columns }))),
             false => Err(DecodeError::goes_on(rest, "a change").within(change.len())),
         }
     }
@@ -74,7 +110,7 @@ impl ChangedColumns<'_> {
     ///
     /// # Errors
     /// If `row` is not made of the table's columns.
-    pub fn apply(
+    fn apply(
         &self,
         table: &TableDescription,
         row: &[u8],
@@ -98,7 +134,7 @@ impl ChangedColumns<'_> {
     }
 
     /// Gives the columns the positions that `position_of` says.
-    pub(super) fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
+    fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
         for (position, _) in &mut self.columns {
             *position = position_of(*position);
         }

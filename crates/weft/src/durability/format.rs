@@ -59,7 +59,7 @@
 //!   put           02  table  version  length  encoded row
 //!   delete        03  table  version  length  encoded key
 //!   change        04  table  version  length  encoded change
-//!   operation     05  reserved for commutative updates
+//!   operation     05  table  version  length  encoded operation
 //! ```
 //!
 //! A transaction entry precedes the writes of each transaction; it serves to count them. `table`
@@ -72,6 +72,22 @@
 //! ```text
 //!   encoded key   which columns: a bit each, the first column's the lowest of the first byte   their values
 //! ```
+//!
+//! An operation says what was done to a column of a row, and applies to the row as a change does. Any
+//! number of operations on a row may have the same version; their order makes no difference. It is
+//!
+//! ```text
+//!   encoded key   the column's position   the kind of the operation, a byte   its operand
+//! ```
+//!
+//! | kind | operation | operand |
+//! | --- | --- | --- |
+//! | 1 2 3 4 5 6 | add, mul, max, min, or, and | a value of the column's type |
+//! | 7 | ordered_put | order, core (4 bytes) and value, as the column holds them |
+//! | 8 | top_k_insert | `K`; order, core and value |
+//! | 9 | union | the most elements that there may be; a list of elements |
+//!
+//! A transaction whose operations were applied to rows at once logs changes instead.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -501,6 +517,8 @@ pub enum WriteKind {
     Delete,
     /// Columns of a row were changed.
     Change,
+    /// A commutative operation was applied to a column.
+    Operation,
 }
 
 /// Appends the entry that precedes the writes of a transaction.
@@ -525,6 +543,7 @@ pub fn push_write(
         WriteKind::Put => PUT,
         WriteKind::Delete => DELETE,
         WriteKind::Change => CHANGE,
+        WriteKind::Operation => OPERATION,
     });
     push_number(buffer, table.into());
     push_number(buffer, version);
@@ -614,7 +633,7 @@ impl<'a> Entries<'a> {
             PUT => WriteKind::Put,
             DELETE => WriteKind::Delete,
             CHANGE => WriteKind::Change,
-            OPERATION => return Err("an operation, which this version cannot replay,"),
+            OPERATION => WriteKind::Operation,
             _ => return Err("an entry of unknown kind"),
         };
         let table = take_number(&mut self.rest).ok_or("a cut table number")?;

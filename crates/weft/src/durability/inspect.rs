@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use weft_htm::word::{Ordering, Word};
 
 use crate::column::DecodeError;
-use crate::description::{ChangedColumns, TableDescription};
+use crate::description::{RowChange, TableDescription};
 
 use super::backend::Backend;
 use super::checkpoint;
@@ -89,6 +89,8 @@ pub struct TableReport {
     pub puts: u64,
     /// Rows of which the log changes columns.
     pub changes: u64,
+    /// Commutative operations that the log holds.
+    pub operations: u64,
     /// Rows that the log deletes.
     pub deletes: u64,
     /// How much of the log their encodings are, in bytes.
@@ -164,6 +166,7 @@ fn read_quietly(
 struct Counts {
     puts: u64,
     changes: u64,
+    operations: u64,
     deletes: u64,
     bytes: u64,
 }
@@ -238,6 +241,7 @@ fn read_log(
                 for (sum, counts) in counted.1.iter_mut().zip(counts) {
                     sum.puts += counts.puts;
                     sum.changes += counts.changes;
+                    sum.operations += counts.operations;
                     sum.deletes += counts.deletes;
                     sum.bytes += counts.bytes;
                 }
@@ -252,6 +256,7 @@ fn read_log(
     for (table, counts) in report.tables.iter_mut().zip(counts) {
         table.puts = counts.puts;
         table.changes = counts.changes;
+        table.operations = counts.operations;
         table.deletes = counts.deletes;
         table.log_bytes = counts.bytes;
     }
@@ -303,12 +308,14 @@ fn count(
         match kind {
             WriteKind::Put => counts.puts += 1,
             WriteKind::Change => counts.changes += 1,
+            WriteKind::Operation => counts.operations += 1,
             WriteKind::Delete => counts.deletes += 1,
         }
         if depth == Depth::Rows {
             let checked = match kind {
                 WriteKind::Put => check_row(description, bytes),
                 WriteKind::Change => description.read_change(bytes).map(|_| ()),
+                WriteKind::Operation => description.read_operation(bytes).map(|_| ()),
                 WriteKind::Delete => check_key(description, bytes),
             };
             checked.map_err(|error| damaged(undecodable(description, &error)))?;
@@ -402,7 +409,7 @@ impl StoredTable for CheckedTable {
     }
 
     /// (The columns were checked when they were read.)
-    fn change(&self, key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
         check_key(&self.description, key).map(|()| true)
     }
 

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::column::DecodeError;
-use crate::description::{ChangedColumns, TableDescription};
+use crate::description::{RowChange, TableDescription};
 
 use super::backend::{Backend, File};
 use super::checkpoint;
@@ -71,7 +71,7 @@ pub trait StoredTable: Send + Sync {
     ///
     /// # Errors
     /// If `key` is no key of this table, or `columns` are none of its columns.
-    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError>;
+    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError>;
 
     /// Builds part `part` of `parts` of the secondary indexes, when all rows are there. Called by
     /// several threads at a time.

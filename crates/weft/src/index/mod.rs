@@ -86,6 +86,17 @@ pub enum Lookup {
     Absent(NodeVersion),
 }
 
+impl Lookup {
+    /// The address, if the key is there.
+    #[inline(always)]
+    pub fn address(self) -> Option<u64> {
+        match self {
+            Lookup::Found(address) => Some(address),
+            Lookup::Absent(_) => None,
+        }
+    }
+}
+
 /// What get-with-insert found or did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {

@@ -1,7 +1,7 @@
 //! Operations on bits: those of a `bool`, and those of an integer.
 
-use super::{Operation, OperationKind, OutOfRange, Undecided, no_such_operation, sealed};
-use crate::column::{ColumnValue, DecodeError};
+use super::{Operation, OperationKind, OutOfRange, Undecided, sealed};
+use crate::column::ColumnValue;
 
 /// Sets a `bool` if this is set, or the bits of an integer that are set here.
 ///
@@ -70,24 +70,3 @@ macro_rules! bits {
 
 bits!(Or, |, zeros, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
 bits!(And, &, ones, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
-
-/// Reads an operation on bits, and applies it.
-pub(crate) fn apply_to_bits<V>(
-    value: &mut V,
-    kind: OperationKind,
-    input: &mut &[u8],
-) -> Result<(), DecodeError>
-where
-    V: ColumnValue,
-    Or<V>: Operation<V>,
-    And<V>: Operation<V>,
-{
-    let start = *input;
-    let operand = V::read(input)?;
-    let applied = match kind {
-        OperationKind::Or => Or(operand).apply(value, 0),
-        OperationKind::And => And(operand).apply(value, 0),
-        _ => return Err(no_such_operation(kind, start)),
-    };
-    applied.map_err(|error| DecodeError::new(start, error.message))
-}

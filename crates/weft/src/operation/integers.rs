@@ -1,7 +1,7 @@
 //! Operations on integers: sums, products, greatest and least.
 
-use super::{And, Operation, OperationKind, Or, OutOfRange, Undecided, apply_to_bits, sealed};
-use crate::column::{ColumnValue, DecodeError};
+use super::{Operation, OperationKind, OutOfRange, Undecided, sealed};
+use crate::column::ColumnValue;
 
 /// Adds a number, which may be negative.
 ///
@@ -250,28 +250,3 @@ macro_rules! choice {
 
 choice!(Max, max);
 choice!(Min, min);
-
-/// Reads an operation on an integer, and applies it.
-pub(crate) fn apply_to_integer<V: Integer>(
-    value: &mut V,
-    kind: OperationKind,
-    input: &mut &[u8],
-) -> Result<(), DecodeError>
-where
-    Or<V>: Operation<V>,
-    And<V>: Operation<V>,
-{
-    let start = *input;
-    let operand = V::read(input)?;
-    let applied = match kind {
-        OperationKind::Add => Add(operand).apply(value, 0),
-        OperationKind::Mul => Mul(operand).apply(value, 0),
-        OperationKind::Max => Max(operand).apply(value, 0),
-        OperationKind::Min => Min(operand).apply(value, 0),
-        _ => {
-            *input = start;
-            return apply_to_bits(value, kind, input);
-        }
-    };
-    applied.map_err(|error| DecodeError::new(start, error.message))
-}

@@ -9,7 +9,7 @@
 //!
 //! ```
 //! use weft::operation::{Ordered, TopK};
-//! use weft::{Database, Error, Record, column};
+//! use weft::{Database, Error, Record, column_of};
 //!
 //! #[derive(Clone, Record)]
 //! struct Auction {
@@ -30,10 +30,10 @@
 //!
 //! for (bidder, amount) in [(1, 50), (2, 80), (3, 60), (4, 70)] {
 //!     database.transact(|tx| {
-//!         tx.add(&auctions, &7, column!(Auction.bids), 1)?;
-//!         tx.max(&auctions, &7, column!(Auction.highest), amount)?;
-//!         tx.ordered_put(&auctions, &7, column!(Auction.winner), amount, bidder)?;
-//!         tx.top_k_insert(&auctions, &7, column!(Auction.top), amount, bidder)
+//!         tx.add(&auctions, &7, column_of!(Auction.bids), 1)?;
+//!         tx.max(&auctions, &7, column_of!(Auction.highest), amount)?;
+//!         tx.ordered_put(&auctions, &7, column_of!(Auction.winner), amount, bidder)?;
+//!         tx.top_k_insert(&auctions, &7, column_of!(Auction.top), amount, bidder)
 //!     })?;
 //! }
 //! let auction = database.transact(|tx| Ok::<_, Error>(tx.get(&auctions, &7)?.cloned()))?.unwrap();
@@ -77,6 +77,8 @@
 //! again.
 
 mod bits;
+mod erased;
+mod inline_list;
 mod integers;
 mod ordered;
 mod set;
@@ -87,15 +89,16 @@ mod tests;
 
 use std::fmt;
 
-pub(crate) use bits::apply_to_bits;
 pub use bits::{And, Or};
-pub(crate) use integers::apply_to_integer;
+#[doc(hidden)]
+pub use erased::ColumnOperation;
+pub(crate) use erased::UndoLog;
 pub use integers::{Add, Integer, Max, Min, Mul};
 pub use ordered::{Ordered, OrderedPut, OrderedTuple};
 pub use set::{BoundedSet, Union};
 pub use top_k::{TopK, TopKInsert};
 
-use crate::column::{ColumnValue, DecodeError};
+use crate::column::ColumnValue;
 use crate::schema::Record;
 
 /// An operation on a column that holds a `V`, as the [module](self) describes them.
@@ -218,18 +221,20 @@ impl OperationKind {
     }
 }
 
+impl OperationKind {
+    /// The kind with a number in the log.
+    pub(crate) fn of_number(number: u8) -> Option<OperationKind> {
+        OperationKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
 impl fmt::Display for OperationKind {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
 }
 
-/// What [`ColumnValue::apply_stored`] says of a kind that it does not know.
-pub(crate) fn no_such_operation(kind: OperationKind, input: &[u8]) -> DecodeError {
-    DecodeError::new(input, format!("there is no operation {kind} on a column of this type"))
-}
-
-/// A column of the row type `R` that holds a `V`, for operations. [`column!`](macro@crate::column)
+/// A column of the row type `R` that holds a `V`, for operations. [`column_of!`](macro@crate::column_of)
 /// names one.
 pub struct ColumnOf<R, V> {
     position: usize,
@@ -238,7 +243,7 @@ pub struct ColumnOf<R, V> {
 }
 
 impl<R: Record, V> ColumnOf<R, V> {
-    /// The column with this name, and how to get at it. Called by [`column!`](macro@crate::column).
+    /// The column with this name, and how to get at it. Called by [`column_of!`](macro@crate::column_of).
     ///
     /// # Panics
     /// If there is no such column, or if it belongs to the primary key: while the program is compiled,
@@ -267,6 +272,11 @@ impl<R: Record, V> ColumnOf<R, V> {
     /// The column's name.
     pub const fn name(self) -> &'static str {
         R::COLUMNS[self.position].name
+    }
+
+    /// Whether a secondary index is ordered by it.
+    pub(crate) fn is_indexed(self) -> bool {
+        R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
     }
 }
 
@@ -310,19 +320,19 @@ impl<R, V> fmt::Debug for ColumnOf<R, V> {
     }
 }
 
-/// Names a column of a row type, for operations: `column!(Auction.bids)`.
+/// Names a column of a row type, for operations: `column_of!(Auction.bids)`.
 ///
 /// A column of the primary key is refused, since an operation would change which row it is:
 ///
 /// ```compile_fail,E0080
-/// # use weft::{Record, column};
+/// # use weft::{Record, column_of};
 /// #[derive(Clone, Record)]
 /// struct Auction { #[record(key)] item: u32, bids: i64 }
 ///
-/// let item = column!(Auction.item);
+/// let item = column_of!(Auction.item);
 /// ```
 #[macro_export]
-macro_rules! column {
+macro_rules! column_of {
     ($($row:ident)::+ . $column:ident) => {
         const {
             $crate::operation::ColumnOf::<$($row)::+, _>::new(
@@ -334,12 +344,35 @@ macro_rules! column {
     };
 }
 
-/// Types that orders are made of: one number, or several in a tuple.
-pub trait Order: ColumnValue + Ord + Clone + fmt::Debug + Send + Sync + 'static {}
+/// Types that orders, and the elements of sets, are made of: integers, `bool`, and tuples of up to four of
+/// these, which are compared one element after the other.
+///
+/// Sealed: whoever replays a log compares them in their stored form.
+pub trait Order:
+    ColumnValue + Ord + Clone + fmt::Debug + Send + Sync + sealed::Sealed + 'static
+{
+}
 
-impl<O: ColumnValue + Ord + Clone + fmt::Debug + Send + Sync + 'static> Order for O {}
+macro_rules! orders {
+    ($($number:ident)*) => {$(
+        impl Order for $number {}
+    )*};
+}
 
-/// Types that [`Ordered`], [`TopK`] and [`BoundedSet`] can hold.
+orders!(bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
+
+impl sealed::Sealed for bool {}
+
+macro_rules! tuples_of_orders {
+    ($(($($element:ident)*))*) => {$(
+        impl<$($element: Order),*> sealed::Sealed for ($($element,)*) {}
+        impl<$($element: Order),*> Order for ($($element,)*) {}
+    )*};
+}
+
+tuples_of_orders!((A) (A B) (A B C) (A B C D));
+
+/// Types that [`Ordered`] and [`TopK`] can hold.
 pub trait Payload: ColumnValue + Clone + fmt::Debug + Send + Sync + 'static {}
 
 impl<T: ColumnValue + Clone + fmt::Debug + Send + Sync + 'static> Payload for T {}

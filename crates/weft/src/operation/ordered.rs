@@ -2,9 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::{
-    Operation, OperationKind, Order, OutOfRange, Payload, Undecided, no_such_operation, sealed,
-};
+use super::{Operation, OperationKind, Order, OutOfRange, Payload, Undecided, sealed};
 use crate::column::{ColumnType, ColumnValue, DecodeError};
 
 /// A value with its order, and the core that has written it.
@@ -116,15 +114,6 @@ impl<O: Order, T: Payload> ColumnValue for Ordered<O, T> {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self.0.is_same(&other.0)
-    }
-
-    fn apply_stored(&mut self, kind: OperationKind, input: &mut &[u8]) -> Result<(), DecodeError> {
-        if kind != OperationKind::OrderedPut {
-            return Err(no_such_operation(kind, input));
-        }
-        let OrderedTuple { order, core, value } = ColumnValue::read(input)?;
-        OrderedPut(order, value).apply(self, core).expect("a tuple always fits");
-        Ok(())
     }
 }
 

@@ -1,22 +1,21 @@
 //! Bounded sets, which grow by union.
 
-use arrayvec::ArrayVec;
-
-use super::{Operation, OperationKind, Order, OutOfRange, Undecided, no_such_operation, sealed};
-use crate::column::{ColumnType, ColumnValue, DecodeError};
+use super::inline_list::InlineList;
+use super::{Operation, OperationKind, Order, OutOfRange, Undecided, sealed};
+use crate::column::{ColumnType, ColumnValue, DecodeError, write_leb128};
 
 /// A column for [`Union`]: a set of at most `N` elements. It lies in the row itself, and is stored as a
 /// list, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BoundedSet<T, const N: usize> {
     /// In ascending order.
-    elements: ArrayVec<T, N>,
+    elements: InlineList<T, N>,
 }
 
 impl<T, const N: usize> Default for BoundedSet<T, N> {
     /// The empty set.
     fn default() -> Self {
-        BoundedSet { elements: ArrayVec::new() }
+        BoundedSet { elements: InlineList::default() }
     }
 }
 
@@ -25,21 +24,24 @@ impl<T: Ord, const N: usize> BoundedSet<T, N> {
     pub fn of(elements: impl IntoIterator<Item = T>) -> Option<Self> {
         let mut set = BoundedSet::default();
         for element in elements {
-            if let Err(position) = set.elements.binary_search(&element) {
-                set.elements.try_insert(position, element).ok()?;
+            if let Err(position) = set.elements.search(|other: &T| other.cmp(&element)) {
+                if set.elements.is_full() {
+                    return None;
+                }
+                set.elements.insert(position, element);
             }
         }
         Some(set)
     }
 
     /// The elements, in ascending order.
-    pub fn elements(&self) -> &[T] {
-        &self.elements
+    pub fn elements(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
+        self.elements.iter()
     }
 
     /// Whether an element is in the set.
     pub fn contains(&self, element: &T) -> bool {
-        self.elements.binary_search(element).is_ok()
+        self.elements.search(|other| other.cmp(element)).is_ok()
     }
 
     /// How many elements there are.
@@ -49,19 +51,19 @@ impl<T: Ord, const N: usize> BoundedSet<T, N> {
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.elements.is_empty()
+        self.elements.len() == 0
     }
 
     /// Inserts an element that is not there yet, and for which there is room.
     fn insert(&mut self, element: T) {
-        if let Err(position) = self.elements.binary_search(&element) {
+        if let Err(position) = self.elements.search(|other| other.cmp(&element)) {
             self.elements.insert(position, element);
         }
     }
 }
 
 impl<T: Order, const N: usize> ColumnValue for BoundedSet<T, N> {
-    const TYPE: ColumnType = <ArrayVec<T, N> as ColumnValue>::TYPE;
+    const TYPE: ColumnType = ColumnType::List(&T::TYPE);
 
     #[inline]
     fn write(&self, output: &mut Vec<u8>) {
@@ -70,8 +72,8 @@ impl<T: Order, const N: usize> ColumnValue for BoundedSet<T, N> {
 
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let start = *input;
-        let elements: ArrayVec<T, N> = ColumnValue::read(input)?;
-        if elements.is_sorted_by(|element, next| element < next) {
+        let elements = InlineList::<T, N>::read(input)?;
+        if elements.iter().is_sorted_by(|element, next| element < next) {
             Ok(BoundedSet { elements })
         } else {
             Err(DecodeError::new(start, "a set is not in ascending order"))
@@ -86,16 +88,6 @@ impl<T: Order, const N: usize> ColumnValue for BoundedSet<T, N> {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self.elements.is_same(&other.elements)
-    }
-
-    fn apply_stored(&mut self, kind: OperationKind, input: &mut &[u8]) -> Result<(), DecodeError> {
-        if kind != OperationKind::Union {
-            return Err(no_such_operation(kind, input));
-        }
-        let start = *input;
-        let elements: BoundedSet<T, N> = ColumnValue::read(input)?;
-        let applied = Union(elements).apply(self, 0);
-        applied.map_err(|error| DecodeError::new(start, error.message))
     }
 }
 
@@ -130,7 +122,7 @@ impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
             let message = format!("{new} new elements beside {} are more than {N}", value.len());
             return Err(OutOfRange { message });
         }
-        for element in &self.0.elements {
+        for element in self.0.elements() {
             value.insert(element.clone());
         }
         Ok(())
@@ -154,16 +146,21 @@ impl<T: Order, const N: usize> Operation<BoundedSet<T, N>> for Union<T, N> {
     }
 
     fn undo(slice: &mut NewElements<T, N>, undo: Vec<T>) {
-        slice.new.elements.retain(|element| !undo.contains(element));
+        for element in &undo {
+            if let Ok(position) = slice.new.elements.search(|other| other.cmp(element)) {
+                slice.new.elements.remove(position);
+            }
+        }
     }
 
     fn merge(slice: NewElements<T, N>, value: &mut BoundedSet<T, N>) {
-        for element in slice.new.elements {
-            value.insert(element);
+        for element in slice.new.elements() {
+            value.insert(element.clone());
         }
     }
 
     fn write(&self, _core: u32, output: &mut Vec<u8>) {
+        write_leb128(N as u64, output);
         ColumnValue::write(&self.0, output);
     }
 }

@@ -1,12 +1,10 @@
 //! Top-K sets: of all values that were inserted, those with the greatest orders.
 
-use arrayvec::ArrayVec;
-
+use super::inline_list::InlineList;
 use super::{
-    Operation, OperationKind, Order, OrderedTuple, OutOfRange, Payload, Undecided,
-    no_such_operation, sealed,
+    Operation, OperationKind, Order, OrderedTuple, OutOfRange, Payload, Undecided, sealed,
 };
-use crate::column::{ColumnType, ColumnValue, DecodeError};
+use crate::column::{ColumnType, ColumnValue, DecodeError, write_leb128};
 
 /// A column for [`TopKInsert`]: the `K` values with the greatest orders that were inserted, one for each
 /// order. It lies in the row itself, and is stored as a list of [`OrderedTuple`]s.
@@ -16,25 +14,27 @@ use crate::column::{ColumnType, ColumnValue, DecodeError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopK<O, T, const K: usize> {
     /// By descending orders.
-    tuples: ArrayVec<OrderedTuple<O, T>, K>,
+    tuples: InlineList<OrderedTuple<O, T>, K>,
 }
 
 impl<O, T, const K: usize> Default for TopK<O, T, K> {
     /// Nothing yet.
     fn default() -> Self {
         const { assert!(K > 0, "a top-K set must have room for one value") };
-        TopK { tuples: ArrayVec::new() }
+        TopK { tuples: InlineList::default() }
     }
 }
 
 impl<O, T, const K: usize> TopK<O, T, K> {
     /// The tuples, by descending orders.
-    pub fn tuples(&self) -> &[OrderedTuple<O, T>] {
-        &self.tuples
+    pub fn tuples(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = &OrderedTuple<O, T>> + ExactSizeIterator + Clone {
+        self.tuples.iter()
     }
 
     /// The values, by descending orders.
-    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
         self.tuples.iter().map(|tuple| &tuple.value)
     }
 
@@ -45,7 +45,7 @@ impl<O, T, const K: usize> TopK<O, T, K> {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.tuples.is_empty()
+        self.tuples.len() == 0
     }
 }
 
@@ -57,8 +57,10 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
         if self.tuples.is_full() && self.tuples.last().is_some_and(|least| *order < least.order) {
             return None;
         }
-        match self.tuples.binary_search_by(|tuple| order.cmp(&tuple.order)) {
-            Ok(position) if self.tuples[position].core < core => Some(Place::InsteadOf(position)),
+        match self.tuples.search(|tuple| order.cmp(&tuple.order)) {
+            Ok(position) if self.tuples.get(position).core < core => {
+                Some(Place::InsteadOf(position))
+            }
             Ok(_) => None,
             Err(position) => Some(Place::At(position)),
         }
@@ -69,8 +71,7 @@ impl<O: Ord, T, const K: usize> TopK<O, T, K> {
     fn put(&mut self, place: Place, tuple: OrderedTuple<O, T>) -> TopKUndo<O, T> {
         match place {
             Place::InsteadOf(position) => {
-                let before = std::mem::replace(&mut self.tuples[position], tuple);
-                TopKUndo::Replaced(position, before)
+                TopKUndo::Replaced(position, self.tuples.replace(position, tuple))
             }
             Place::At(position) => {
                 let least = if self.tuples.is_full() { self.tuples.pop() } else { None };
@@ -103,7 +104,7 @@ pub enum TopKUndo<O, T> {
 }
 
 impl<O: Order, T: Payload, const K: usize> ColumnValue for TopK<O, T, K> {
-    const TYPE: ColumnType = <ArrayVec<OrderedTuple<O, T>, K> as ColumnValue>::TYPE;
+    const TYPE: ColumnType = ColumnType::List(&OrderedTuple::<O, T>::TYPE);
 
     #[inline]
     fn write(&self, output: &mut Vec<u8>) {
@@ -112,8 +113,8 @@ impl<O: Order, T: Payload, const K: usize> ColumnValue for TopK<O, T, K> {
 
     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
         let start = *input;
-        let tuples: ArrayVec<OrderedTuple<O, T>, K> = ColumnValue::read(input)?;
-        if tuples.is_sorted_by(|tuple, next| tuple.order > next.order) {
+        let tuples = InlineList::<OrderedTuple<O, T>, K>::read(input)?;
+        if tuples.iter().is_sorted_by(|tuple, next| tuple.order > next.order) {
             Ok(TopK { tuples })
         } else {
             Err(DecodeError::new(start, "a top-K set is not in the descending order of its orders"))
@@ -128,15 +129,6 @@ impl<O: Order, T: Payload, const K: usize> ColumnValue for TopK<O, T, K> {
     #[inline]
     fn is_same(&self, other: &Self) -> bool {
         self.tuples.is_same(&other.tuples)
-    }
-
-    fn apply_stored(&mut self, kind: OperationKind, input: &mut &[u8]) -> Result<(), DecodeError> {
-        if kind != OperationKind::TopKInsert {
-            return Err(no_such_operation(kind, input));
-        }
-        let OrderedTuple { order, core, value } = ColumnValue::read(input)?;
-        TopKInsert(order, value).apply(self, core).expect("less than the least is left out");
-        Ok(())
     }
 }
 
@@ -189,23 +181,28 @@ impl<O: Order, T: Payload, const K: usize> Operation<TopK<O, T, K>> for TopKInse
     fn undo(slice: &mut TopK<O, T, K>, undo: TopKUndo<O, T>) {
         match undo {
             TopKUndo::Nothing => {}
-            TopKUndo::Replaced(position, before) => slice.tuples[position] = before,
+            TopKUndo::Replaced(position, before) => {
+                slice.tuples.replace(position, before);
+            }
             TopKUndo::Inserted(position, least) => {
                 slice.tuples.remove(position);
-                slice.tuples.extend(least);
+                if let Some(least) = least {
+                    slice.tuples.insert(slice.tuples.len(), least);
+                }
             }
         }
     }
 
     fn merge(slice: TopK<O, T, K>, value: &mut TopK<O, T, K>) {
-        for tuple in slice.tuples {
+        for tuple in slice.tuples.iter() {
             if let Some(place) = value.place(&tuple.order, tuple.core) {
-                value.put(place, tuple);
+                value.put(place, tuple.clone());
             }
         }
     }
 
     fn write(&self, core: u32, output: &mut Vec<u8>) {
+        write_leb128(K as u64, output);
         self.tuple(core).write(output);
     }
 }

@@ -383,5 +383,6 @@ fn discard_placeholder(write: &Write, row: NonNull<u8>, memory: &WorkerMemory) {
 #[cold]
 fn write_conflict(write: &Write, found: *mut u8) -> Abort {
     let row = row_of_newest(found);
-    Abort { reason: ConflictReason::WriteChanged, table: write.table, row }
+    let record = Some(write.record.block());
+    Abort { reason: ConflictReason::WriteChanged, table: write.table, record, row }
 }

@@ -419,7 +419,7 @@ impl Executor for CanaryExecutor {
         if self.set.note_own_insertion(table, change, sibling) {
             Ok(())
         } else {
-            Err(Abort { reason: ConflictReason::RangeChanged, table, row: None })
+            Err(Abort::of_table(ConflictReason::RangeChanged, table))
         }
     }
 

@@ -17,6 +17,7 @@ pub mod atomic;
 pub mod canary;
 pub mod dbx;
 pub mod dbx_spin;
+pub mod doppel;
 pub mod exclusive;
 pub mod htm_naive;
 pub mod none;
@@ -31,6 +32,7 @@ use std::ptr::NonNull;
 pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
+pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
 pub use htm_naive::HtmNaive;
 pub use none::NoControl;
 pub use occ::Occ;
@@ -38,11 +40,13 @@ pub use silo::Silo;
 pub use timestamp_ordering::TimestampOrdering;
 pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 
-use crate::error::{Conflict, ConflictReason};
+use crate::database::Inner;
+use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::{NodeChange, NodeVersion};
+use crate::operation::{ColumnOperation, UndoLog};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{Worker, WorkerMemory};
 
 /// A concurrency-control protocol: a type that is never instantiated, to be named as the
 /// parameter of a [`Database`](crate::Database).
@@ -74,6 +78,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// that is leaked then does so for good.
     const KEEPS_LOCKS: bool = false;
 
+    /// Whether records may be split among the workers, for commutative
+    /// [operations](crate::operation).
+    const SPLITS: bool = false;
+
     /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
     /// progress and have written something.
     const SNAPSHOTS_ABORT_WRITERS: bool = false;
@@ -82,11 +90,42 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     type Header: RecordHeader;
 
     /// What it keeps once per database.
-    type Shared: Default + Send + Sync + 'static;
+    type Shared: ProtocolShared;
 
     /// What runs it on a worker.
     #[doc(hidden)]
     type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
+
+    /// Does what is to be done between two transactions of a worker, on its thread. `keep_waiting` ends a
+    /// wait with an error.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn between_transactions(
+        database: &Inner<Self>,
+        worker: &Worker<Self>,
+        keep_waiting: impl Fn() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let _ = (database, worker, keep_waiting);
+        Ok(())
+    }
+
+    /// Runs `body` when all that has committed is in the rows, and keeps it so meanwhile.
+    #[doc(hidden)]
+    fn with_whole_rows<R>(
+        database: &Inner<Self>,
+        worker: &Worker<Self>,
+        body: impl FnOnce() -> R,
+    ) -> Result<R, Failure> {
+        let _ = (database, worker);
+        Ok(body())
+    }
+
+    /// What happened in its phases, if it has any.
+    #[doc(hidden)]
+    fn phase_metrics(shared: &Self::Shared) -> Option<PhaseMetrics> {
+        let _ = shared;
+        None
+    }
 
     /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
     /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
@@ -98,6 +137,28 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         may_go: impl Fn(u64) -> bool,
         unlink: impl FnOnce(),
     ) -> Settled;
+}
+
+/// What a database is opened with that concerns its protocol.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct ProtocolOptions {
+    /// How many workers there may be at a time.
+    pub workers_max: usize,
+    /// For protocols that have phases.
+    pub phases: PhaseOptions,
+}
+
+/// What a protocol keeps once per database.
+pub trait ProtocolShared: Send + Sync + 'static {
+    #[doc(hidden)]
+    fn new(options: &ProtocolOptions) -> Self;
+}
+
+impl<S: Default + Send + Sync + 'static> ProtocolShared for S {
+    fn new(_options: &ProtocolOptions) -> Self {
+        S::default()
+    }
 }
 
 /// What a protocol keeps with every record. The default is that of a placeholder.
@@ -144,6 +205,15 @@ pub struct Observation<V> {
     pub version: V,
 }
 
+/// Where an operation on a column is to be applied.
+#[derive(Clone, Copy, Debug)]
+pub enum Target {
+    /// To the row.
+    Row,
+    /// To this slice of it, which is the worker's own.
+    Slice(NonNull<u8>),
+}
+
 /// A transaction that has to give way, and to what.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort {
@@ -151,11 +221,18 @@ pub struct Abort {
     pub reason: ConflictReason,
     /// Where.
     pub table: TableRef,
+    /// The record's block, if it is about one.
+    pub record: Option<NonNull<u8>>,
     /// A row of the record in question, to name its key by.
     pub row: Option<NonNull<u8>>,
 }
 
 impl Abort {
+    /// An abort for something that is not one record's.
+    pub fn of_table(reason: ConflictReason, table: TableRef) -> Abort {
+        Abort { reason, table, record: None, row: None }
+    }
+
     /// Spells the abort out for people.
     ///
     /// # Safety
@@ -190,6 +267,15 @@ pub trait Executor {
     /// An executor for the worker in a slot. No two executors of a database have the same slot at
     /// the same time.
     fn new(shared: &std::sync::Arc<Self::Shared>, slot: usize) -> Self;
+
+    /// Says that a transaction is about to begin. The worker is pinned next, by which comes a
+    /// sequentially consistent fence.
+    #[inline(always)]
+    fn announce(&mut self) {}
+
+    /// Takes [`Executor::announce`] back, if the transaction does not begin.
+    #[inline(always)]
+    fn retract(&mut self) {}
 
     /// Starts a transaction; `attempt` counts the times that it was tried before.
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy>;
@@ -240,6 +326,42 @@ pub trait Executor {
         version: Self::Version,
     );
 
+    /// Where an operation on a record goes; `None` is one that only rows can take. If it is the row, it is
+    /// read for that, and written.
+    #[inline(always)]
+    fn target(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        operation: Option<&ColumnOperation>,
+        memory: &WorkerMemory,
+    ) -> Result<Target, Abort> {
+        let _ = (table, record, operation, memory);
+        Ok(Target::Row)
+    }
+
+    /// Where it is noted what was done to slices.
+    fn undo_log(&mut self) -> &mut UndoLog {
+        unreachable!("asked of those alone that have slices")
+    }
+
+    /// Notes the operation that was just applied to a slice, for the log: `write` appends its bytes.
+    fn log_operation(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let _ = (table, record, write);
+        unreachable!("asked of those alone that have slices")
+    }
+
+    /// Refuses an operation that its slice cannot decide.
+    fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<Self::Header>) -> Abort {
+        let _ = (table, record);
+        unreachable!("asked of those alone that have slices")
+    }
+
     /// Makes a placeholder this transaction's own before anybody else can find it. It is then
     /// either put into an index, and [noted](Executor::insert), or thrown away.
     #[inline(always)]
@@ -286,7 +408,7 @@ macro_rules! protocol_list {
         $crate::$then! {
             [
                 NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Atomic
+                TimestampOrdering, HtmNaive, Doppel, DoppelLocking, Atomic
             ]
             $($arguments)*
         }

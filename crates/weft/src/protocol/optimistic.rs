@@ -183,7 +183,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         if self.set.note_own_insertion(table, change, sibling) {
             Ok(())
         } else {
-            Err(Abort { reason: ConflictReason::RangeChanged, table, row: None })
+            Err(Abort::of_table(ConflictReason::RangeChanged, table))
         }
     }
 
@@ -375,16 +375,21 @@ pub fn row_of<H>(record: RecordPointer<H>) -> Option<NonNull<u8>> {
     NonNull::new(stored(record).newest.load(Ordering::Acquire))
 }
 
+/// An abort because of a record.
+pub fn abort_at<H>(reason: ConflictReason, table: TableRef, record: RecordPointer<H>) -> Abort {
+    Abort { reason, table, record: Some(record.block()), row: row_of(record) }
+}
+
 /// What a transaction says whose read is not current any more.
 #[cold]
 pub fn read_conflict<H>(entry: &ReadEntry<H>) -> Abort {
-    Abort { reason: ConflictReason::ReadChanged, table: entry.table, row: row_of(entry.record) }
+    abort_at(ConflictReason::ReadChanged, entry.table, entry.record)
 }
 
 /// What a transaction says whose index node has changed.
 #[cold]
 pub fn range_conflict(entry: &NodeEntry) -> Abort {
-    Abort { reason: ConflictReason::RangeChanged, table: entry.table, row: None }
+    Abort::of_table(ConflictReason::RangeChanged, entry.table)
 }
 
 /// What a transaction says whose write found the record at another version, or locked.
@@ -395,5 +400,5 @@ pub fn write_conflict<H>(entry: &WriteEntry<H>, found: Tid) -> Abort {
     } else {
         ConflictReason::WriteChanged
     };
-    Abort { reason, table: entry.table, row: row_of(entry.record) }
+    abort_at(reason, entry.table, entry.record)
 }

@@ -117,7 +117,7 @@ use weft_htm::Regions;
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
-use super::optimistic::{node_version, row_of, stored};
+use super::optimistic::{abort_at, node_version, stored};
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
 use crate::index::{NodeChange, NodeVersion};
@@ -601,11 +601,9 @@ impl Executor for TimestampOrderingExecutor {
     #[inline(always)]
     fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
         let index = self.shared.index_of(table);
-        index.protect(self.time, || node_version(node) == node.version).map_err(|reason| Abort {
-            reason,
-            table,
-            row: None,
-        })
+        index
+            .protect(self.time, || node_version(node) == node.version)
+            .map_err(|reason| Abort::of_table(reason, table))
     }
 
     #[inline(always)]
@@ -618,7 +616,7 @@ impl Executor for TimestampOrderingExecutor {
         if self.shared.index_of(table).admits(self.time) {
             Ok(())
         } else {
-            Err(Abort { reason: ConflictReason::TimestampOrder, table, row: None })
+            Err(Abort::of_table(ConflictReason::TimestampOrder, table))
         }
     }
 
@@ -645,11 +643,7 @@ impl Executor for TimestampOrderingExecutor {
         if let Some(first) = self.set.writes.first() {
             epoch();
             if memory.shared().retention.has_opened_since(self.snapshots_opened) {
-                return Err(Abort {
-                    reason: ConflictReason::TimestampOrder,
-                    table: first.table,
-                    row: row_of(first.record),
-                });
+                return Err(abort_at(ConflictReason::TimestampOrder, first.table, first.record));
             }
         }
         // From here on nothing can fail.
@@ -718,7 +712,7 @@ fn give_way_or_wait(
 ) -> Result<(), Abort> {
     match access {
         Access::Wait(writer) if wait_for_end_of(writer, stored(record)) => Ok(()),
-        _ => Err(Abort { reason: ConflictReason::TimestampOrder, table, row: row_of(record) }),
+        _ => Err(abort_at(ConflictReason::TimestampOrder, table, record)),
     }
 }
 

@@ -89,7 +89,7 @@ use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 use super::access_set::{
     AccessSet, NodeEntry, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
-use super::optimistic::{row_of, stored, validate_nodes};
+use super::optimistic::{abort_at, stored, validate_nodes};
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
 use crate::index::{NodeChange, NodeVersion};
@@ -573,7 +573,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         if self.set.note_own_insertion(table, change, sibling) {
             Ok(())
         } else {
-            Err(Abort { reason: ConflictReason::RangeChanged, table, row: None })
+            Err(Abort::of_table(ConflictReason::RangeChanged, table))
         }
     }
 
@@ -724,7 +724,7 @@ fn discard_placeholder(write: &WriteEntry<LockHeader>, row: NonNull<u8>, memory:
 
 #[cold]
 fn denied(table: TableRef, record: RecordPointer<LockHeader>) -> Abort {
-    Abort { reason: ConflictReason::LockDenied, table, row: row_of(record) }
+    abort_at(ConflictReason::LockDenied, table, record)
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]

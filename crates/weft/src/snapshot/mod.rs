@@ -133,7 +133,8 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`];
-    /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit;
+    /// [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
         let worker = self.worker()?;
         self.check_no_commit()?;
@@ -142,7 +143,7 @@ impl<P: Protocol> Database<P> {
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
             shared.turnstile.pass(0, || self.check_wait(None, 0))?;
         }
-        let snapshot = self.open_snapshot_by(|| shared.clock.take_number());
+        let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
         // A table may be loaded since; whoever loads looks for snapshots after it has said so.
         shared.check_open()?;
         Ok(snapshot)
@@ -162,21 +163,27 @@ impl<P: Protocol> Database<P> {
 
     /// Opens a snapshot whose number is taken by `take`, on a thread that [is not
     /// committing](Database::check_no_commit).
-    pub(crate) fn open_snapshot_by(&self, take: impl FnOnce() -> u64) -> Snapshot<P> {
-        let shared = &self.inner().shared;
-        #[cfg(feature = "history")]
-        let recorder = recording::recorder(shared);
-        let number = shared.retention.open(&shared.clock, take);
-        let snapshot = Snapshot {
-            database: self.clone(),
-            number,
+    pub(crate) fn open_snapshot_by(
+        &self,
+        worker: &Worker<P>,
+        take: impl FnOnce() -> u64,
+    ) -> Result<Snapshot<P>, Failure> {
+        P::with_whole_rows(self.inner(), worker, || {
+            let shared = &self.inner().shared;
             #[cfg(feature = "history")]
-            recorder,
-        };
-        shared.commits.wait(shared.grace.slots_used());
-        #[cfg(feature = "history")]
-        snapshot.record_opened();
-        snapshot
+            let recorder = recording::recorder(shared);
+            let number = shared.retention.open(&shared.clock, take);
+            let snapshot = Snapshot {
+                database: self.clone(),
+                number,
+                #[cfg(feature = "history")]
+                recorder,
+            };
+            shared.commits.wait(shared.grace.slots_used());
+            #[cfg(feature = "history")]
+            snapshot.record_opened();
+            snapshot
+        })
     }
 }
 

@@ -39,6 +39,13 @@ pub struct TableCore {
     encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
+    /// Writes a copy of a row to another place.
+    clone_row: unsafe fn(NonNull<u8>, NonNull<u8>),
+    /// The record in the index under a row's key.
+    find: unsafe fn(TableRef, NonNull<u8>) -> Option<NonNull<u8>>,
+    /// The key of a row, for histories.
+    #[cfg(feature = "history")]
+    history_key: unsafe fn(NonNull<u8>) -> crate::history::HistoryKey,
     /// The key of a row, for people.
     pub format_key: unsafe fn(NonNull<u8>) -> String,
     /// Removes a record from the index, by the key of a row; false if it was not there.
@@ -106,6 +113,26 @@ impl TableCore {
         unsafe { (self.encode_key)(row, output) };
     }
 
+    /// Writes a copy of a row to another place.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; `place` has room for one, and is the
+    /// caller's own.
+    pub unsafe fn clone_row(&self, row: NonNull<u8>, place: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.clone_row)(row, place) };
+    }
+
+    /// The key of a row, for histories.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn history_key(&self, row: NonNull<u8>) -> crate::history::HistoryKey {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.history_key)(row) }
+    }
+
     /// Whether a record's first row lies inline in it: see [`record`](crate::record).
     #[inline(always)]
     pub fn holds_rows_inline(&self) -> bool {
@@ -152,6 +179,15 @@ impl TableRef {
         unsafe { self.0.as_ref() }
     }
 
+    /// The record under the key of `row`, if there is one.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; the worker is pinned.
+    pub unsafe fn find(self, row: NonNull<u8>) -> Option<NonNull<u8>> {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.core().find)(self, row) }
+    }
+
     /// Removes a record from the index, by the key of `row`; false if it was not there.
     ///
     /// # Safety
@@ -170,12 +206,15 @@ impl TableRef {
 
 /// What rows of type `R`, in an index of type `I` around the core, are to the layers below.
 pub(super) trait RowsOf<P: Protocol>: Sized {
-    type Row: 'static;
+    type Row: Clone + 'static;
     fn key_text(row: &Self::Row) -> String;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
     fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
     fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
+    fn find(&self, row: &Self::Row) -> Option<u64>;
+    #[cfg(feature = "history")]
+    fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
 
     fn core(
         name: &'static str,
@@ -220,6 +259,10 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             encode_row: encode_row::<Self, P>,
             encode_change: encode_change::<Self, P>,
             encode_key: encode_key::<Self, P>,
+            clone_row: clone_row::<Self::Row>,
+            find: find::<Self, P>,
+            #[cfg(feature = "history")]
+            history_key: history_key::<Self, P>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
             format_key: format_key::<Self, P>,
             unlink: unlink::<Self, P>,
@@ -229,6 +272,27 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             drop_newest: drop_newest::<P>,
         })
     }
+}
+
+unsafe fn clone_row<R: Clone>(row: NonNull<u8>, place: NonNull<u8>) {
+    // SAFETY: called through a `TableCore` whose rows are of type `R`, with a row and a place for one.
+    unsafe { place.cast::<R>().write(row.cast::<R>().as_ref().clone()) };
+}
+
+#[cfg(feature = "history")]
+unsafe fn history_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> crate::history::HistoryKey {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::history_key(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn find<I: RowsOf<P>, P: Protocol>(
+    table: TableRef,
+    row: NonNull<u8>,
+) -> Option<NonNull<u8>> {
+    // SAFETY: as in `unlink`.
+    let (index, row) = unsafe { (table.0.cast::<I>().as_ref(), row.cast::<I::Row>().as_ref()) };
+    let address = index.find(row)?;
+    NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize))
 }
 
 unsafe fn drop_row<R>(row: NonNull<u8>) {

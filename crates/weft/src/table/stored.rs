@@ -15,7 +15,7 @@ use super::{
     with_secondary,
 };
 use crate::column::DecodeError;
-use crate::description::{ChangedColumns, TableDescription};
+use crate::description::{RowChange, TableDescription};
 use crate::durability::{StorageError, StoredTable};
 use crate::encoding::{Key, KeyForm};
 use crate::index::bplus_tree::LeafHint;
@@ -355,14 +355,14 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
         Ok(())
     }
 
-    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
         let key = decode(key, T::decode_key)?;
         self.memories.with_buffers(|_pinned, buffers| {
             buffers.iter_mut().for_each(Vec::clear);
             let [stored, changed] = buffers;
             self.table.replace(&key, |row| {
                 row.encode_row(stored);
-                columns.apply(&self.description, stored, changed)?;
+                change.apply(&self.description, stored, changed)?;
                 decode(changed, T::decode_row)
             })
         })

@@ -2,15 +2,16 @@
 
 use super::private_row::PrivateRow;
 use super::recording::Event;
-use super::{Transaction, UnwrittenRead};
+use super::{Located, Transaction, UnwrittenRead};
+use crate::column::write_leb128;
 use crate::error::{Error, Failure};
 use crate::operation::{
-    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, OperationKind, Or, Order,
-    Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
+    Add, And, BoundedSet, ColumnOf, ColumnOperation, Integer, Max, Min, Mul, Operation,
+    OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
 };
-use crate::protocol::Protocol;
+use crate::protocol::{Executor, Protocol, Target};
 use crate::schema::Record;
-use crate::table::Table;
+use crate::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Applies a commutative [operation](crate::operation) to a column of the row with this primary
@@ -18,13 +19,13 @@ impl<P: Protocol> Transaction<'_, P> {
     ///
     /// ```
     /// # use weft::operation::Add;
-    /// # use weft::{Database, Error, Record, column};
+    /// # use weft::{Database, Error, Record, column_of};
     /// # #[derive(Clone, Record)]
     /// # struct Page { #[record(key)] id: u32, likes: u64 }
     /// # let database: Database = Database::builder().table::<Page>().open()?;
     /// # let pages = database.table::<Page>()?;
     /// # database.transact(|tx| tx.insert(&pages, Page { id: 7, likes: 0 }))?;
-    /// database.transact(|tx| tx.apply(&pages, &7, column!(Page.likes), Add(1)))?;
+    /// database.transact(|tx| tx.apply(&pages, &7, column_of!(Page.likes), Add(1)))?;
     /// # assert_eq!(database.transact(|tx| Ok::<_, Error>(tx.get(&pages, &7)?.unwrap().likes))?, 1);
     /// # Ok::<(), Error>(())
     /// ```
@@ -44,6 +45,9 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: O,
     ) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
+        if P::SPLITS && self.apply_to_slice(table, key, column, &operation)? {
+            return Ok(());
+        }
         let Some((record, row, version)) = self.observe(table, key)? else {
             return Err(no_such_row::<T>(key));
         };
@@ -58,6 +62,44 @@ impl<P: Protocol> Transaction<'_, P> {
         self.record(table.reference(), key, Event::Write);
         std::mem::forget(read);
         Ok(())
+    }
+
+    /// Applies an operation to this worker's slice of a row, if the row is split; false if it is not, and
+    /// the operation is to be applied to the row itself.
+    #[inline(always)]
+    fn apply_to_slice<T: Record, V, O: Operation<V>>(
+        &self,
+        table: &TableInner<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        operation: &O,
+    ) -> Result<bool, Error> {
+        let Located::Record(record) = self.locate(table, key) else { return Ok(false) };
+        let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+        // A row that is checked has to be looked at as a whole, and so has one whose index entries move.
+        let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();
+        let splittable = if is_splittable { ColumnOperation::new::<T, V, O>(column) } else { None };
+        let reference = table.reference();
+        let target = executor.target(reference, record, splittable.as_ref(), memory);
+        let slice = match target.map_err(|abort| self.doom_by(abort))? {
+            Target::Row => return Ok(false),
+            Target::Slice(slice) => slice,
+        };
+        // SAFETY: a slice of this operation, which this worker alone uses, in this transaction.
+        let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
+        #[cfg(weft_sim)]
+        weft_htm::simulation::sync::touch(slice.as_ptr(), size_of::<O::Slice>(), true);
+        let Ok(undo) = operation.accumulate(gathered, memory.core()) else {
+            return Err(self.doom_by(executor.refuse_undecided(reference, record)));
+        };
+        // SAFETY: this was done to the slice just now, which stays as long as the phase lasts.
+        unsafe { executor.undo_log().push::<V, O>(slice, undo) };
+        if memory.is_logging() && reference.core().log_number().is_some() {
+            executor.log_operation(reference, record, |output| {
+                write_operation(key, column, operation, memory.core(), output);
+            });
+        }
+        Ok(true)
     }
 
     /// Adds a number to a column.
@@ -204,6 +246,20 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Error> {
         self.apply(table, key, column, Union(elements))
     }
+}
+
+/// Appends an operation as the log holds it.
+fn write_operation<T: Record, V, O: Operation<V>>(
+    key: &T::Key,
+    column: ColumnOf<T, V>,
+    operation: &O,
+    core: u32,
+    output: &mut Vec<u8>,
+) {
+    T::encode_key(key, output);
+    write_leb128(column.position() as u64, output);
+    output.push(O::KIND as u8);
+    operation.write(core, output);
 }
 
 #[cold]

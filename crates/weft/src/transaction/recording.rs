@@ -47,6 +47,17 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
+    /// Records what is done to the key of a row whose type is not known here.
+    #[inline(always)]
+    pub(super) fn record_untyped(&self, table: TableRef, row: NonNull<u8>, event: Event) {
+        #[cfg(feature = "history")]
+        if self.worker.recorder.is_some() {
+            // SAFETY: a row that is visible to this transaction, of this table.
+            let key = unsafe { table.core().history_key(row) };
+            self.record_event(table, key, event);
+        }
+    }
+
     #[cfg(feature = "history")]
     #[inline(never)]
     fn record_event(&self, table: TableRef, key: HistoryKey, event: Event) {

@@ -12,7 +12,7 @@ use crate::durability::format::STORED_BYTES_MAX;
 use crate::encoding::{Key, KeyForm};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::index::{Insertion, Lookup};
-use crate::protocol::{Executor, Protocol, Visible};
+use crate::protocol::{Abort, Executor, Protocol, Visible};
 use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
@@ -251,6 +251,31 @@ impl<P: Protocol> Transaction<'_, P> {
         let row = new.into_raw();
         self.worker.buffer(table.number()).last = Some((record.address(), row));
         self.worker.executor().write(table.reference(), record, version, row);
+        Ok(())
+    }
+
+    /// Replaces the row of a record, which is not in any transaction's way, by a copy that `change` has
+    /// been at. The columns that it changes are in no secondary index.
+    pub(crate) fn replace_untyped(
+        &self,
+        table: TableRef,
+        record: RecordOf<P>,
+        change: impl FnOnce(NonNull<u8>),
+    ) -> Result<(), Abort> {
+        let (memory, executor) = (&self.worker.memory, self.worker.executor());
+        let observed = executor.read_for_write(table, record, memory)?;
+        let Visible::Row(old) = observed.visible else {
+            unreachable!("a record that nobody can change has lost its row")
+        };
+        let new = memory.allocate_row(table);
+        // SAFETY: a visible row of the table; and a new place, which becomes the executor's.
+        unsafe { table.core().clone_row(old, new) };
+        change(new);
+        // SAFETY: complete, and nobody else has its address.
+        unsafe { stamp(self.worker, table, new) };
+        self.record_untyped(table, old, Event::Read(Some(old)));
+        executor.write(table, record, observed.version, new);
+        self.record_untyped(table, old, Event::Write);
         Ok(())
     }
 

@@ -63,6 +63,16 @@ pub struct LoggedWrite {
     pub order: u64,
 }
 
+/// A commutative operation of a committed transaction, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedOperation<'a> {
+    pub table: TableRef,
+    /// As [`LoggedWrite::order`].
+    pub order: u64,
+    /// Its stored form.
+    pub bytes: &'a [u8],
+}
+
 /// What was written.
 #[derive(Clone, Copy, Debug)]
 pub enum Written {
@@ -137,6 +147,17 @@ impl WorkerMemory {
         self.shared.log.get().is_some()
     }
 
+    /// Whether the worker's transactions only put together what others have committed, and logged.
+    #[inline(always)]
+    pub fn is_reconciling(&self) -> bool {
+        self.is_reconciling.get()
+    }
+
+    /// Sets [`WorkerMemory::is_reconciling`].
+    pub fn set_reconciling(&self, is_reconciling: bool) {
+        self.is_reconciling.set(is_reconciling);
+    }
+
     /// A number for the log, greater than all before: see [`LoggedWrite::order`].
     pub fn next_in_log(&self) -> u64 {
         let log = self.shared.log.get().expect("asked only if commits are logged");
@@ -147,7 +168,7 @@ impl WorkerMemory {
     /// Appends the writes of the commit under way to the log, if there is one.
     #[inline(never)]
     pub fn log(&self, writes: impl Iterator<Item = LoggedWrite>) {
-        let Some(engine) = self.shared.log.get() else { return };
+        let Some(engine) = self.shared.log.get().filter(|_| !self.is_reconciling()) else { return };
         let mut writes = writes.filter_map(|write| Some((write.table.core().log_number()?, write)));
         let Some(first) = writes.next() else { return };
         let epoch = self.drawn_epoch();
@@ -172,6 +193,31 @@ impl WorkerMemory {
                             Written::Deleted(row) => core.encode_key(row, buffer),
                         }
                     }
+                });
+            }
+        });
+        if engine.last_epoch.load(Ordering::Relaxed) < epoch {
+            engine.raise_last_epoch(epoch);
+        }
+    }
+
+    /// Appends operations of the commit under way to the log; `is_more` says that its writes were
+    /// appended just now.
+    pub fn log_operations<'o>(
+        &self,
+        operations: impl Iterator<Item = LoggedOperation<'o>>,
+        is_more: bool,
+    ) {
+        let Some(engine) = self.shared.log.get() else { return };
+        let epoch = self.drawn_epoch();
+        engine.log.append(self.slot, epoch, |buffer| {
+            if !is_more {
+                format::push_transaction(buffer);
+            }
+            for LoggedOperation { table, order, bytes } in operations {
+                let Some(number) = table.core().log_number() else { continue };
+                format::push_write(buffer, WriteKind::Operation, number, order, |buffer| {
+                    buffer.extend_from_slice(bytes);
                 });
             }
         });

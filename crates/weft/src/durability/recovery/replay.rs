@@ -226,7 +226,9 @@ fn apply_group(
         let applied = match write.kind {
             WriteKind::Put => targets.put(write.table, bytes, &mut adapted),
             WriteKind::Delete => targets.delete(write.table, bytes),
-            WriteKind::Change => targets.change(write.table, bytes),
+            kind @ (WriteKind::Change | WriteKind::Operation) => {
+                targets.change(kind, write.table, bytes)
+            }
         };
         applied.map_err(|fault| fault.at(&segment.path, write.frame))?;
     }

@@ -123,7 +123,9 @@ impl Targets {
         }
         let hash = match write.kind {
             WriteKind::Put => hash_key_of_row(&target.stored, write.bytes),
-            WriteKind::Change | WriteKind::Delete => hash_key(&target.stored, write.bytes),
+            WriteKind::Change | WriteKind::Delete | WriteKind::Operation => {
+                hash_key(&target.stored, write.bytes)
+            }
         };
         let table = || self.tables[target.table].description().name.clone();
         hash.map(|hash| (hash >> 48) as u16)
@@ -154,15 +156,19 @@ impl Targets {
         table.delete(key).map_err(|error| undecodable(table, error))
     }
 
-    /// Changes columns of a row of table `number`.
-    pub(super) fn change(&self, number: u32, change: &[u8]) -> Result<(), Fault> {
+    /// Changes columns of a row of table `number`, or one by an operation.
+    pub(super) fn change(&self, kind: WriteKind, number: u32, bytes: &[u8]) -> Result<(), Fault> {
         if !self.is_wanted(number) {
             return Ok(());
         }
         let (table, target, adaptation) = self.target(number)?;
-        let changed = target.stored.read_change(change).and_then(|(key, mut columns)| {
-            adaptation.move_columns(&mut columns);
-            table.change(key, &columns)
+        let change = match kind {
+            WriteKind::Operation => target.stored.read_operation(bytes),
+            _ => target.stored.read_change(bytes),
+        };
+        let changed = change.and_then(|(key, mut change)| {
+            adaptation.move_columns(&mut change);
+            table.change(key, &change)
         });
         match changed {
             Ok(true) => Ok(()),

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::*;
 use crate::column::{ColumnValue, write_text};
-use crate::description::{ChangedColumns, ColumnDescription, TypeDescription};
+use crate::description::{ColumnDescription, RowChange, TypeDescription};
 use crate::durability::checkpoint::{CheckpointOptions, CheckpointSource, write_checkpoint};
 use crate::durability::format::WriteKind;
 use crate::durability::log::{Epochs, Log, LogOptions};
@@ -104,12 +104,12 @@ impl StoredTable for MapTable {
         Ok(())
     }
 
-    fn change(&self, key: &[u8], columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError> {
         let key = u64::read(&mut &key[..])?;
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(row) = rows.get_mut(&key) else { return Ok(false) };
         let mut changed = Vec::new();
-        columns.apply(&self.description, row, &mut changed)?;
+        change.apply(&self.description, row, &mut changed)?;
         *row = changed;
         Ok(true)
     }

@@ -91,7 +91,7 @@ impl StoredTable for Unwanted {
         panic!("nobody wants this row's end");
     }
 
-    fn change(&self, _key: &[u8], _columns: &ChangedColumns<'_>) -> Result<bool, DecodeError> {
+    fn change(&self, _key: &[u8], _change: &RowChange<'_>) -> Result<bool, DecodeError> {
         panic!("nobody wants this row changed");
     }
 

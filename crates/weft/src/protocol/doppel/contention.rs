@@ -1,0 +1,192 @@
+//! Which records are contended, and by what: a sketch that every worker keeps of its conflicts, from
+//! which it is decided what to split (Doppel, §5.5).
+//!
+//! A worker cannot keep a count for every record. It has a few entries; when a record comes for which
+//! there is none, it takes the place of the entry with the fewest conflicts, and takes over its count
+//! (the *Space-Saving* sketch of Metwally, Agrawal and El Abbadi, ICDT 2005). So the most contended
+//! records are in it, with counts that are too high by that of the least at most.
+//!
+//! The record may be gone when the sketch is looked at. So an entry holds a copy of its row, by whose
+//! key the record is looked up again.
+
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+
+use crate::operation::ColumnOperation;
+use crate::protocol::Abort;
+use crate::table::TableRef;
+use crate::worker::WorkerMemory;
+
+/// Entries of a sketch.
+const ENTRIES: usize = 16;
+
+/// A record that transactions have had conflicts about.
+pub struct Contended {
+    /// The record's block, if it is still there.
+    pub record: NonNull<u8>,
+    pub table: TableRef,
+    /// A copy of its row.
+    row: NonNull<u8>,
+    pub conflicts: u64,
+    /// Operations that these transactions had applied to it, and how often.
+    pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
+}
+
+impl Contended {
+    /// A record without conflicts so far.
+    ///
+    /// # Safety
+    /// `row` is a row of the record, of `table`, and is not freed meanwhile.
+    pub unsafe fn new(
+        record: NonNull<u8>,
+        table: TableRef,
+        row: NonNull<u8>,
+        memory: &WorkerMemory,
+    ) -> Contended {
+        let copy = memory.allocate_row(table);
+        // SAFETY: by the contract; a new place.
+        unsafe { table.core().clone_row(row, copy) };
+        Contended { record, table, row: copy, conflicts: 0, operations: SmallVec::new() }
+    }
+
+    /// How many of its conflicts were about operations that can be split.
+    pub fn splittable(&self) -> u64 {
+        self.operations.iter().map(|(_, conflicts)| *conflicts).max().unwrap_or_default()
+    }
+
+    /// The record under the key of the row, if there is one.
+    pub fn find(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the row is this entry's own; sketches are looked at by workers that are pinned.
+        unsafe { self.table.find(self.row) }
+    }
+
+    fn note(&mut self, operations: impl Iterator<Item = ColumnOperation>) {
+        self.conflicts += 1;
+        for operation in operations {
+            add(&mut self.operations, operation, 1);
+        }
+    }
+
+    /// Adds what another worker has counted of the same record.
+    fn absorb(&mut self, other: &Contended) {
+        self.conflicts += other.conflicts;
+        for &(operation, conflicts) in &other.operations {
+            add(&mut self.operations, operation, conflicts);
+        }
+    }
+
+    /// Gives the copy of the row back.
+    fn drop_row(self, memory: &WorkerMemory) {
+        // SAFETY: the copy has a block of its own, and nobody else has it.
+        unsafe { memory.drop_row(self.row, self.table, false) };
+    }
+}
+
+/// Adds to the count of an operation.
+pub fn add(
+    counts: &mut SmallVec<[(ColumnOperation, u64); 4]>,
+    operation: ColumnOperation,
+    by: u64,
+) {
+    match counts.iter_mut().find(|(counted, _)| counted.is_same(&operation)) {
+        Some((_, count)) => *count += by,
+        None => counts.push((operation, by)),
+    }
+}
+
+/// Of each column, the operation with the greatest count.
+pub fn most_of_each_column(counts: &[(ColumnOperation, u64)]) -> SmallVec<[ColumnOperation; 4]> {
+    let mut most: SmallVec<[(ColumnOperation, u64); 4]> = SmallVec::new();
+    for &(operation, count) in counts {
+        match most.iter_mut().find(|(other, _)| other.column() == operation.column()) {
+            Some(other) if other.1 < count => *other = (operation, count),
+            Some(_) => {}
+            None => most.push((operation, count)),
+        }
+    }
+    most.into_iter().map(|(operation, _)| operation).collect()
+}
+
+/// A worker's sketch of its conflicts.
+#[derive(Default)]
+pub struct Sketch {
+    entries: Vec<Contended>,
+}
+
+// SAFETY: rows are Send, and nobody else has the copies.
+unsafe impl Send for Sketch {}
+
+impl Sketch {
+    /// Notes a conflict about a record, to which the transaction had applied `operations`. The worker
+    /// is pinned since before the conflict.
+    #[cold]
+    pub fn note(
+        &mut self,
+        abort: &Abort,
+        operations: impl Iterator<Item = ColumnOperation>,
+        memory: &WorkerMemory,
+    ) {
+        let (Some(record), Some(row)) = (abort.record, abort.row) else { return };
+        if abort.table.core().index.is_some() {
+            return; // Nothing can be done about entries of indexes.
+        }
+        let known = |entry: &&mut Contended| entry.record == record && entry.table == abort.table;
+        if let Some(entry) = self.entries.iter_mut().find(known) {
+            entry.note(operations);
+            return;
+        }
+        // SAFETY: the worker is pinned since before it found the row.
+        let mut entry = unsafe { Contended::new(record, abort.table, row, memory) };
+        if self.entries.len() == ENTRIES {
+            let entries = self.entries.iter().enumerate();
+            let least = entries.min_by_key(|(_, entry)| entry.conflicts).expect("there are some").0;
+            let replaced = self.entries.swap_remove(least);
+            entry.conflicts = replaced.conflicts;
+            replaced.drop_row(memory);
+        }
+        entry.note(operations);
+        self.entries.push(entry);
+    }
+}
+
+/// The sketches of all workers, put together: by record, the most contended first. They are empty
+/// then; what is returned is to be given back by [`give_back`].
+pub fn gather<'a>(
+    sketches: impl Iterator<Item = &'a mut Sketch>,
+    memory: &WorkerMemory,
+) -> Vec<Contended> {
+    let mut gathered: Vec<Contended> = Vec::new();
+    for sketch in sketches {
+        for entry in sketch.entries.drain(..) {
+            let known =
+                |other: &&mut Contended| other.record == entry.record && other.table == entry.table;
+            match gathered.iter_mut().find(known) {
+                Some(other) => {
+                    other.absorb(&entry);
+                    entry.drop_row(memory);
+                }
+                None => gathered.push(entry),
+            }
+        }
+    }
+    gathered.sort_by_key(|entry| std::cmp::Reverse(entry.conflicts));
+    gathered
+}
+
+/// Gives back what [`gather`] has returned.
+pub fn give_back(gathered: Vec<Contended>, memory: &WorkerMemory) {
+    gathered.into_iter().for_each(|entry| entry.drop_row(memory));
+}
+
+impl Drop for Sketch {
+    fn drop(&mut self) {
+        // The blocks go with the database's memory.
+        for entry in &self.entries {
+            if let Some(drop_row) = entry.table.core().drop_row {
+                // SAFETY: the copy is the entry's own, and dropped once.
+                unsafe { drop_row(entry.row) };
+            }
+        }
+    }
+}

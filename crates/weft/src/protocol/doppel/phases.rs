@@ -1,0 +1,255 @@
+//! Phases: which one it is, who is in a transaction, and how one phase gives way to the next.
+//!
+//! ```text
+//!   worker                                   whoever changes the phase (one at a time)
+//!     running := 1                             word := changing
+//!     fence                                    fence
+//!     word: joined or split?  go on            wait until nobody is running
+//!           changing?  running := 0, wait      merge slices, or make them
+//!     … transaction …                          word := the next phase
+//!     running := 0
+//! ```
+//!
+//! Of the two fences one comes first. If it is the worker's, whoever changes the phase sees it running,
+//! and waits for the end of its transaction; if it is the other's, the worker sees the change, and
+//! steps back. So no transaction runs while the phase changes, and each runs within one phase (Doppel,
+//! §5.1). A worker that runs none holds nobody up, however long it sleeps.
+
+use weft_htm::word::{Ordering, Word, fence, yield_now};
+
+/// What can be done in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Everything; all rows are whole.
+    Joined,
+    /// Operations on split records go to slices, and nothing else can be done to these.
+    Split,
+}
+
+/// The present phase, with a number that grows from one to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Present {
+    word: u64,
+}
+
+const JOINED: u64 = 0;
+const SPLIT: u64 = 1;
+const CHANGING: u64 = 2;
+const KIND: u64 = 3;
+const NUMBER_ONE: u64 = 4;
+
+impl Present {
+    /// Which kind of phase it is; `None` while it changes.
+    #[inline(always)]
+    pub fn phase(self) -> Option<Phase> {
+        match self.word & KIND {
+            JOINED => Some(Phase::Joined),
+            SPLIT => Some(Phase::Split),
+            _ => None,
+        }
+    }
+
+    /// The phase's number. Phases are numbered in the order in which they come.
+    #[inline(always)]
+    pub fn number(self) -> u64 {
+        self.word / NUMBER_ONE
+    }
+}
+
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Padded(Word);
+
+/// The phases of one database.
+#[derive(Debug)]
+pub struct Phases {
+    word: Padded,
+    /// By slot: 1 while the worker is in a transaction.
+    running: Box<[Padded]>,
+}
+
+impl Phases {
+    /// A joined phase, for as many workers.
+    pub fn new(workers_max: usize) -> Phases {
+        Phases {
+            word: Padded(Word::new(JOINED)),
+            running: (0..workers_max).map(|_| Padded::default()).collect(),
+        }
+    }
+
+    /// The present phase.
+    #[inline(always)]
+    pub fn present(&self) -> Present {
+        // Acquire: pairs with the release in `Change::end`: whoever sees a phase sees what was made
+        // ready for it.
+        Present { word: self.word.0.load(Ordering::Acquire) }
+    }
+
+    /// Says that a worker is about to begin a transaction. A sequentially consistent fence has to come
+    /// between this and [`Phases::enter`].
+    #[inline(always)]
+    pub fn announce(&self, slot: usize) {
+        // Relaxed: made visible by the fence.
+        self.running[slot].0.store(1, Ordering::Relaxed);
+    }
+
+    /// Enters the present phase, after [`Phases::announce`] and a fence. Waits while it changes.
+    #[inline(always)]
+    pub fn enter(&self, slot: usize) -> Present {
+        let present = self.present();
+        if present.phase().is_some() { present } else { self.enter_next(slot) }
+    }
+
+    #[cold]
+    fn enter_next(&self, slot: usize) -> Present {
+        loop {
+            self.leave(slot);
+            while self.present().phase().is_none() {
+                yield_now();
+            }
+            self.announce(slot);
+            fence(Ordering::SeqCst);
+            let present = self.present();
+            if present.phase().is_some() {
+                return present;
+            }
+        }
+    }
+
+    /// Says that a worker's transaction has ended.
+    #[inline(always)]
+    pub fn leave(&self, slot: usize) {
+        // Release: pairs with the acquire in `is_anyone_running`: what the transaction did to slices and
+        // records is there before others touch them.
+        self.running[slot].0.store(0, Ordering::Release);
+    }
+
+    /// Whether any of the first `slots` workers is in a transaction.
+    pub fn is_anyone_running(&self, slots: usize) -> bool {
+        self.running[..slots].iter().any(|running| running.0.load(Ordering::Acquire) != 0)
+    }
+
+    /// Begins to change the phase, and waits until nobody runs a transaction; `None` if that takes longer
+    /// than so many yields. Only one may do so at a time, on a thread that runs no transaction itself;
+    /// `slots` are the workers that there may be, by number.
+    pub fn begin_change(&self, slots: impl Fn() -> usize, yields_max: u32) -> Option<Change<'_>> {
+        let before = self.present();
+        // Relaxed: made visible by the fence, which pairs with the worker's after `announce`.
+        self.word.0.store(before.number() * NUMBER_ONE | CHANGING, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let change = Change { phases: self, before };
+        let mut yields = 0;
+        while self.is_anyone_running(slots()) {
+            if yields == yields_max {
+                return None;
+            }
+            yields += 1;
+            yield_now();
+        }
+        Some(change)
+    }
+}
+
+/// A change of phases under way: nobody is in a transaction. If it is dropped without an
+/// [end](Change::end), by a panic, the phase is as it was before.
+#[derive(Debug)]
+pub struct Change<'a> {
+    phases: &'a Phases,
+    before: Present,
+}
+
+impl Change<'_> {
+    /// Ends the change: the next phase is of this kind.
+    pub fn end(self, next: Phase) {
+        let kind = match next {
+            Phase::Joined => JOINED,
+            Phase::Split => SPLIT,
+        };
+        let word = (self.before.number() + 1) * NUMBER_ONE | kind;
+        // Release: see `present`.
+        self.phases.word.0.store(word, Ordering::Release);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.phases.word.0.store(self.before.word, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn begin(phases: &Phases, slot: usize) -> Present {
+        phases.announce(slot);
+        fence(Ordering::SeqCst);
+        phases.enter(slot)
+    }
+
+    #[test]
+    fn phases_follow_each_other_and_are_numbered() {
+        let phases = Phases::new(2);
+        let first = begin(&phases, 0);
+        assert_eq!((first.phase(), first.number()), (Some(Phase::Joined), 0));
+        phases.leave(0);
+        phases.begin_change(|| 2, 0).unwrap().end(Phase::Split);
+        let second = begin(&phases, 1);
+        assert_eq!((second.phase(), second.number()), (Some(Phase::Split), 1));
+        assert!(phases.is_anyone_running(2));
+        assert!(!phases.is_anyone_running(1));
+        assert!(phases.begin_change(|| 2, 3).is_none(), "one is running");
+        assert_eq!(phases.present(), second);
+        phases.leave(1);
+        let change = phases.begin_change(|| 2, 0).unwrap();
+        assert_eq!(phases.present().phase(), None);
+        drop(change);
+        assert_eq!(phases.present(), second, "given up");
+        phases.begin_change(|| 2, 0).unwrap().end(Phase::Joined);
+        assert_eq!(phases.present().phase(), Some(Phase::Joined));
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// What workers do to their slices, and whoever changes the phase to all of them, never meets:
+    /// loom's cell reports any two accesses that are not ordered. What a worker added is counted.
+    #[test]
+    fn loom_phases_slices_are_the_workers_own_and_then_the_mergers() {
+        loom::model(|| {
+            let phases = Arc::new(Phases::new(2));
+            let slices = Arc::new([UnsafeCell::new(0_u32), UnsafeCell::new(0)]);
+            let workers: Vec<_> = (0..2)
+                .map(|slot| {
+                    let (phases, slices) = (Arc::clone(&phases), Arc::clone(&slices));
+                    thread::spawn(move || {
+                        phases.announce(slot);
+                        fence(Ordering::SeqCst);
+                        let present = phases.enter(slot);
+                        // SAFETY: in a transaction: that is what is tested.
+                        slices[slot].with_mut(|slice| unsafe { *slice += 1 });
+                        phases.leave(slot);
+                        present.number()
+                    })
+                })
+                .collect();
+            let change = phases.begin_change(|| 2, u32::MAX).unwrap();
+            // SAFETY: nobody is in a transaction: that is what is tested.
+            let merged: u32 = slices
+                .iter()
+                .map(|slice| slice.with_mut(|slice| unsafe { std::mem::take(&mut *slice) }))
+                .sum();
+            change.end(Phase::Joined);
+            let early = workers.into_iter().map(|worker| worker.join().unwrap());
+            let early = early.filter(|phase| *phase == 0).count() as u32;
+            assert_eq!(merged, early, "what was done in the first phase was merged at its end");
+        });
+    }
+}

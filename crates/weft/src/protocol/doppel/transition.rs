@@ -1,0 +1,537 @@
+//! When a phase ends, what is split in the next, and reconciliation.
+//!
+//! All of this is done by a worker between two of its transactions, one worker at a time.
+
+use std::mem;
+use std::ops::DerefMut;
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
+
+use super::contention::{Contended, Sketch, add, gather, give_back, most_of_each_column};
+use super::phases::Phase;
+use super::splits::{SPLITS_MAX, SplitRecord, Splits};
+use super::{
+    Counted, HASTY, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor,
+};
+use crate::database::Inner;
+use crate::error::Failure;
+use crate::operation::ColumnOperation;
+use crate::protocol::access_set::TidHeader;
+use crate::record::{RecordPointer, StoredRecord};
+use crate::table::TableRef;
+use crate::transaction::Transaction;
+use crate::worker::{Worker, WorkerMemory};
+
+/// A record is split if transactions have had a conflict about it for every so many that committed,
+const COMMITS_PER_CONFLICT_MAX: u64 = 100;
+
+/// and so many conflicts at least.
+const CONFLICTS_MIN: u64 = if HASTY { 1 } else { 16 };
+
+/// A split record is made whole for good if only one in so many transactions used it,
+const COMMITS_PER_OPERATION_MAX: u64 = 200;
+
+/// or if for two operations that were gathered more than so many accesses were refused. (In the paper's
+/// Figure 12, records begin to be split when there are seven reads for three operations.)
+const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
+
+/// How long a worker lets pass between two looks at the clock, about, in nanoseconds.
+const LOOK_NANOSECONDS: u64 = 200_000;
+
+/// For how long nobody is seen in a transaction before that is taken for a rest, in nanoseconds.
+const REST_NANOSECONDS: u64 = if HASTY { 0 } else { 20_000 };
+
+/// How often one yields while transactions are to end before the phase is changed. If one takes longer,
+/// others are not held up by it: the change is put off.
+const YIELDS_MAX: u32 = if HASTY { 64 } else { 4096 };
+
+/// The most transactions between two looks at the clock.
+const LOOK_INTERVAL_MAX: u32 = 4096;
+
+/// What is known by whoever changes phases.
+#[derive(Default)]
+pub struct Plans {
+    /// What is to be split.
+    chosen: Vec<Chosen>,
+    /// Transactions committed when the present phase began.
+    commits_before: u64,
+}
+
+/// A record that is to be split in every split phase.
+struct Chosen {
+    /// By which it is found again.
+    contended: Contended,
+    operations: SmallVec<[ColumnOperation; 4]>,
+    /// Whether somebody wants it split, contended or not.
+    is_labelled: bool,
+}
+
+type Database<J> = Inner<PhaseReconciliation<J>>;
+type WorkerOf<J> = Worker<PhaseReconciliation<J>>;
+
+/// What is done between two transactions of a worker.
+#[inline(always)]
+pub fn between_transactions<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    keep_waiting: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let executor = worker.executor();
+    executor.until_look -= 1;
+    if executor.until_look == 0 {
+        look(database, worker);
+    }
+    if executor.refused_in.is_some() && !executor.sets_aside {
+        wait_for_joined_phase(database, worker, keep_waiting)?;
+    }
+    Ok(())
+}
+
+/// Looks at the clock, and changes the phase if it is time.
+#[cold]
+fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
+    let shared = &*database.protocol;
+    let executor = worker.executor();
+    let now = shared.clock.now();
+    if HASTY {
+        executor.look_interval = executor.random.u32(1..8);
+    } else {
+        let passed = now.saturating_sub(executor.looked);
+        executor.look_interval = match passed {
+            ..LOOK_NANOSECONDS => (executor.look_interval * 2).min(LOOK_INTERVAL_MAX),
+            _ => (executor.look_interval / 2).max(1),
+        };
+    }
+    executor.looked = now;
+    executor.until_look = executor.look_interval;
+    if shared.is_due(now)
+        && let Ok(mut plans) = shared.plans.try_lock()
+        && shared.is_due(now)
+    {
+        change_phase(database, worker, &mut plans);
+    }
+}
+
+/// Waits for a joined phase, after a transaction that a split record was refused to.
+#[cold]
+fn wait_for_joined_phase<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    keep_waiting: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let shared = &*database.protocol;
+    let executor = worker.executor();
+    let refused_in = executor.refused_in;
+    if !executor.is_waiting {
+        executor.is_waiting = true;
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut spins = 0_u32;
+    let mut resting_since = None;
+    // Until another phase has begun. If that is a split one again, there has been a joined one before,
+    // which this thread has missed.
+    while shared.phases.present().phase().is_none()
+        || Some(shared.phases.present().number()) == refused_in
+    {
+        keep_waiting()?;
+        let now = shared.clock.now();
+        resting_since = match shared.phases.is_anyone_running(database.shared.grace.slots_used()) {
+            true => None,
+            false => resting_since.or(Some(now)),
+        };
+        let is_rest =
+            resting_since.is_some_and(|since| now.saturating_sub(since) >= REST_NANOSECONDS);
+        if (is_rest || shared.is_due(now))
+            && let Ok(mut plans) = shared.plans.try_lock()
+            && Some(shared.phases.present().number()) == refused_in
+        {
+            change_phase(database, worker, &mut plans);
+        }
+        spins += 1;
+        if spins.is_multiple_of(16) { yield_now() } else { spin_loop() }
+    }
+    executor.refused_in = None;
+    Ok(())
+}
+
+/// Runs `body` in a joined phase, and keeps it one meanwhile.
+pub fn with_whole_rows<J: JoinedProtocol, R>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    body: impl FnOnce() -> R,
+) -> Result<R, Failure> {
+    if worker.active.get() {
+        // No phase ends before this transaction.
+        return match worker.executor().is_split() {
+            false => Ok(body()),
+            true => {
+                worker.executor().doom();
+                Err(Failure::RowsSplit)
+            }
+        };
+    }
+    let shared = &*database.protocol;
+    let mut plans = lock(shared);
+    while shared.phases.present().phase() == Some(Phase::Split) {
+        database.shared.check_open()?;
+        change_phase(database, worker, &mut plans);
+    }
+    let result = body();
+    drop(plans);
+    Ok(result)
+}
+
+/// Labels a record: it is split for this operation, contended or not, and for the others on other
+/// columns that it was labelled with. `row` is a row of the record.
+///
+/// # Safety
+/// The row is of the record, of `table`, and is not freed meanwhile; the worker is pinned.
+pub unsafe fn label<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    (table, record, row): (TableRef, NonNull<u8>, NonNull<u8>),
+    operation: ColumnOperation,
+) {
+    let mut plans = lock(&database.protocol);
+    let is_it = |chosen: &&mut Chosen| {
+        chosen.contended.table == table && chosen.contended.find() == Some(record)
+    };
+    let chosen = match plans.chosen.iter_mut().find(is_it) {
+        Some(chosen) => chosen,
+        None => {
+            // SAFETY: passed on to the caller.
+            let contended = unsafe { Contended::new(record, table, row, &worker.memory) };
+            let operations = SmallVec::new();
+            plans.chosen.push(Chosen { contended, operations, is_labelled: true });
+            plans.chosen.last_mut().expect("just pushed")
+        }
+    };
+    if !mem::replace(&mut chosen.is_labelled, true) {
+        chosen.operations.clear();
+    }
+    chosen.operations.retain(|other| other.column() != operation.column());
+    chosen.operations.push(operation);
+    database.protocol.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+}
+
+/// Takes the labels of a record back. It may be split all the same, if it is contended.
+pub fn remove_labels<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    table: TableRef,
+    record: NonNull<u8>,
+) {
+    let mut plans = lock(&database.protocol);
+    let is_it = |chosen: &Chosen| {
+        chosen.is_labelled
+            && chosen.contended.table == table
+            && chosen.contended.find() == Some(record)
+    };
+    if let Some(position) = plans.chosen.iter().position(is_it) {
+        let chosen = plans.chosen.swap_remove(position);
+        give_back(vec![chosen.contended], &worker.memory);
+        database.protocol.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// The right to change phases, or to keep them from being changed.
+fn lock<J: JoinedProtocol>(shared: &Reconciliation<J>) -> impl DerefMut<Target = Plans> {
+    loop {
+        match shared.plans.try_lock() {
+            Ok(plans) => return plans,
+            Err(_) => yield_now(),
+        }
+    }
+}
+
+impl<J: JoinedProtocol> Reconciliation<J> {
+    /// Whether the present phase has lasted long enough (§5.4).
+    fn is_due(&self, now: u64) -> bool {
+        // Relaxed: whoever acts on it looks again with the lock.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let lasted = now.saturating_sub(load(&self.began));
+        let length = self.options.length.as_nanos() as u64;
+        match self.phases.present().phase() {
+            None => false,
+            Some(Phase::Split) => {
+                HASTY || lasted >= length || load(&self.stashed) >= self.options.stash_max
+            }
+            // What was set aside is run first; who waits has as long as a phase for that.
+            Some(Phase::Joined) if load(&self.stashed) > 0 => false,
+            Some(Phase::Joined) if load(&self.waiting) > 0 && lasted < length => false,
+            Some(Phase::Joined) if load(&self.chosen) > 0 => true,
+            Some(Phase::Joined) => {
+                let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
+                (HASTY || lasted >= length) && conflicts >= CONFLICTS_MIN
+            }
+        }
+    }
+
+    /// The conflicts of all workers about records.
+    fn conflicts(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.conflicts.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Notes that a phase begins.
+    fn note_beginning(&self, plans: &Plans, now: u64) {
+        self.began.store(now, Ordering::Relaxed);
+        self.conflicts_before.store(self.conflicts(), Ordering::Relaxed);
+        self.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// Changes the phase.
+fn change_phase<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) {
+    if database.shared.check_open().is_err() {
+        return;
+    }
+    let shared = &*database.protocol;
+    let before = shared.clock.now();
+    let phase = shared.phases.present().phase().expect("changes are made with the lock");
+    let slots = || database.shared.grace.slots_used();
+    let Some(change) = shared.phases.begin_change(slots, YIELDS_MAX) else { return };
+    let next = match phase {
+        Phase::Joined => split(database, worker, plans),
+        Phase::Split => reconcile(database, worker, plans),
+    };
+    let now = shared.clock.now();
+    let metrics = &shared.metrics;
+    let add_to =
+        |word: &Word, by: u64| word.store(word.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    if phase == Phase::Split {
+        let lasted = before.saturating_sub(shared.began.load(Ordering::Relaxed));
+        add_to(&metrics.split_nanoseconds, lasted);
+        add_to(&metrics.hurried, u64::from(u128::from(lasted) < shared.options.length.as_nanos()));
+    }
+    add_to(&metrics.changing_nanoseconds, now.saturating_sub(before));
+    add_to(&metrics.split_phases, u64::from(next == Phase::Split));
+    plans.commits_before = commits(database);
+    shared.note_beginning(plans, now);
+    change.end(next);
+}
+
+/// Transactions committed so far.
+fn commits<J: JoinedProtocol>(database: &Database<J>) -> u64 {
+    database.shared.counters.iter().map(|counters| counters.committed.load(Ordering::Relaxed)).sum()
+}
+
+// ---- from joined to split ---------------------------------------------------------------------
+
+/// Decides what to split (§5.5), and splits it. Nobody is in a transaction.
+fn split<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) -> Phase {
+    let shared = &*database.protocol;
+    // Records are looked up.
+    let _pinned = Pinned::new(&worker.memory);
+    choose(database, worker, plans);
+    let cores = database.shared.grace.slots_used();
+    let mut records: Vec<SplitRecord> = Vec::new();
+    plans.chosen.retain(|chosen| {
+        let Some(record) = chosen.contended.find() else { return false };
+        // SAFETY: pinned since before it was found.
+        let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
+        if stored.header.tid().load_unlocked().is_absent() {
+            return false; // Nothing can be done with it, if only for now.
+        }
+        if records.iter().all(|split| split.record != record) {
+            let operations = chosen.operations.iter().copied();
+            records.push(SplitRecord::new(record, chosen.contended.table, operations, cores));
+        }
+        true
+    });
+    if records.is_empty() {
+        return Phase::Joined;
+    }
+    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    unsafe { *shared.splits.get() = Splits::new(records) };
+    Phase::Split
+}
+
+/// Adds what has become contended to what is to be split.
+fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans: &mut Plans) {
+    let shared = &*database.protocol;
+    let sketches = shared.slots.iter().map(|slot| {
+        // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+        unsafe { &mut *slot.sketch.get() as &mut Sketch }
+    });
+    let contended = gather(sketches, &worker.memory);
+    let committed = commits(database).saturating_sub(plans.commits_before);
+    let (mut unneeded, mut chosen) = (Vec::new(), Vec::new());
+    for contended in contended {
+        let is_contended = contended.conflicts >= CONFLICTS_MIN
+            && (HASTY || contended.conflicts * COMMITS_PER_CONFLICT_MAX >= committed);
+        // Those that read it, or change it otherwise, would only have to wait.
+        let is_splittable = contended.splittable() * 2 >= contended.conflicts;
+        let is_known = |known: &Chosen| {
+            known.contended.table == contended.table && known.contended.find() == contended.find()
+        };
+        let is_known = plans.chosen.iter().any(is_known);
+        let is_room = plans.chosen.len() + chosen.len() < SPLITS_MAX;
+        if is_contended && is_splittable && !is_known && is_room {
+            let operations = most_of_each_column(&contended.operations);
+            chosen.push(Chosen { contended, operations, is_labelled: false });
+        } else {
+            unneeded.push(contended);
+        }
+    }
+    give_back(unneeded, &worker.memory);
+    plans.chosen.append(&mut chosen);
+}
+
+// ---- from split to joined ---------------------------------------------------------------------
+
+/// Reconciliation (§5.3): merges all slices into the rows. Nobody is in a transaction.
+fn reconcile<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) -> Phase {
+    let shared = &*database.protocol;
+    let phase = shared.phases.present().number();
+    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    let splits = unsafe { shared.splits() };
+    let reconciling = Reconciling::begin(worker);
+    for split in splits.records() {
+        // SAFETY: likewise.
+        if unsafe { split.is_touched(phase) } {
+            merge(database, worker, split, phase);
+        }
+    }
+    drop(reconciling);
+    // SAFETY: likewise.
+    let splits = mem::take(unsafe { &mut *shared.splits.get() });
+    let committed = commits(database).saturating_sub(plans.commits_before);
+    let _pinned = Pinned::new(&worker.memory);
+    for split in splits.into_records() {
+        reconsider(&split, committed, worker, plans);
+    }
+    Phase::Joined
+}
+
+/// While a worker is pinned between two transactions.
+pub struct Pinned<'w>(&'w WorkerMemory);
+
+impl<'w> Pinned<'w> {
+    pub fn new(memory: &'w WorkerMemory) -> Self {
+        memory.pin();
+        Pinned(memory)
+    }
+}
+
+impl Drop for Pinned<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}
+
+/// Merges the slices of a record into its row, by a transaction.
+fn merge<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    split: &SplitRecord,
+    phase: u64,
+) {
+    // SAFETY: the record is in its index as long as it is split.
+    let record =
+        unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
+    let mut attempt = 0;
+    loop {
+        let transaction = Transaction::begin(database, worker, attempt, None)
+            .expect("the database was open, and whoever closes it waits for those that are pinned");
+        // A copy of the row is made, and what the slices hold is added to it. If the transaction has to
+        // be run again, this is done again: slices are not changed by being merged.
+        // SAFETY: the phase is changing; the row is new.
+        let replaced = transaction
+            .replace_untyped(split.table, record, |row| unsafe { split.merge(phase, row) });
+        let ended = match replaced {
+            Ok(()) => transaction.finish().map(drop),
+            Err(abort) => Err((transaction, abort)),
+        };
+        match ended {
+            Ok(()) => break,
+            Err((transaction, abort)) => transaction.give_way(abort),
+        }
+        attempt += 1;
+        yield_now();
+    }
+    // SAFETY: the phase is changing.
+    unsafe { split.forget(phase) };
+    database.protocol.metrics.reconciled_rows.fetch_add(1, Ordering::Relaxed);
+}
+
+/// While a worker's transactions reconcile.
+struct Reconciling<'w, J: JoinedProtocol>(&'w WorkerOf<J>);
+
+impl<'w, J: JoinedProtocol> Reconciling<'w, J> {
+    fn begin(worker: &'w WorkerOf<J>) -> Self {
+        worker.executor().is_reconciling = true;
+        worker.memory.set_reconciling(true);
+        Reconciling(worker)
+    }
+}
+
+impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
+    fn drop(&mut self) {
+        self.0.executor().is_reconciling = false;
+        self.0.memory.set_reconciling(false);
+    }
+}
+
+/// Decides whether a record is to be split again, and for what (§5.5).
+fn reconsider<J: JoinedProtocol>(
+    split: &SplitRecord,
+    committed: u64,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) {
+    let is_it = |chosen: &Chosen| {
+        chosen.contended.table == split.table && chosen.contended.find() == Some(split.record)
+    };
+    let Some(position) = plans.chosen.iter().position(is_it) else { return };
+    // SAFETY: the phase is changing.
+    let counts = unsafe { split.take_counts() };
+    if plans.chosen[position].is_labelled {
+        return;
+    }
+    let wanted = counts.refused_operation.map_or(0, |(_, count)| count);
+    let is_used = HASTY || counts.gathered * COMMITS_PER_OPERATION_MAX >= committed;
+    let refused = counts.refused + wanted;
+    let pays = refused * 2 <= counts.gathered * REFUSED_PER_TWO_GATHERED_MAX;
+    if let Some((operation, count)) = counts.refused_operation
+        && count > counts.refused
+        && count * 2 > counts.gathered
+    {
+        // Another operation is wanted more, or on another column.
+        let mut operations: Counted = SmallVec::new();
+        add(&mut operations, operation, 1);
+        split.operations().for_each(|selected| {
+            if selected.column() != operation.column() {
+                add(&mut operations, selected, 1);
+            }
+        });
+        plans.chosen[position].operations = most_of_each_column(&operations);
+    } else if !(is_used && pays) {
+        let chosen = plans.chosen.swap_remove(position);
+        give_back(vec![chosen.contended], &worker.memory);
+    }
+}
+
+impl<J: JoinedProtocol> ReconcilingExecutor<J> {
+    /// Has the transaction, which is in a split phase, run again in a joined one.
+    fn doom(&mut self) {
+        // SAFETY: in a transaction.
+        let splits = unsafe { self.shared.splits() };
+        let split = splits.records().first().expect("something is split in a split phase");
+        let (table, record) = (split.table, split.record);
+        self.refuse(table, record, None);
+    }
+}
