@@ -54,7 +54,7 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     let ordered = key % KEYS;
     let from = random.u64(..KEYS);
     let to = random.u64(from + 1..=KEYS + 2);
-    match random.u8(..20) {
+    match random.u8(..24) {
         0..=4 => Step::Read(key),
         5 => Step::ReadByBadge(ordered),
         6..=9 => Step::Write(key, value()),
@@ -65,6 +65,9 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
         15..=16 => Step::Delete(key),
         17 => Step::Scan(from, to),
         18 => Step::ScanBack(from, to),
+        // Most of them where rows can be split.
+        19 => Step::Add(ordered, random.i64(1..1 << 20)),
+        20..=22 => Step::Add(HASHED + key % HASHED_KEYS, random.i64(1..1 << 20)),
         _ => Step::ScanGroup(random.u8(..GROUPS)),
     }
 }
@@ -74,8 +77,10 @@ fn any_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
 fn any_single_step(random: &mut Rng, value: &mut Values<'_>) -> Step {
     loop {
         let step = any_step(random, value);
-        let is_single =
-            matches!(step, Step::Read(_) | Step::Write(..) | Step::Insert(..) | Step::Delete(_));
+        let is_single = matches!(
+            step,
+            Step::Read(_) | Step::Write(..) | Step::Add(..) | Step::Insert(..) | Step::Delete(_)
+        );
         if is_single {
             return step;
         }

@@ -17,6 +17,9 @@ pub enum Step {
     /// Adds to the value of a row of the ordered table; nothing happens (and the transaction goes
     /// on) if it would fall below 0.
     AddIfNotNegative(u64, i64),
+    /// Adds to the value of a row, by a commutative operation; nothing happens (and the transaction goes
+    /// on) if the row is not there.
+    Add(u64, i64),
     /// Puts a row of the ordered table into another group, which is another place in its index.
     Move(u64, u8),
     /// Inserts a row; one that is there already is left as it is. In the ordered table its group
@@ -109,6 +112,7 @@ pub fn replay(state: &mut State, step: Step) -> Shown {
             let row = state.get_mut(&key).filter(|row| row.value + amount >= 0);
             change(row, &|row| row.value += amount)
         }
+        Step::Add(key, amount) => change(state.get_mut(&key), &|row| row.value += amount),
         Step::Move(key, group) => change(state.get_mut(&key), &|row| row.group = group),
         Step::Insert(key, value) => {
             let absent = !state.contains_key(&key);

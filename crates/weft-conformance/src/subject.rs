@@ -10,7 +10,9 @@ use weft::htm::{Choice, RetryPolicy};
 use weft::protocol::Protocol;
 use weft::protocol::canary::{Canary, Mutation};
 use weft::schema::Violation;
-use weft::{Database, Error, Failure, Record, Snapshot, Table, Transaction, TransactionOptions};
+use weft::{
+    Database, Error, Failure, Record, Snapshot, Table, Transaction, TransactionOptions, column_of,
+};
 
 use crate::machine::REGIONS;
 use crate::step::{HASHED, Row, Shown, Step};
@@ -396,6 +398,10 @@ impl<P: Protocol> Takes<P> for PlainTables<P> {
                 true => tx.update(&self.hashed, &key, |row| row.value = value)?.is_some(),
                 false => tx.update(&self.ordered, &key, |row| row.value = value)?.is_some(),
             }),
+            Step::Add(key, amount) => happened_if_there(match key >= HASHED {
+                true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
+                false => tx.add(&self.ordered, &key, column_of!(Plain.value), amount),
+            })?,
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
                 true => tx.insert(&self.hashed, Hashed { key, value }),
                 false => tx.insert(&self.ordered, Plain { key, value }),
@@ -443,6 +449,10 @@ impl<P: Protocol> Takes<P> for Tables<P> {
             Step::AddIfNotNegative(key, amount) => {
                 self.change(tx, key, |row| row.value += amount)?
             }
+            Step::Add(key, amount) => happened_if_there(match key >= HASHED {
+                true => tx.add(&self.hashed, &key, column_of!(Hashed.value), amount),
+                false => tx.add(&self.ordered, &key, column_of!(Ordered.value), amount),
+            })?,
             Step::Move(key, group) => self.change(tx, key, |row| row.group = group)?,
             Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
                 true => tx.insert(&self.hashed, Hashed { key, value }),
@@ -503,6 +513,14 @@ impl<P: Protocol> Tables<P> {
             Err(Error::Failure(Failure::Constraint { .. })) => Ok(Shown::Happened(false)),
             Err(error) => Err(error),
         }
+    }
+}
+
+fn happened_if_there(result: Result<(), Error>) -> Result<Shown, Error> {
+    match result {
+        Ok(()) => Ok(Shown::Happened(true)),
+        Err(Error::Failure(Failure::NoSuchRow { .. })) => Ok(Shown::Happened(false)),
+        Err(error) => Err(error),
     }
 }
 

@@ -106,9 +106,10 @@ impl<P: Protocol> std::fmt::Debug for Database<P> {
 
 /// What the handles of a database share.
 pub struct Inner<P: Protocol> {
+    /// Before `shared`, with whose memory goes what it may hold.
+    pub(crate) protocol: Arc<P::Shared>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) identity: Arc<Identity>,
-    pub(crate) protocol: Arc<P::Shared>,
     workers: Workers<P>,
     /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
     pub(crate) tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,

@@ -9,6 +9,7 @@
 //! The record may be gone when the sketch is looked at. So an entry holds a copy of its row, by whose
 //! key the record is looked up again.
 
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
@@ -78,8 +79,10 @@ impl Contended {
 
     /// Gives the copy of the row back.
     fn drop_row(self, memory: &WorkerMemory) {
+        let mut this = ManuallyDrop::new(self);
+        this.operations = SmallVec::new();
         // SAFETY: the copy has a block of its own, and nobody else has it.
-        unsafe { memory.drop_row(self.row, self.table, false) };
+        unsafe { memory.drop_row(this.row, this.table, false) };
     }
 }
 
@@ -179,14 +182,12 @@ pub fn give_back(gathered: Vec<Contended>, memory: &WorkerMemory) {
     gathered.into_iter().for_each(|entry| entry.drop_row(memory));
 }
 
-impl Drop for Sketch {
+impl Drop for Contended {
     fn drop(&mut self) {
-        // The blocks go with the database's memory.
-        for entry in &self.entries {
-            if let Some(drop_row) = entry.table.core().drop_row {
-                // SAFETY: the copy is the entry's own, and dropped once.
-                unsafe { drop_row(entry.row) };
-            }
+        // The block goes with the database's memory.
+        if let Some(drop_row) = self.table.core().drop_row {
+            // SAFETY: the copy is the entry's own, and dropped once.
+            unsafe { drop_row(self.row) };
         }
     }
 }

@@ -18,6 +18,7 @@
 //! - [`phases`]: which phase it is, and how one gives way to the next (§5.4);
 //! - [`splits`]: split records, and the slices (§5.2);
 //! - [`contention`]: what conflicts are about (§5.5);
+//! - `turn`: whose turn it is to change the phase;
 //! - [`transition`]: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
 //! - here: what a worker does in each phase.
 //!
@@ -60,6 +61,7 @@ mod labels;
 mod phases;
 mod splits;
 mod transition;
+mod turn;
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -68,12 +70,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
-use weft_htm::word::{Mutex, Ordering, Word};
+use weft_htm::word::{Ordering, Word};
 
 use self::contention::Sketch;
 use self::phases::{Phase, Phases, Present};
 use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
+use self::turn::Turn;
 use super::access_set::TidHeader;
 use super::{
     Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Silo,
@@ -245,7 +248,7 @@ pub struct Reconciliation<J: Protocol> {
     /// Transactions that are set aside.
     stashed: Word,
     /// Held by whoever changes the phase, or keeps it from being changed.
-    plans: Mutex<Plans>,
+    plans: Turn<Plans>,
     metrics: MetricWords,
 }
 
@@ -289,7 +292,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             chosen: Word::new(0),
             waiting: Word::new(0),
             stashed: Word::new(0),
-            plans: Mutex::new(Plans::default()),
+            plans: Turn::default(),
             metrics: MetricWords::default(),
         }
     }

@@ -3,7 +3,6 @@
 //! All of this is done by a worker between two of its transactions, one worker at a time.
 
 use std::mem;
-use std::ops::DerefMut;
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
@@ -107,7 +106,7 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     executor.looked = now;
     executor.until_look = executor.look_interval;
     if shared.is_due(now)
-        && let Ok(mut plans) = shared.plans.try_lock()
+        && let Some(mut plans) = shared.plans.try_take()
         && shared.is_due(now)
     {
         change_phase(database, worker, &mut plans);
@@ -144,7 +143,7 @@ fn wait_for_joined_phase<J: JoinedProtocol>(
         let is_rest =
             resting_since.is_some_and(|since| now.saturating_sub(since) >= REST_NANOSECONDS);
         if (is_rest || shared.is_due(now))
-            && let Ok(mut plans) = shared.plans.try_lock()
+            && let Some(mut plans) = shared.plans.try_take()
             && Some(shared.phases.present().number()) == refused_in
         {
             change_phase(database, worker, &mut plans);
@@ -173,7 +172,7 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
         };
     }
     let shared = &*database.protocol;
-    let mut plans = lock(shared);
+    let mut plans = shared.plans.take();
     while shared.phases.present().phase() == Some(Phase::Split) {
         database.shared.check_open()?;
         change_phase(database, worker, &mut plans);
@@ -194,7 +193,7 @@ pub unsafe fn label<J: JoinedProtocol>(
     (table, record, row): (TableRef, NonNull<u8>, NonNull<u8>),
     operation: ColumnOperation,
 ) {
-    let mut plans = lock(&database.protocol);
+    let mut plans = database.protocol.plans.take();
     let is_it = |chosen: &&mut Chosen| {
         chosen.contended.table == table && chosen.contended.find() == Some(record)
     };
@@ -223,7 +222,7 @@ pub fn remove_labels<J: JoinedProtocol>(
     table: TableRef,
     record: NonNull<u8>,
 ) {
-    let mut plans = lock(&database.protocol);
+    let mut plans = database.protocol.plans.take();
     let is_it = |chosen: &Chosen| {
         chosen.is_labelled
             && chosen.contended.table == table
@@ -233,16 +232,6 @@ pub fn remove_labels<J: JoinedProtocol>(
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
         database.protocol.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
-    }
-}
-
-/// The right to change phases, or to keep them from being changed.
-fn lock<J: JoinedProtocol>(shared: &Reconciliation<J>) -> impl DerefMut<Target = Plans> {
-    loop {
-        match shared.plans.try_lock() {
-            Ok(plans) => return plans,
-            Err(_) => yield_now(),
-        }
     }
 }
 
