@@ -78,7 +78,8 @@
 //!   after that: they are all younger than the deletion. Until then an older one finds the record
 //!   in the index, and conflicts. But a record that gets a row again while it waits, and loses
 //!   that one too, does not begin to wait anew. The second deletion therefore raises a write
-//!   timestamp of the index. Whoever finds a key absent, or inserts one, below that conflicts.
+//!   timestamp of the index. Whoever finds a key absent, or inserts one, below that conflicts: also
+//!   who finds a placeholder that a still younger transaction has put in the place of the record.
 //! - *A placeholder* of a transaction that rolls back is unlinked at once; whoever has found it
 //!   absent has raised the index's read timestamp as above. Whoever waits for it finds that it was
 //!   removed, and looks the key up again. Its own transaction has found the key absent as well: if
@@ -288,7 +289,9 @@ fn read_at(record: &TimedRecord, time: u64, index: &IndexTimestamps, regions: &R
         if tid.is_removed() {
             return (tid, Access::Granted(tid, ptr::null_mut()));
         }
-        if tid.timestamp() > time {
+        // A placeholder knows nothing of a record that stood for the key before it.
+        let is_forgotten = tid == Tid::PLACEHOLDER && index.has_early_deletion_after(time);
+        if tid.timestamp() > time || is_forgotten {
             return (tid, Access::TooLate);
         }
         mark_read(record, tid, time, index);
@@ -420,7 +423,7 @@ impl IndexTimestamps {
         fence(Ordering::SeqCst);
         if !is_unchanged() {
             Err(ConflictReason::RangeChanged)
-        } else if self.write.load(Ordering::Relaxed) > time {
+        } else if self.has_early_deletion_after(time) {
             Err(ConflictReason::TimestampOrder)
         } else {
             Ok(())
@@ -432,7 +435,13 @@ impl IndexTimestamps {
     fn admits(&self, time: u64) -> bool {
         // Pairs with the fence in `protect`.
         fence(Ordering::SeqCst);
-        self.read.load(Ordering::Relaxed) <= time && self.write.load(Ordering::Relaxed) <= time
+        self.read.load(Ordering::Relaxed) <= time && !self.has_early_deletion_after(time)
+    }
+
+    /// Whether a younger transaction than `time` has made a key absent whose record may be gone.
+    #[inline(always)]
+    fn has_early_deletion_after(&self, time: u64) -> bool {
+        self.write.load(Ordering::Relaxed) > time
     }
 }
 

@@ -141,6 +141,18 @@ fn below_a_deletion_that_may_be_forgotten_nothing_is_found_absent() {
 }
 
 #[test]
+fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
+    // A row that 3 has read is deleted by 5, its record goes, and 9 is about to insert the key anew.
+    let fixture = Fixture::placeholder();
+    fixture.record.header.pending.store(9, Ordering::Relaxed);
+    fixture.index.mark_early_deletion(5);
+    assert_eq!(fixture.read(3), Access::TooLate, "in its place there was a row");
+    let absent = Access::Granted(Tid::PLACEHOLDER, ptr::null_mut());
+    assert_eq!(fixture.read(6), absent, "between the deletion and the insertion there was none");
+    assert_eq!(fixture.read(10), Access::Wait(9));
+}
+
+#[test]
 fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     let fixture = Fixture::written(1);
     let deleted = fixture.record.header.tid.load().deleted_at(Tid::at(2));
