@@ -154,6 +154,8 @@ pub fn write<'a>(
 
 /// A picture of the timelines, in which the rounds of each lie side by side.
 fn chart(title: &str, timelines: &[Timeline<'_>]) -> Chart {
+    let all = || timelines.iter().flat_map(|timeline| &timeline.rounds);
+    let changes = all().any(|round| !round.changes_seconds.is_empty());
     let panels = timelines.iter().map(|timeline| {
         let mut panel = Panel {
             name: timeline.name.to_owned(),
@@ -172,7 +174,11 @@ fn chart(title: &str, timelines: &[Timeline<'_>]) -> Chart {
     });
     Chart {
         title: title.to_owned(),
-        x_label: "seconds of the rounds, one after the other",
+        x_label: if changes {
+            "seconds of the rounds, one after the other; dashed: the workload changes"
+        } else {
+            "seconds of the rounds, one after the other"
+        },
         y_label: "transactions per second",
         panels: panels.collect(),
     }

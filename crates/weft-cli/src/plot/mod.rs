@@ -17,11 +17,11 @@ use crate::numbers;
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 20.0;
-const TOP: f64 = 48.0;
+const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 const PANEL_HEIGHT: f64 = 170.0;
 /// What stands above each panel: its name.
-const PANEL_TOP: f64 = 30.0;
+const PANEL_TOP: f64 = 48.0;
 
 /// About so many steps make an axis.
 const STEPS_X: f64 = 10.0;
@@ -114,7 +114,8 @@ impl fmt::Display for Escaped<'_> {
 impl fmt::Display for Chart {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let points = || self.panels.iter().flat_map(|panel| panel.parts.iter().flatten());
-        let x_axis = Axis::of(points().map(|point| point.0), STEPS_X);
+        let ends = self.panels.iter().flat_map(|panel| panel.boundaries.iter().copied());
+        let x_axis = Axis::of(points().map(|point| point.0).chain(ends), STEPS_X);
         let y_axis = Axis::of(points().map(|point| point.1), STEPS_Y);
         let height = TOP + (PANEL_TOP + PANEL_HEIGHT) * self.panels.len() as f64 + BOTTOM;
         writeln!(
@@ -128,7 +129,7 @@ impl fmt::Display for Chart {
         for (position, panel) in self.panels.iter().enumerate() {
             let top = TOP + (PANEL_TOP + PANEL_HEIGHT) * position as f64 + PANEL_TOP;
             let name = Escaped(&panel.name);
-            let y = top - 8.0;
+            let y = top - 10.0;
             writeln!(out, "<text x=\"{LEFT}\" y=\"{y}\">{name}: {}</text>", self.y_label)?;
             panel.draw(out, top, &x_axis, &y_axis)?;
         }
@@ -231,10 +232,18 @@ mod tests {
     /// right end.
     #[test]
     fn points_lie_where_their_numbers_say() {
-        let svg = chart(vec![panel("dbx", vec![vec![(0.0, 0.0), (4.0, 5.0)]])]).to_string();
+        let curve = panel("dbx", vec![vec![(0.0, 0.0), (4.0, 5.0)]]);
+        let svg = chart(vec![curve]).to_string();
         let (top, bottom) = (TOP + PANEL_TOP, TOP + PANEL_TOP + PANEL_HEIGHT);
         let points = format!("{LEFT:.1},{bottom:.1} {:.1},{top:.1} ", WIDTH - RIGHT);
         assert!(svg.contains(&points), "{points} in {svg}");
+        // A part reaches to its end, behind its last point.
+        let longer = Panel { boundaries: vec![8.0], ..panel("dbx", vec![vec![(4.0, 5.0)]]) };
+        let svg = chart(vec![longer]).to_string();
+        let end = format!("M{:.1} {top}V{bottom}", WIDTH - RIGHT);
+        assert!(svg.contains(&end), "{end} in {svg}");
+        let half = format!("{:.1},{top:.1} ", LEFT + (WIDTH - LEFT - RIGHT) / 2.0);
+        assert!(svg.contains(&half), "{half} in {svg}");
     }
 
     #[test]
