@@ -11,9 +11,12 @@ use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
 
 use crate::bench::compare::CompareArguments;
+use crate::bench::incr::IncrArguments;
+use crate::bench::like::LikeArguments;
 use crate::bench::locks::LocksArguments;
 use crate::bench::rtm::RtmArguments;
 use crate::bench::tatp::TatpArguments;
+use crate::bench::timeline;
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
 use crate::check::CheckArguments;
@@ -70,6 +73,10 @@ pub enum Command {
 pub enum Workload {
     /// Compare the results of two calls: ratios, with their spread
     Compare(CompareArguments),
+    /// INCR1 and INCRZ: increments of counters, some of which are hot
+    Incr(IncrArguments),
+    /// LIKE: users who like pages, and look at them; some pages are far more popular than others
+    Like(LikeArguments),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(LocksArguments),
     /// Hardware regions: how large they can be, and how long, until they abort
@@ -178,6 +185,13 @@ pub struct BenchArguments {
     /// run, and an existing file keeps its content until the results are there.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+
+    /// Write throughput over time, ten times a second: as JSON, or as a picture if FILE ends in `.svg`
+    ///
+    /// The picture has a panel for each database, in which its rounds stand side by side. The option
+    /// may be given twice, once for each.
+    #[arg(long, value_name = "FILE", value_parser = timeline::file)]
+    pub timeline: Vec<PathBuf>,
 }
 
 impl BenchArguments {
@@ -288,7 +302,8 @@ fn seconds_positive(text: &str) -> Result<f64, String> {
     })
 }
 
-fn seconds_or_zero(text: &str) -> Result<f64, String> {
+/// Parses a span of time in seconds, 0 among them.
+pub fn seconds_or_zero(text: &str) -> Result<f64, String> {
     seconds(text, "a number of seconds from 0 to 86400")
 }
 

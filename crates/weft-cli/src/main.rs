@@ -5,9 +5,10 @@
 //! 1. `arguments` says which commands and options there are, and what a value may be.
 //! 2. `protocols`, `bench` and `check` are the commands, and `durable` has those for databases in a
 //!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
-//!    protocol; a workload adds one small file with its own options (`bench/locks.rs`,
-//!    `bench/tatp.rs`, `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about
+//!    protocol; a workload adds one small file with its own options (`bench/incr.rs`,
+//!    `bench/like.rs`, `bench/locks.rs`, `bench/tatp.rs`, `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about
 //!    hardware regions alone. So does `bench/compare.rs`, which compares the results of two calls.
+//!    `plot` draws curves.
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -26,6 +27,7 @@ mod check;
 mod durable;
 mod memory;
 mod numbers;
+mod plot;
 mod progress;
 mod protocols;
 mod stop;
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
         Command::Bench { workload: Workload::Compare(arguments) } => {
             bench::compare::run(&arguments)
         }
+        Command::Bench { workload: Workload::Incr(arguments) } => bench::incr::run(&arguments),
+        Command::Bench { workload: Workload::Like(arguments) } => bench::like::run(&arguments),
         Command::Bench { workload: Workload::Locks(arguments) } => bench::locks::run(&arguments),
         Command::Bench { workload: Workload::Rtm(arguments) } => bench::rtm::run(&arguments),
         Command::Bench { workload: Workload::Tatp(arguments) } => bench::tatp::run(&arguments),

@@ -1,11 +1,16 @@
 //! What can be asked for.
 
+use std::fmt;
+
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::NAMES;
 use weft_sim::PROFILES;
 
 use crate::rtm::Rtm;
+use crate::simulation::CYCLES_OF_SMALL;
+use crate::workloads::incr::Incr;
+use crate::workloads::like::Like;
 use crate::workloads::locks::Locks;
 use crate::workloads::tatp::Tatp;
 use crate::workloads::tpcc::Tpcc;
@@ -26,6 +31,10 @@ pub struct Arguments {
 /// The workloads.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// INCR1 and INCRZ: increments of counters, some of which are hot
+    Incr(Incr),
+    /// LIKE: users who like pages, and look at them; some pages are far more popular than others
+    Like(Like),
     /// Locks, taken and elided by hardware regions, under TATP's shortest transaction
     Locks(Locks),
     /// Hardware regions: how large they can be, and how long, until they abort
@@ -69,6 +78,24 @@ pub struct Common {
     /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
+}
+
+/// What the client of a very short transaction computes.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Computing {
+    /// Cycles that the client computes for each transaction, beside the database's part
+    ///
+    /// Weft's own clients draw what they are to do before the clock runs. The paper's are part of a
+    /// server that is written in Go, and compute more.
+    #[arg(long, value_name = "CYCLES", default_value_t = CYCLES_OF_SMALL,
+          value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
+    pub compute: u64,
+}
+
+impl fmt::Display for Computing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} cycles of computing for each transaction", self.compute)
+    }
 }
 
 /// What runs regions.

@@ -33,6 +33,8 @@ fn main() -> ExitCode {
     use clap::Parser;
 
     let outcome = match Arguments::parse().workload {
+        Workload::Incr(incr) => simulation::run(&incr),
+        Workload::Like(like) => simulation::run(&like),
         Workload::Locks(locks) => simulation::run(&locks),
         Workload::Rtm(rtm) => rtm::run(&rtm),
         Workload::Tatp(tatp) => simulation::run(&tatp),

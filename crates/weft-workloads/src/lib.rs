@@ -3,6 +3,8 @@
 //! Each is written once, against the engine's public interface, and runs under every protocol.
 //! Read [`workload`] for what a workload is to the harness, then a workload:
 //!
+//! - [`incr`]: INCR1 and INCRZ, increments of counters, of which some are hot;
+//! - [`like`]: LIKE, users who like pages, of which some are popular;
 //! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
 //!   read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
@@ -27,9 +29,12 @@
 //! ```
 
 mod finding;
+pub mod incr;
+pub mod like;
 mod load;
 pub mod locks;
 pub mod mix;
+mod popularity;
 pub mod random;
 pub mod rtm;
 pub mod tatp;

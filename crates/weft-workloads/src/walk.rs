@@ -49,7 +49,7 @@ pub(crate) fn rows<P: Protocol, R: Record, S>(
 }
 
 /// Visits, for each of `keys`, what is picked of the row with this key, or `None` if there is no
-/// such row.
+/// such row. Under a protocol of single accesses each has a transaction of its own.
 pub(crate) fn keys<P: Protocol, R: Record, S>(
     database: &Database<P>,
     table: &Table<R, P>,
@@ -57,10 +57,11 @@ pub(crate) fn keys<P: Protocol, R: Record, S>(
     pick: impl Fn(&R) -> S,
     mut visit: impl FnMut(R::Key, Option<S>),
 ) -> Result<(), Failure> {
-    let mut wanted = Vec::with_capacity(ROWS_MAX);
-    let mut picked = Vec::with_capacity(ROWS_MAX);
+    let rows_max = if P::SINGLE_KEY { 1 } else { ROWS_MAX };
+    let mut wanted = Vec::with_capacity(rows_max);
+    let mut picked = Vec::with_capacity(rows_max);
     loop {
-        wanted.extend(keys.by_ref().take(ROWS_MAX));
+        wanted.extend(keys.by_ref().take(rows_max));
         if wanted.is_empty() {
             return Ok(());
         }

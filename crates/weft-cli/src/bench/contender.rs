@@ -5,6 +5,7 @@
 //! transactions: these are compiled for each protocol and workload by themselves.
 
 use weft::protocol::Protocol;
+use weft_workloads::incr::Change;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
 use crate::arguments::AcknowledgeName;
@@ -50,6 +51,11 @@ pub trait Benchmark {
         variant: &Variant,
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop>;
+
+    /// How the workload changes while it runs, if it does: for the timeline.
+    fn change(&self) -> Option<Change> {
+        None
+    }
 }
 
 /// Somebody who takes part, with the database that it keeps for the whole call.

@@ -23,13 +23,15 @@
 //! with a log has a directory of its own (`scratch`), and its log is written to the end before the
 //! next one's turn.
 //!
-//! `compare` puts the results of two calls side by side.
+//! `timeline` writes throughput over time, if asked for. `compare` puts the results of two calls side by side.
 //!
 //! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
 //! (`statistics`). How latencies are taken is told in `tally`.
 
 pub mod compare;
 mod contender;
+pub mod incr;
+pub mod like;
 pub mod locks;
 pub mod report;
 mod round;
@@ -40,6 +42,7 @@ mod tally;
 pub mod tatp;
 #[cfg(test)]
 mod tests;
+pub mod timeline;
 pub mod tpcc;
 pub mod ycsb;
 
@@ -122,6 +125,7 @@ pub fn run(
     let htm = check(arguments, &subject)?;
     let plan = Plan::new(arguments);
     let json = arguments.json.as_deref().map(JsonTarget::check).transpose()?;
+    timeline::check(&arguments.timeline)?;
     // A program that reads the JSON from standard output wants nothing else there.
     if let Some(parent) = &arguments.directory {
         // Whether it can be written is known before anything is announced.
@@ -142,11 +146,13 @@ pub fn run(
         }
     }
 
+    let rounds = entries.iter().map(|entry| (entry.label.as_str(), entry.rounds.as_slice()));
+    let drawn = timeline::write(&arguments.timeline, &subject.title, rounds, benchmark.change());
     let description = Description::new(arguments, &plan, subject);
     let shown = show(&reports(&entries, &description), json.as_ref(), for_people, out);
     // A wrong result outweighs that it could not be shown, or that nobody read it to the end.
     broken_conditions(&entries)?;
-    shown
+    shown.and(drawn)
 }
 
 /// Writes the results wherever they were asked for.
@@ -172,8 +178,8 @@ fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Cho
         if protocol.single_key && !subject.is_single_key {
             return Err(Stop::Usage(format!(
                 "protocol '{name}' makes only single accesses of single rows atomic: it runs `weft \
-                 bench ycsb` with --operations 1 and no shares of --insert and --scan, and nothing \
-                 else"
+                 bench incr`, and `weft bench ycsb` with --operations 1 and no shares of --insert and \
+                 --scan, and nothing else"
             )));
         }
         if let Some(threads_max) = protocols::threads_max(protocol)

@@ -12,7 +12,8 @@
 //!
 //! A transaction counts (`T`) if it ends within the window. Each client reads the clock for the
 //! latencies anyway (`tally`), so no flag has to tell it that the time is up: in the loop the
-//! threads share nothing but one word, written only when a client fails. What is cut off at the end
+//! threads share nothing but one word, written only when a client fails. (Where a timeline is asked for,
+//! each client has one more, which the coordinator reads: see `timeline`.) What is cut off at the end
 //! of the window is on average what it takes over from the warm-up, so the rate is the count over
 //! the window's exact length. Where the clock is read only once for several transactions, they
 //! count together, by the end of the last.
@@ -37,6 +38,7 @@ use crate::stop::Stop;
 use super::contender::Driven;
 use super::report::Counters;
 use super::tally::{Batch, Tally};
+use super::timeline::{self, Interval};
 
 /// What all rounds of a call have in common.
 pub struct Plan {
@@ -50,6 +52,8 @@ pub struct Plan {
     pub seed: u64,
     /// The cores that the clients are pinned to; empty if there are fewer cores than clients.
     pub cores: Vec<CoreId>,
+    /// Whether throughput is taken over time.
+    pub has_timeline: bool,
 }
 
 impl Plan {
@@ -66,6 +70,7 @@ impl Plan {
             threads: arguments.threads,
             seed: arguments.seed,
             cores,
+            has_timeline: !arguments.timeline.is_empty(),
         }
     }
 }
@@ -73,6 +78,8 @@ impl Plan {
 /// What one round measured.
 #[derive(Clone, Debug)]
 pub struct Round {
+    /// When the window began.
+    pub begun: Instant,
     /// The window's length.
     pub seconds: f64,
     /// Transactions of all types that committed.
@@ -81,6 +88,8 @@ pub struct Round {
     pub rolled_back: u64,
     /// What the engine counted within the window.
     pub counters: Counters,
+    /// Committed transactions over time; empty if nobody asked for them.
+    pub timeline: Vec<Interval>,
 }
 
 impl Round {
@@ -96,10 +105,18 @@ struct Window {
     until: Instant,
 }
 
+/// How many of a client's transactions have counted so far, for the timeline: in a cache line, and its
+/// neighbour, of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Counted(Word);
+
 /// What the threads of a round share.
 struct Shared {
     /// Set once, when all clients are ready.
     window: OnceLock<Window>,
+    /// One for each client, if there is to be a timeline.
+    counted: Vec<Counted>,
     /// 0 until the round is to end at once, because a client failed.
     stopped: Word,
     coordinator: Thread,
@@ -137,6 +154,21 @@ impl Shared {
             }
         }
     }
+
+    /// Sleeps until `until`, and counts what the clients have committed since `from`, over and over.
+    fn watch(&self, from: Instant, until: Instant, tick: Option<&dyn Fn()>) -> Vec<Interval> {
+        let (mut intervals, mut before, mut deadline) = (Vec::new(), 0, from);
+        while deadline < until && !self.is_stopped() {
+            deadline = until.min(deadline + timeline::INTERVAL);
+            self.wait_until(deadline, tick);
+            // Relaxed: each only grows, and what has not arrived yet is counted in the next interval.
+            let counts = self.counted.iter().map(|Counted(count)| count.load(Ordering::Relaxed));
+            let now: u64 = counts.sum();
+            intervals.push(Interval { until: from.elapsed(), committed: now - before });
+            before = now;
+        }
+        intervals
+    }
 }
 
 /// Stops the round if its thread panics, since the others would go on to the end for nothing.
@@ -162,8 +194,13 @@ pub fn run<D: Driven>(
     plan: &Plan,
     progress: &Progress,
 ) -> Result<Round, Stop> {
-    let shared =
-        Shared { window: OnceLock::new(), stopped: Word::new(0), coordinator: thread::current() };
+    let counters = if plan.has_timeline { plan.threads } else { 0 };
+    let shared = Shared {
+        window: OnceLock::new(),
+        counted: (0..counters).map(|_| Counted::default()).collect(),
+        stopped: Word::new(0),
+        coordinator: thread::current(),
+    };
     thread::scope(|scope| {
         // Nothing is ever sent. Each client drops its end when it is ready, or when it panics.
         let (getting_ready, all_ready) = mpsc::channel::<Infallible>();
@@ -186,14 +223,12 @@ pub fn run<D: Driven>(
         if refused.is_some() {
             shared.stop();
         }
-        let counters = coordinate(driven, plan, &shared, progress);
+        let mut round = coordinate(driven, plan, &shared, progress);
         let tallies = join(threads, driven.name())?;
         if let Some(error) = refused {
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
         }
 
-        let mut round =
-            Round { seconds: plan.measured.as_secs_f64(), committed: 0, rolled_back: 0, counters };
         for tallies in tallies {
             for (total, tally) in totals.iter_mut().zip(&tallies) {
                 round.committed += tally.committed;
@@ -205,13 +240,9 @@ pub fn run<D: Driven>(
     })
 }
 
-/// Opens the window, and reads the engine's counters at its two ends.
-fn coordinate<D: Driven>(
-    driven: &D,
-    plan: &Plan,
-    shared: &Shared,
-    progress: &Progress,
-) -> Counters {
+/// Opens the window, and reads the engine's counters at its two ends. What the clients have done is
+/// still to be added.
+fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Progress) -> Round {
     let start = Instant::now();
     let from = start + plan.warmup;
     let until = from + plan.measured;
@@ -223,8 +254,16 @@ fn coordinate<D: Driven>(
 
     shared.wait_until(from, tick);
     let before = Counters::of(&driven.metrics());
+    let timeline = if plan.has_timeline { shared.watch(from, until, tick) } else { Vec::new() };
     shared.wait_until(until, tick);
-    Counters::of(&driven.metrics()).since(&before)
+    Round {
+        begun: from,
+        seconds: plan.measured.as_secs_f64(),
+        committed: 0,
+        rolled_back: 0,
+        counters: Counters::of(&driven.metrics()).since(&before),
+        timeline,
+    }
 }
 
 /// Waits for all clients; the first failure wins over the tallies.
@@ -269,7 +308,8 @@ fn run_client<D: Driven>(
     let mut tallies = vec![Tally::new(); D::TRANSACTIONS.len()];
     drop(getting_ready);
     let window = shared.window.wait();
-    let ran = measure(driven, &mut client, &mut tallies, window, shared);
+    let counted = shared.counted.get(thread).map(|Counted(counted)| counted);
+    let ran = measure(driven, &mut client, &mut tallies, window, shared, counted);
     if ran.is_err() {
         shared.stop();
     }
@@ -285,6 +325,7 @@ fn measure<D: Driven>(
     tallies: &mut [Tally],
     window: &Window,
     shared: &Shared,
+    counted: Option<&Word>,
 ) -> Result<(), weft::Failure> {
     let mut batch = Batch::new(tallies.len());
     let per_sample = driven.transactions_per_sample();
@@ -304,6 +345,11 @@ fn measure<D: Driven>(
         if ended >= window.from {
             tallies[outcome.transaction].record(outcome.rolled_back, ended - begun);
             batch.add_to(tallies);
+            if let Some(counted) = counted {
+                let committed = tallies.iter().map(|tally| tally.committed).sum();
+                // Relaxed: see `Shared::watch`.
+                counted.store(committed, Ordering::Relaxed);
+            }
         }
         batch.clear();
         begun = ended;

@@ -172,6 +172,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         loggers: 1,
         epoch_interval_ms: 10,
         json: json.then(|| PathBuf::from("-")),
+        timeline: Vec::new(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The workloads: the options of each, and what is loaded for them.
 
+pub mod incr;
+pub mod like;
 pub mod locks;
 pub mod tatp;
 pub mod tpcc;

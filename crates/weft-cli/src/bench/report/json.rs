@@ -76,7 +76,10 @@ impl JsonTarget {
 }
 
 /// Opens the file for writing, changes nothing in it, and leaves none behind that was not there.
-fn try_to_write(path: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// It cannot be written.
+pub fn try_to_write(path: &Path) -> io::Result<()> {
     match path.metadata() {
         // To open a pipe means to use it, so that is left for later, as with a device.
         Ok(metadata) if !metadata.is_file() && !metadata.is_dir() => Ok(()),

@@ -1,0 +1,254 @@
+//! Curves over time, as a picture in SVG: one panel below the other, all with the same axes.
+//!
+//! ```text
+//!   title
+//!   name of the first
+//!   4 M |‾‾‾‾‾\/‾‾‾‾‾‾¦‾‾‾‾        ¦: a mark; |: where one part ends and the next begins
+//!   2 M |       |     ¦
+//!   0   +-------+-----------
+//!   name of the second …
+//! ```
+
+use std::fmt;
+
+use crate::numbers;
+
+/// Sizes, in pixels.
+const WIDTH: f64 = 960.0;
+const LEFT: f64 = 90.0;
+const RIGHT: f64 = 20.0;
+const TOP: f64 = 30.0;
+const BOTTOM: f64 = 46.0;
+const PANEL_HEIGHT: f64 = 170.0;
+/// What stands above each panel: its name.
+const PANEL_TOP: f64 = 48.0;
+
+/// About so many steps make an axis.
+const STEPS_X: f64 = 10.0;
+const STEPS_Y: f64 = 4.0;
+
+/// A picture. Displayed, it is an SVG file.
+#[derive(Debug)]
+pub struct Chart {
+    /// The heading.
+    pub title: String,
+    /// What the axes show, with units.
+    pub x_label: &'static str,
+    /// See `x_label`; it is put beside the name of each panel.
+    pub y_label: &'static str,
+    /// From the top.
+    pub panels: Vec<Panel>,
+}
+
+/// The curve of one thing.
+#[derive(Debug)]
+pub struct Panel {
+    /// What it is the curve of.
+    pub name: String,
+    /// The parts that it is made of, each points from the left to the right. Numbers are finite, and
+    /// not negative.
+    pub parts: Vec<Vec<(f64, f64)>>,
+    /// Where on the x axis one part ends and the next begins.
+    pub boundaries: Vec<f64>,
+    /// What else is to be seen on the x axis, as dashed lines.
+    pub marks: Vec<f64>,
+}
+
+/// An axis from 0: how far it reaches, and from one tick to the next.
+struct Axis {
+    end: f64,
+    step: f64,
+}
+
+impl Axis {
+    /// One for all of these numbers, in steps of 1, 2 or 5 of some power of ten.
+    fn of(numbers: impl Iterator<Item = f64>, steps: f64) -> Axis {
+        let end = numbers.fold(0.0, f64::max);
+        let end = if end > 0.0 { end } else { 1.0 };
+        let rough = end / steps;
+        let power = 10_f64.powf(rough.log10().floor());
+        let factor = [1.0, 2.0, 5.0, 10.0].into_iter().find(|&factor| factor * power >= rough);
+        Axis { end, step: factor.unwrap_or(10.0) * power }
+    }
+
+    fn ticks(&self) -> impl Iterator<Item = f64> {
+        let count = (self.end / self.step + 1e-9).floor() as u32;
+        let step = self.step;
+        (0..=count).map(move |tick| f64::from(tick) * step)
+    }
+
+    /// How far along the axis a number lies, from 0 to 1.
+    fn share(&self, number: f64) -> f64 {
+        number / self.end
+    }
+}
+
+/// A number at a tick.
+fn tick(number: f64) -> String {
+    if number.fract() == 0.0 {
+        numbers::rate(number)
+    } else {
+        // Steps are at least a thousandth of a second.
+        format!("{number:.3}").trim_end_matches('0').to_owned()
+    }
+}
+
+/// Text in which nothing is taken for markup.
+struct Escaped<'a>(&'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '&' => formatter.write_str("&amp;")?,
+                '<' => formatter.write_str("&lt;")?,
+                '>' => formatter.write_str("&gt;")?,
+                '\n' => formatter.write_str("; ")?,
+                other => write!(formatter, "{other}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Chart {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let points = || self.panels.iter().flat_map(|panel| panel.parts.iter().flatten());
+        let ends = self.panels.iter().flat_map(|panel| panel.boundaries.iter().copied());
+        let x_axis = Axis::of(points().map(|point| point.0).chain(ends), STEPS_X);
+        let y_axis = Axis::of(points().map(|point| point.1), STEPS_Y);
+        let height = TOP + (PANEL_TOP + PANEL_HEIGHT) * self.panels.len() as f64 + BOTTOM;
+        writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+             viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" font-size=\"12\">"
+        )?;
+        writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>")?;
+        let title = Escaped(&self.title);
+        writeln!(out, "<text x=\"{LEFT}\" y=\"26\" font-size=\"15\">{title}</text>")?;
+        for (position, panel) in self.panels.iter().enumerate() {
+            let top = TOP + (PANEL_TOP + PANEL_HEIGHT) * position as f64 + PANEL_TOP;
+            let name = Escaped(&panel.name);
+            let y = top - 10.0;
+            writeln!(out, "<text x=\"{LEFT}\" y=\"{y}\">{name}: {}</text>", self.y_label)?;
+            panel.draw(out, top, &x_axis, &y_axis)?;
+        }
+        let (x, y) = (LEFT + (WIDTH - LEFT - RIGHT) / 2.0, height - 8.0);
+        let label = Escaped(self.x_label);
+        writeln!(out, "<text x=\"{x}\" y=\"{y}\" text-anchor=\"middle\">{label}</text>")?;
+        writeln!(out, "</svg>")
+    }
+}
+
+impl Panel {
+    fn draw(
+        &self,
+        out: &mut fmt::Formatter<'_>,
+        top: f64,
+        x_axis: &Axis,
+        y_axis: &Axis,
+    ) -> fmt::Result {
+        let (right, bottom) = (WIDTH - RIGHT, top + PANEL_HEIGHT);
+        let x_of = |x: f64| LEFT + (right - LEFT) * x_axis.share(x);
+        let y_of = |y: f64| bottom - PANEL_HEIGHT * y_axis.share(y);
+        for number in y_axis.ticks() {
+            let (y, below, text) = (y_of(number), y_of(number) + 4.0, tick(number));
+            writeln!(
+                out,
+                "<path d=\"M{LEFT} {y:.1}H{right}\" stroke=\"#ddd\"/>\
+                 <text x=\"{}\" y=\"{below:.1}\" text-anchor=\"end\">{text}</text>",
+                LEFT - 6.0
+            )?;
+        }
+        for number in x_axis.ticks() {
+            let (x, y, text) = (x_of(number), bottom + 15.0, tick(number));
+            writeln!(out, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{text}</text>")?;
+        }
+        let vertical = |out: &mut fmt::Formatter<'_>, x: f64, style: &str| {
+            writeln!(out, "<path d=\"M{:.1} {top}V{bottom}\" {style}/>", x_of(x))
+        };
+        for &x in &self.boundaries {
+            vertical(out, x, "stroke=\"#888\"")?;
+        }
+        for &x in &self.marks {
+            vertical(out, x, "stroke=\"#c33\" stroke-dasharray=\"3 3\"")?;
+        }
+        for part in self.parts.iter().filter(|part| !part.is_empty()) {
+            write!(
+                out,
+                "<polyline fill=\"none\" stroke=\"#15608a\" stroke-width=\"1.5\" points=\""
+            )?;
+            for &(x, y) in part {
+                write!(out, "{:.1},{:.1} ", x_of(x), y_of(y))?;
+            }
+            writeln!(out, "\"/>")?;
+        }
+        writeln!(out, "<path d=\"M{LEFT} {top}V{bottom}H{right}\" fill=\"none\" stroke=\"black\"/>")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn panel(name: &str, parts: Vec<Vec<(f64, f64)>>) -> Panel {
+        Panel { name: name.to_owned(), parts, boundaries: vec![2.0], marks: vec![1.0, 3.0] }
+    }
+
+    fn chart(panels: Vec<Panel>) -> Chart {
+        Chart { title: "A < B\n& C".to_owned(), x_label: "seconds", y_label: "rate", panels }
+    }
+
+    #[test]
+    fn ticks_are_round_numbers_and_reach_to_the_end() {
+        for (end, steps, expected) in [
+            (10.0, 10.0, "0 1 2 3 4 5 6 7 8 9 10"),
+            (3.9, 4.0, "0 1 2 3"),
+            (0.4, 4.0, "0 0.1 0.2 0.3 0.4"),
+            (7_300_000.0, 4.0, "0 2,000,000 4,000,000 6,000,000"),
+            (0.0, 4.0, "0 0.5 1"),
+        ] {
+            let ticks: Vec<String> = Axis::of([end].into_iter(), steps).ticks().map(tick).collect();
+            assert_eq!(ticks.join(" "), expected, "{end}");
+        }
+    }
+
+    /// Every tag is closed, every part is a line, and text is no markup.
+    #[test]
+    fn a_picture_has_all_that_was_asked_for() {
+        let first = vec![vec![(0.5, 10.0), (1.5, 20.0)], vec![(2.5, 0.0)]];
+        let svg = chart(vec![panel("dbx", first), panel("a&b", vec![vec![]])]).to_string();
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(svg.contains("A &lt; B; &amp; C") && svg.contains("a&amp;b: rate"), "{svg}");
+        assert_eq!(svg.matches("<polyline").count(), 2, "an empty part is no line: {svg}");
+        assert_eq!(svg.matches("stroke-dasharray").count(), 4, "two marks in each panel: {svg}");
+        let tags = svg.matches('<').count();
+        let closed = 2 * svg.matches("</").count() + svg.matches("/>").count();
+        assert_eq!(tags, closed, "{svg}");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    /// The greatest rate is at the top of its panel, and 0 at the bottom; the last moment is at the
+    /// right end.
+    #[test]
+    fn points_lie_where_their_numbers_say() {
+        let curve = panel("dbx", vec![vec![(0.0, 0.0), (4.0, 5.0)]]);
+        let svg = chart(vec![curve]).to_string();
+        let (top, bottom) = (TOP + PANEL_TOP, TOP + PANEL_TOP + PANEL_HEIGHT);
+        let points = format!("{LEFT:.1},{bottom:.1} {:.1},{top:.1} ", WIDTH - RIGHT);
+        assert!(svg.contains(&points), "{points} in {svg}");
+        // A part reaches to its end, behind its last point.
+        let longer = Panel { boundaries: vec![8.0], ..panel("dbx", vec![vec![(4.0, 5.0)]]) };
+        let svg = chart(vec![longer]).to_string();
+        let end = format!("M{:.1} {top}V{bottom}", WIDTH - RIGHT);
+        assert!(svg.contains(&end), "{end} in {svg}");
+        let half = format!("{:.1},{top:.1} ", LEFT + (WIDTH - LEFT - RIGHT) / 2.0);
+        assert!(svg.contains(&half), "{half} in {svg}");
+    }
+
+    #[test]
+    fn nothing_measured_is_a_picture_too() {
+        let svg = chart(vec![panel("dbx", vec![])]).to_string();
+        assert!(!svg.contains("NaN") && svg.ends_with("</svg>\n"), "{svg}");
+    }
+}

@@ -1,0 +1,118 @@
+//! One client: which counter it increments next, and an account of what it has incremented.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{Change, HOT_KEYS_MAX, Parameters, Popularity, key_of};
+use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
+use crate::ycsb::zipf::Scatter;
+
+/// A client looks at the clock once in so many transactions: to do so each time would take longer
+/// than to increment.
+const TRANSACTIONS_PER_LOOK: u32 = 256;
+
+/// What a transaction is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Increment {
+    /// The key of the counter.
+    pub key: u128,
+    /// Which of the popular counters it is, if it is one: a position in the account.
+    popular: Option<u16>,
+}
+
+/// All that clients choose from.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Records that were drawn. The hot one of INCR1 has rank 0, whichever it is.
+    drawn: Arc<[Pick]>,
+    /// The records that are or will be hot, or the most popular ones.
+    pub(super) popular: Arc<[u64]>,
+    change: Option<Change>,
+    pub(super) ledgers: Ledgers,
+}
+
+impl Choice {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> Choice {
+        let records = parameters.records;
+        let (drawn, popular, change) = match parameters.popularity {
+            Popularity::Hot { percent, change } => {
+                let hot = if change.is_some() { HOT_KEYS_MAX.min(records / 2) } else { 1 };
+                let scatter = Scatter::new(records);
+                let drawn = popularity::draw(records, seed, |random| {
+                    if random.f64() * 100.0 < percent {
+                        Pick::new(0, Some(0))
+                    } else {
+                        Pick::new(scatter.record(random.u64(hot..records)), None)
+                    }
+                });
+                (drawn, (0..hot).map(|rank| scatter.record(rank)).collect(), change)
+            }
+            Popularity::Zipf { alpha } => {
+                let drawn = popularity::draw_zipf(records, alpha, seed);
+                (drawn, popularity::most_popular(records), None)
+            }
+        };
+        let ledgers = Ledgers::new(popular.len());
+        Choice { drawn, popular, change, ledgers }
+    }
+
+    pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
+        Client {
+            course: Course::new(&self.drawn, seed, thread, threads),
+            popular: Arc::clone(&self.popular),
+            change: self.change,
+            looks_in: 0,
+            hot: 0,
+            ledger: self.ledgers.open(),
+        }
+    }
+}
+
+/// What one thread carries from one transaction to the next.
+#[derive(Debug)]
+pub struct Client {
+    course: Course,
+    popular: Arc<[u64]>,
+    change: Option<Change>,
+    /// Transactions until the client looks at the clock, where the hot key changes.
+    looks_in: u32,
+    /// How many of the popular records have had their turn before that with rank 0.
+    hot: u16,
+    ledger: Arc<Ledger>,
+}
+
+impl Client {
+    /// Chooses the next transaction.
+    #[inline]
+    pub fn draw(&mut self) -> Increment {
+        if let Some(change) = self.change {
+            self.look(&change);
+        }
+        let pick = self.course.draw();
+        let Some(rank) = pick.rank() else {
+            return Increment { key: key_of(pick.record()), popular: None };
+        };
+        let popular = rank + self.hot;
+        Increment { key: key_of(self.popular[usize::from(popular)]), popular: Some(popular) }
+    }
+
+    /// Looks at the clock, now and then, for whether another key has become the hot one.
+    #[inline]
+    fn look(&mut self, change: &Change) {
+        match self.looks_in.checked_sub(1) {
+            Some(fewer) => self.looks_in = fewer,
+            None => {
+                self.looks_in = TRANSACTIONS_PER_LOOK - 1;
+                self.hot = (change.count(Instant::now()) % self.popular.len() as u64) as u16;
+            }
+        }
+    }
+
+    /// Takes note of what has become of a transaction, if that is not to be run again.
+    #[inline]
+    pub fn note(&mut self, request: &Increment, succeeded: bool) {
+        if succeeded {
+            self.ledger.note(request.popular);
+        }
+    }
+}

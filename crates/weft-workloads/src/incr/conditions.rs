@@ -1,0 +1,53 @@
+//! The invariants, checked on a database at rest.
+//!
+//! Every committed transaction has added 1 to one value. So a lost increment, or one that was done
+//! twice, breaks the sum; and since the clients also know how often they have incremented each of the
+//! popular counters, one that has come to another counter breaks that one's value.
+
+use weft::Failure;
+use weft::protocol::Protocol;
+
+use super::{Incr, key_of};
+use crate::finding::Finding;
+use crate::walk;
+use crate::workload::{Condition, Progress};
+
+/// Checks every invariant.
+pub(super) fn verify<P: Protocol>(
+    incr: &Incr<P>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let mut present = Finding::new("every counter is there, and none is negative");
+    let mut total = Finding::new("the values' sum is the number of committed increments");
+    let mut each = Finding::new("each popular counter's value is the number of increments of it");
+    let records = incr.parameters.records;
+    let (mut sum, mut record) = (0_i128, 0_u64);
+    let visit = |key, value: Option<i64>| {
+        let holds = value.is_some_and(|value| value >= 0);
+        present.check(holds, format_args!("record {record}, key {key:#034x}: {value:?}"));
+        sum += i128::from(value.unwrap_or(0));
+        record += 1;
+        if record.is_multiple_of(4096) {
+            progress(record, records);
+        }
+    };
+    let keys = (0..records).map(key_of);
+    walk::keys(&incr.database, &incr.counters, keys, |row| row.value, visit)?;
+
+    let (increments, of_popular) = incr.choice.ledgers.changes();
+    total.check(sum == i128::from(increments), format_args!("{sum} and {increments}"));
+    let popular = incr.choice.popular.iter().zip(of_popular);
+    let mut expected = popular.clone();
+    let visit = |key, value: Option<i64>| {
+        let (record, increments) = expected.next().expect("as many as there are keys");
+        let holds = value.is_some_and(|value| u64::try_from(value) == Ok(increments));
+        each.check(
+            holds,
+            format_args!("record {record}, key {key:#034x}: {value:?} and {increments}"),
+        );
+    };
+    let keys = popular.map(|(&record, _)| key_of(record));
+    walk::keys(&incr.database, &incr.counters, keys, |row| row.value, visit)?;
+    progress(records, records);
+    Ok([present, total, each].map(Finding::into_condition).into())
+}

@@ -1,0 +1,225 @@
+//! INCR1 and INCRZ: each transaction increments one counter, and some counters are hot.
+//!
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
+//! Transactions*, OSDI 2014 (Doppel), §8.2 to §8.4: a million keys of 16 bytes, of which each
+//! transaction increments one. The two workloads differ in which:
+//!
+//! - **INCR1** ([`Popularity::Hot`]): a share of the transactions increments the one hot key, each
+//!   other one a key that is drawn uniformly from those that are not popular. The hot key may change
+//!   in the course of time (§8.3, Figure 10).
+//! - **INCRZ** ([`Popularity::Zipf`]): the k-th most popular key is incremented in proportion to
+//!   1/k^alpha.
+//!
+//! An increment is an [operation](weft::operation), ADD, which asks for no result: so a protocol may
+//! let increments of one key commute. It is one access of one row, so protocols run it too that make
+//! only that atomic, among them the paper's *Atomic*, its upper bound for schemes that lock.
+//!
+//! - `client`: which key is incremented next;
+//! - `conditions`: the invariants, checked after a run.
+//!
+//! ## Where this is not the paper's workload
+//!
+//! - Keys that are hot at some time are nobody's choice at other times: of a million keys, the
+//!   [`HOT_KEYS_MAX`] that take turns are left out of what others are drawn from. So the value that
+//!   each of them must have is known. If the hot key does not change, it is the only one.
+//! - A transaction that was aborted is run again by the thread that ran it, before any other.
+
+mod client;
+mod conditions;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use weft::protocol::Protocol;
+use weft::{Database, Error, Failure, Record, Table, Transaction, column};
+
+pub use client::{Client, Increment};
+
+use crate::load;
+use crate::popularity;
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
+};
+use client::Choice;
+
+/// The fewest records: one that is hot, and another.
+pub const RECORDS_MIN: u64 = 2;
+
+/// The most records.
+pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
+
+/// How many keys take turns in being hot, at most; half of the records, if there are few. Every five
+/// seconds another one: that is an hour and a half without repetition.
+pub const HOT_KEYS_MAX: u64 = 1024;
+
+/// Which keys are incremented more often than others.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Popularity {
+    /// INCR1: one.
+    Hot {
+        /// The share of the transactions that increment it, in percent: from 0 to 100.
+        percent: f64,
+        /// When another key becomes the hot one; never if `None`.
+        change: Option<Change>,
+    },
+    /// INCRZ: by Zipf's law.
+    Zipf {
+        /// How uneven it is; at least 0, where all are alike.
+        alpha: f64,
+    },
+}
+
+/// When the hot key changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// From when on the first key is hot.
+    pub since: Instant,
+    /// For how long each one is; above 0.
+    pub every: Duration,
+}
+
+impl Change {
+    /// The how many-th hot key it is, from 0. Clients look now and then.
+    pub fn count(&self, now: Instant) -> u64 {
+        let elapsed = now.saturating_duration_since(self.since);
+        (elapsed.as_nanos() / self.every.as_nanos()) as u64
+    }
+}
+
+/// Number of counters, and which are hot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// Rows that are loaded: from [`RECORDS_MIN`] to [`RECORDS_MAX`].
+    pub records: u64,
+    /// Which of them are popular.
+    pub popularity: Popularity,
+}
+
+impl Default for Parameters {
+    /// The paper's million of keys, and every transaction on the hot one.
+    fn default() -> Self {
+        let popularity = Popularity::Hot { percent: 100.0, change: None };
+        Parameters { records: 1_000_000, popularity }
+    }
+}
+
+impl Parameters {
+    /// # Panics
+    /// If a number is out of its range.
+    fn check(&self) {
+        let records = self.records;
+        assert!((RECORDS_MIN..=RECORDS_MAX).contains(&records), "{records} records");
+        match self.popularity {
+            Popularity::Hot { percent, change } => {
+                assert!((0.0..=100.0).contains(&percent), "{percent} percent");
+                assert!(change.is_none_or(|change| !change.every.is_zero()), "changes every 0 s");
+            }
+            Popularity::Zipf { alpha } => {
+                assert!(alpha >= 0.0 && alpha.is_finite(), "alpha is {alpha}");
+            }
+        }
+    }
+}
+
+/// A row: a counter.
+#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[record(table = "counters", storage = "hash")]
+pub struct Counter {
+    /// Sixteen bytes, as in the paper: see [`key_of`].
+    #[record(key)]
+    pub id: u128,
+    /// How often it was incremented.
+    pub value: i64,
+}
+
+/// The key of a record: sixteen bytes that look random, and differ from those of every other record,
+/// since the factor is odd.
+#[inline]
+pub fn key_of(record: u64) -> u128 {
+    u128::from(record).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
+}
+
+/// Rows that one transaction of the load inserts.
+const BATCH_ROWS: u64 = 128;
+
+/// A loaded table of counters.
+pub struct Incr<P: Protocol> {
+    database: Database<P>,
+    counters: Table<Counter, P>,
+    parameters: Parameters,
+    choice: Choice,
+}
+
+impl<P: Protocol> Workload<P> for Incr<P> {
+    const NAME: &'static str = "incr";
+    const TRANSACTIONS: &'static [&'static str] = &["increment"];
+    type Parameters = Parameters;
+    type Client = Client;
+
+    /// # Panics
+    /// If a number in `parameters` is out of its range.
+    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        parameters.check();
+        let records = parameters.records;
+        let database =
+            options.builder::<P>().table_with_capacity::<Counter>(records as usize).open()?;
+        let counters = database.table::<Counter>()?;
+        let choice = Choice::new(parameters, options.seed);
+        let incr = Incr { database, counters, parameters: *parameters, choice };
+        let threads = options.threads.clamp(1, P::WORKERS_MAX);
+        let insert = |records| incr.insert(records);
+        load::run(records, threads, options.progress, || Ok(insert))?;
+        options.settle(&incr.database)?;
+        Ok(incr)
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
+        self.choice.client(seed, thread, threads)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
+        let request = client.draw();
+        let done = self.database.transact(|tx| self.run(tx, &request));
+        let succeeded = done.map_err(failure_of)?;
+        client.note(&request, succeeded);
+        Ok(Outcome { transaction: 0, rolled_back: !succeeded })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        conditions::verify(self, progress)
+    }
+}
+
+impl<P: Protocol> Incr<P> {
+    /// The transaction; whether it has succeeded, as it does once it has committed.
+    ///
+    /// # Errors
+    /// The engine's, among them a conflict, after which it is to be run again.
+    #[inline]
+    pub fn run(&self, tx: &Transaction<'_, P>, request: &Increment) -> Result<bool, Error> {
+        tx.add(&self.counters, &request.key, column!(Counter.value), 1)?;
+        Ok(true)
+    }
+
+    /// Inserts the counters of records, all 0.
+    fn insert(&self, records: std::ops::Range<u64>) -> Result<(), Failure> {
+        let rows_max = if P::SINGLE_KEY { 1 } else { BATCH_ROWS };
+        let mut first = records.start;
+        while first < records.end {
+            let batch = first..records.end.min(first + rows_max);
+            first = batch.end;
+            insert_batch(&self.database, |tx| {
+                let mut rows = batch.clone().map(|record| Counter { id: key_of(record), value: 0 });
+                rows.try_for_each(|row| tx.insert(&self.counters, row))
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,110 @@
+//! One client: who likes or reads what next, and an account of the likes.
+
+use std::sync::Arc;
+
+use super::Parameters;
+use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
+use crate::random::Random;
+
+/// The first client's stream of random numbers.
+const FIRST_STREAM: u64 = 1 << 32;
+
+/// What a transaction is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A user likes a page.
+    Like {
+        /// Who.
+        user: u64,
+        /// What.
+        page: u64,
+        /// The page's rank, if it is one of the popular ones: a position in the account.
+        popular: Option<Rank>,
+    },
+    /// Somebody looks at a page and at a user.
+    Read {
+        /// At whom.
+        user: u64,
+        /// At what.
+        page: u64,
+    },
+}
+
+/// The rank of a popular page, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rank(u16);
+
+impl Request {
+    /// Its transaction type: a position in the workload's list.
+    #[inline]
+    pub fn transaction(&self) -> usize {
+        match self {
+            Request::Like { .. } => 0,
+            Request::Read { .. } => 1,
+        }
+    }
+}
+
+/// All that clients choose from.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// Pages that were drawn.
+    drawn: Arc<[Pick]>,
+    /// The most popular pages.
+    pub(super) popular: Arc<[u64]>,
+    users: u64,
+    write_percent: u32,
+    pub(super) ledgers: Ledgers,
+}
+
+impl Choice {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> Choice {
+        let Parameters { users, pages, alpha, write_percent } = *parameters;
+        let popular = popularity::most_popular(pages);
+        let ledgers = Ledgers::new(popular.len());
+        let drawn = popularity::draw_zipf(pages, alpha, seed);
+        Choice { drawn, popular, users, write_percent, ledgers }
+    }
+
+    pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
+        Client {
+            random: Random::new(seed, FIRST_STREAM + thread as u64),
+            course: Course::new(&self.drawn, seed, thread, threads),
+            users: self.users,
+            write_percent: self.write_percent,
+            ledger: self.ledgers.open(),
+        }
+    }
+}
+
+/// What one thread carries from one transaction to the next.
+#[derive(Debug)]
+pub struct Client {
+    random: Random,
+    course: Course,
+    users: u64,
+    write_percent: u32,
+    ledger: Arc<Ledger>,
+}
+
+impl Client {
+    /// Chooses the next transaction.
+    #[inline]
+    pub fn draw(&mut self) -> Request {
+        let pick = self.course.draw();
+        let (page, user) = (pick.record(), self.random.0.u64(..self.users));
+        if self.random.chance(self.write_percent) {
+            Request::Like { user, page, popular: pick.rank().map(Rank) }
+        } else {
+            Request::Read { user, page }
+        }
+    }
+
+    /// Takes note of what has become of a transaction, if that is not to be run again.
+    #[inline]
+    pub fn note(&mut self, request: &Request, succeeded: bool) {
+        if let (Request::Like { popular, .. }, true) = (request, succeeded) {
+            self.ledger.note(popular.map(|Rank(rank)| rank));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The invariants, checked on a database at rest.
+//!
+//! Every committed like has added 1 to what a page has received, and 1 to what a user has given. So
+//! the two sums and the clients' account agree, and a like that was lost, done twice, or done by half
+//! breaks one of them.
+
+use weft::Failure;
+use weft::protocol::Protocol;
+
+use super::Like;
+use crate::finding::Finding;
+use crate::walk;
+use crate::workload::{Condition, Progress};
+
+/// Checks every invariant.
+pub(super) fn verify<P: Protocol>(
+    like: &Like<P>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let (likes, of_popular) = like.choice.ledgers.changes();
+    let (users, pages) = (like.parameters.users, like.parameters.pages);
+    let report = |done: u64| {
+        if done.is_multiple_of(4096) {
+            progress(done, users + pages);
+        }
+    };
+
+    let mut of_users =
+        Finding::new("users: each is there, and has liked a last page if any at all");
+    let mut given = Finding::new("the sum of the likes that users gave is that of committed likes");
+    let (mut sum, mut done) = (0_u128, 0);
+    let visit = |id, user: Option<(Option<u64>, u64)>| {
+        let holds = user.is_some_and(|(last_page, likes_given)| {
+            last_page.is_some() == (likes_given > 0) && last_page.is_none_or(|page| page < pages)
+        });
+        of_users.check(holds, format_args!("user {id}: {user:?}"));
+        sum += user.map_or(0, |(_, likes_given)| u128::from(likes_given));
+        done += 1;
+        report(done);
+    };
+    let pick = |row: &super::User| (row.last_page, row.likes_given);
+    walk::keys(&like.database, &like.users, 0..users, pick, visit)?;
+    given.check(sum == u128::from(likes), format_args!("{sum} and {likes}"));
+
+    let mut of_pages = Finding::new("pages: each is there, and none has less than no likes");
+    let mut received = Finding::new("the sum of the pages' likes is that of committed likes");
+    let mut sum = 0_i128;
+    let visit = |id, page: Option<i64>| {
+        of_pages.check(page.is_some_and(|likes| likes >= 0), format_args!("page {id}: {page:?}"));
+        sum += i128::from(page.unwrap_or(0));
+        done += 1;
+        report(done);
+    };
+    walk::keys(&like.database, &like.pages, 0..pages, |row| row.likes, visit)?;
+    received.check(sum == i128::from(likes), format_args!("{sum} and {likes}"));
+
+    let mut each = Finding::new("each popular page's likes are the committed likes of it");
+    let mut expected = of_popular.into_iter();
+    let visit = |id, page: Option<i64>| {
+        let likes = expected.next().expect("as many as there are popular pages");
+        let holds = page.is_some_and(|page| u64::try_from(page) == Ok(likes));
+        each.check(holds, format_args!("page {id}: {page:?} and {likes}"));
+    };
+    let popular = like.choice.popular.iter().copied();
+    walk::keys(&like.database, &like.pages, popular, |row| row.likes, visit)?;
+    progress(users + pages, users + pages);
+    Ok([of_users, given, of_pages, received, each].map(Finding::into_condition).into())
+}

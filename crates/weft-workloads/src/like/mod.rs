@@ -1,0 +1,208 @@
+//! LIKE: users of a social network like pages, of which some are far more popular than others.
+//!
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
+//! Transactions*, OSDI 2014 (Doppel), §7 and §8.5 to §8.7. A million users, a million pages, and two
+//! transactions, each about a user, who is drawn uniformly, and a page, drawn by Zipf's law:
+//!
+//! - **like** adds 1 to the page's likes, and updates the user's row;
+//! - **read** reads the page's likes and the user's row.
+//!
+//! Users' rows are rarely contended, a popular page's likes are. The addition is an
+//! [operation](weft::operation) that asks for no result, so a protocol may let those of one page
+//! commute; the reads of the same page do not, and a protocol may hold them back (§8.6). So the two
+//! are transaction types of their own, with latencies of their own.
+//!
+//! - `client`: who likes or reads what next;
+//! - `conditions`: the invariants, checked after a run.
+//!
+//! ## Where this is not the paper's workload
+//!
+//! - §7 inserts a row for each like, §8.5 updates the user's row. This is the form of §8.5: the row
+//!   says which page the user has liked last, and how many there were.
+//! - A transaction that was aborted is run again by the thread that ran it, before any other.
+
+mod client;
+mod conditions;
+
+#[cfg(test)]
+mod tests;
+
+use std::hint::black_box;
+
+use weft::protocol::Protocol;
+use weft::{Database, Error, Failure, Record, Table, Transaction, column};
+
+pub use client::{Client, Rank, Request};
+
+use crate::load;
+use crate::popularity;
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
+};
+use client::Choice;
+
+/// The most pages, and the most users.
+pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
+
+/// Size of the tables, and what transactions do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Parameters {
+    /// Users: from 1 to [`RECORDS_MAX`].
+    pub users: u64,
+    /// Pages: from 1 to [`RECORDS_MAX`].
+    pub pages: u64,
+    /// How uneven the popularity of pages is: the k-th is drawn in proportion to 1/k^alpha. 0: all
+    /// alike.
+    pub alpha: f64,
+    /// The share of the transactions that like, in percent; the others read.
+    pub write_percent: u32,
+}
+
+impl Default for Parameters {
+    /// The paper's skewed workload.
+    fn default() -> Self {
+        Parameters { users: 1_000_000, pages: 1_000_000, alpha: 1.4, write_percent: 50 }
+    }
+}
+
+impl Parameters {
+    /// # Panics
+    /// If a number is out of its range.
+    fn check(&self) {
+        let Parameters { users, pages, alpha, write_percent } = *self;
+        assert!((1..=RECORDS_MAX).contains(&users), "{users} users");
+        assert!((1..=RECORDS_MAX).contains(&pages), "{pages} pages");
+        assert!(alpha >= 0.0 && alpha.is_finite(), "alpha is {alpha}");
+        assert!(write_percent <= 100, "{write_percent} percent");
+    }
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[record(table = "users", storage = "hash")]
+pub struct User {
+    /// From 0.
+    #[record(key)]
+    pub id: u64,
+    /// The page that the user has liked last.
+    pub last_page: Option<u64>,
+    /// How many pages the user has liked, some of them several times.
+    pub likes_given: u64,
+}
+
+/// A page.
+#[derive(Clone, Debug, PartialEq, Eq, Record)]
+#[record(table = "pages", storage = "hash")]
+pub struct Page {
+    /// From 0.
+    #[record(key)]
+    pub id: u64,
+    /// How often it was liked.
+    pub likes: i64,
+}
+
+/// Rows that one transaction of the load inserts.
+const BATCH_ROWS: u64 = 128;
+
+/// A loaded LIKE database.
+pub struct Like<P: Protocol> {
+    database: Database<P>,
+    users: Table<User, P>,
+    pages: Table<Page, P>,
+    parameters: Parameters,
+    choice: Choice,
+}
+
+impl<P: Protocol> Workload<P> for Like<P> {
+    const NAME: &'static str = "like";
+    const TRANSACTIONS: &'static [&'static str] = &["like", "read"];
+    type Parameters = Parameters;
+    type Client = Client;
+
+    /// # Panics
+    /// If a number in `parameters` is out of its range.
+    fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
+        parameters.check();
+        let Parameters { users, pages, .. } = *parameters;
+        let database = options
+            .builder::<P>()
+            .table_with_capacity::<User>(users as usize)
+            .table_with_capacity::<Page>(pages as usize)
+            .open()?;
+        let choice = Choice::new(parameters, options.seed);
+        let (of_users, of_pages) = (database.table::<User>()?, database.table::<Page>()?);
+        let parameters = *parameters;
+        let like = Like { database, users: of_users, pages: of_pages, parameters, choice };
+        let threads = options.threads.clamp(1, P::WORKERS_MAX);
+        let insert = |records| like.insert(records);
+        load::run(users + pages, threads, options.progress, || Ok(insert))?;
+        options.settle(&like.database)?;
+        Ok(like)
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
+        self.choice.client(seed, thread, threads)
+    }
+
+    #[inline]
+    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
+        let request = client.draw();
+        let done = self.database.transact(|tx| self.run(tx, &request));
+        let succeeded = done.map_err(failure_of)?;
+        client.note(&request, succeeded);
+        Ok(Outcome { transaction: request.transaction(), rolled_back: !succeeded })
+    }
+
+    fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+        conditions::verify(self, progress)
+    }
+}
+
+impl<P: Protocol> Like<P> {
+    /// The transaction; whether it has succeeded, as it does once it has committed.
+    ///
+    /// # Errors
+    /// The engine's, among them a conflict, after which it is to be run again.
+    #[inline]
+    pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
+        match *request {
+            Request::Like { user, page, .. } => {
+                tx.add(&self.pages, &page, column!(Page.likes), 1)?;
+                let updated = tx.update(&self.users, &user, |row| {
+                    row.last_page = Some(page);
+                    row.likes_given += 1;
+                })?;
+                updated.expect("users stay");
+            }
+            Request::Read { user, page } => {
+                black_box(tx.get(&self.pages, &page)?.expect("pages stay").likes);
+                let row = tx.get(&self.users, &user)?.expect("users stay");
+                black_box((row.last_page, row.likes_given));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Inserts so many rows, counted from 0: first the users, behind them the pages.
+    fn insert(&self, rows: std::ops::Range<u64>) -> Result<(), Failure> {
+        let users = self.parameters.users;
+        let mut first = rows.start;
+        while first < rows.end {
+            let batch = first..rows.end.min(first + BATCH_ROWS);
+            first = batch.end;
+            insert_batch(&self.database, |tx| {
+                batch.clone().try_for_each(|row| match row.checked_sub(users) {
+                    None => {
+                        tx.insert(&self.users, User { id: row, last_page: None, likes_given: 0 })
+                    }
+                    Some(id) => tx.insert(&self.pages, Page { id, likes: 0 }),
+                })
+            })?;
+        }
+        Ok(())
+    }
+}
