@@ -33,7 +33,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
 
 pub use client::{Client, Increment};
 
@@ -204,7 +204,7 @@ impl<P: Protocol> Incr<P> {
     /// The engine's, among them a conflict, after which it is to be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Increment) -> Result<bool, Error> {
-        tx.add(&self.counters, &request.key, column!(Counter.value), 1)?;
+        tx.add(&self.counters, &request.key, column_of!(Counter.value), 1)?;
         Ok(true)
     }
 

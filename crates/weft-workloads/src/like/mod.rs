@@ -30,7 +30,7 @@ mod tests;
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
 
 pub use client::{Client, Rank, Request};
 
@@ -171,7 +171,7 @@ impl<P: Protocol> Like<P> {
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
         match *request {
             Request::Like { user, page, .. } => {
-                tx.add(&self.pages, &page, column!(Page.likes), 1)?;
+                tx.add(&self.pages, &page, column_of!(Page.likes), 1)?;
                 let updated = tx.update(&self.users, &user, |row| {
                     row.last_page = Some(page);
                     row.likes_given += 1;

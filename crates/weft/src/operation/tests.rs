@@ -103,12 +103,13 @@ where
             let cut = table.read_operation(&logged[..length]);
             assert!(cut.is_err(), "{operation:?} was read from {length} bytes");
         }
-        logged.push(0);
-        assert!(table.read_operation(&logged).is_err(), "there is more");
+        let longer = [&logged[..], &[0]].concat();
+        assert!(table.read_operation(&longer).is_err(), "there is more");
         for kind in OperationKind::ALL {
-            logged[2] = kind as u8;
+            let mut other = logged.clone();
+            other[2] = kind as u8;
             // Another operation, or none on this column; not a panic.
-            if let Ok((_, change)) = table.read_operation(&logged) {
+            if let Ok((_, change)) = table.read_operation(&other) {
                 let _ = change.apply(&table, &row, &mut Vec::new());
             }
         }

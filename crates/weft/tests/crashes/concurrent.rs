@@ -49,6 +49,30 @@ struct Fleeting {
 const WRITERS: usize = 3;
 const SHARED: u32 = 6;
 
+/// A database that writers work on, and what has to survive of that.
+pub(super) trait Workplace: Sync + Sized {
+    type Protocol: Protocol;
+
+    fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self;
+
+    fn database(&self) -> &Database<Self::Protocol>;
+
+    /// Puts in what is there before the writers come.
+    fn fill(&self);
+
+    /// One transaction of a writer. Returns how many the writer has made, if they are known to be
+    /// durable.
+    fn step(
+        &self,
+        writer: usize,
+        acknowledge: Acknowledge,
+        random: &mut fastrand::Rng,
+    ) -> Option<u64>;
+
+    /// Checks that what is there fits together. By writer, how many of its transactions are there.
+    fn check(&self, circumstances: &str) -> Vec<u64>;
+}
+
 struct Tables<P: Protocol> {
     database: Database<P>,
     shared: Table<Shared, P>,
@@ -56,7 +80,9 @@ struct Tables<P: Protocol> {
     fleeting: Table<Fleeting, P>,
 }
 
-impl<P: Protocol> Tables<P> {
+impl<P: Protocol> Workplace for Tables<P> {
+    type Protocol = P;
+
     fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
         let builder =
             Database::<P>::builder().table::<Shared>().table::<Writer>().table::<Fleeting>();
@@ -64,6 +90,10 @@ impl<P: Protocol> Tables<P> {
         let (shared, writers) = (database.table().unwrap(), database.table().unwrap());
         let fleeting = database.table().unwrap();
         Tables { database, shared, writers, fleeting }
+    }
+
+    fn database(&self) -> &Database<P> {
+        &self.database
     }
 
     fn fill(&self) {
@@ -80,8 +110,6 @@ impl<P: Protocol> Tables<P> {
         filled.map_err(|error: Error| error).unwrap();
     }
 
-    /// One transaction of a writer. Returns how many the writer has made, if they are known to be
-    /// durable.
     fn step(
         &self,
         writer: usize,
@@ -190,13 +218,13 @@ struct Tried {
 
 /// Lets writers run on `disk`, crashes it at random moments, and checks what is left each time; the
 /// last of these disks.
-fn round<P: Protocol>(
+fn round<W: Workplace>(
     disk: &SimulatedDisk,
     seed: u64,
     crashes: u32,
     tried: &mut Tried,
 ) -> SimulatedDisk {
-    let _named = Named(P::NAME);
+    let _named = Named(W::Protocol::NAME);
     let mut random = fastrand::Rng::with_seed(seed);
     let acknowledge = if random.bool() { Acknowledge::Durable } else { Acknowledge::Committed };
     let options = DurabilityOptions::new()
@@ -205,10 +233,10 @@ fn round<P: Protocol>(
         .segment_bytes([2_000, 20_000, 1 << 20][random.usize(..3)])
         .epoch_interval(std::time::Duration::from_micros(200))
         .threads(2);
-    let tables = Tables::<P>::open(disk, options.clone(), false);
-    if tables.database.recovered().is_some_and(|recovered| recovered.is_new) {
+    let tables = W::open(disk, options.clone(), false);
+    if tables.database().recovered().is_some_and(|recovered| recovered.is_new) {
         tables.fill();
-        tables.database.flush().unwrap();
+        tables.database().flush().unwrap();
     }
     // By writer: how many of its transactions it knows to be durable.
     let before = tables.check("before");
@@ -229,7 +257,7 @@ fn round<P: Protocol>(
         }
         scope.spawn(move || {
             while stop.load(Ordering::SeqCst) == 0 {
-                tables.database.checkpoint().unwrap();
+                tables.database().checkpoint().unwrap();
                 std::thread::sleep(std::time::Duration::from_millis(2));
             }
         });
@@ -241,8 +269,8 @@ fn round<P: Protocol>(
             let acknowledged: Vec<u64> =
                 acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).collect();
             crashed = disk.crash(random.u64(..));
-            let circumstances = format!("{}, crash {crash}, {options:?}", P::NAME);
-            let survivor = Tables::<P>::open(&crashed, options.clone(), true);
+            let circumstances = format!("{}, crash {crash}, {options:?}", W::Protocol::NAME);
+            let survivor = W::open(&crashed, options.clone(), true);
             let survived = survivor.check(&circumstances);
             assert!(
                 survived.iter().zip(&acknowledged).all(|(survived, count)| survived >= count),
@@ -256,10 +284,10 @@ fn round<P: Protocol>(
         tried.survived += last.1;
     });
     // And at the end, without a crash, all that ever committed.
-    let circumstances = format!("{}, at the end, {options:?}", P::NAME);
+    let circumstances = format!("{}, at the end, {options:?}", W::Protocol::NAME);
     let committed = tables.check(&circumstances);
     drop(tables);
-    let survivor = Tables::<P>::open(&disk.snapshot(), options, true);
+    let survivor = W::open(&disk.snapshot(), options, true);
     assert_eq!(survivor.check(&circumstances), committed, "{circumstances}");
     crashed
 }
@@ -272,24 +300,26 @@ impl Drop for Stop<'_> {
     }
 }
 
+/// Runs so many rounds on one disk after the other.
+pub(super) fn rounds<W: Workplace>(seed: &Seed, rounds: usize) {
+    let mut tried = Tried::default();
+    let mut random = seed.random(0);
+    let mut disk = SimulatedDisk::new(seed.0);
+    for number in 0..rounds {
+        // A database that has crashed goes on, or a new one begins.
+        if number % 3 == 0 {
+            disk = SimulatedDisk::new(random.u64(..));
+        }
+        disk = round::<W>(&disk, random.u64(..), 12, &mut tried);
+    }
+    println!("{}: {tried:?}", W::Protocol::NAME);
+    assert!(tried.acknowledged > 0, "{}: nothing happened", W::Protocol::NAME);
+}
+
 #[test]
 fn what_survives_a_crash_depends_on_nothing_that_does_not() {
-    fn rounds<P: Protocol>(seed: &Seed, rounds: usize) {
-        let mut tried = Tried::default();
-        let mut random = seed.random(0);
-        let mut disk = SimulatedDisk::new(seed.0);
-        for number in 0..rounds {
-            // A database that has crashed goes on, or a new one begins.
-            if number % 3 == 0 {
-                disk = SimulatedDisk::new(random.u64(..));
-            }
-            disk = round::<P>(&disk, random.u64(..), 12, &mut tried);
-        }
-        println!("{}: {tried:?}", P::NAME);
-        assert!(tried.acknowledged > 0, "{}: nothing happened", P::NAME);
-    }
     let seed = Seed::new();
-    rounds::<Dbx>(&seed, 36 * stress());
-    rounds::<Silo>(&seed, 18 * stress());
-    rounds::<TwoPhaseLocking>(&seed, 18 * stress());
+    rounds::<Tables<Dbx>>(&seed, 36 * stress());
+    rounds::<Tables<Silo>>(&seed, 18 * stress());
+    rounds::<Tables<TwoPhaseLocking>>(&seed, 18 * stress());
 }

@@ -294,6 +294,7 @@ impl Engine {
                 };
                 format::push_write(buffer, kind, number, *versions, |buffer| match kind {
                     WriteKind::Put => buffer.extend_from_slice(&encode(key, &text)),
+                    WriteKind::Operation => unreachable!("there is none on texts"),
                     WriteKind::Delete => key.write(buffer),
                     WriteKind::Change => {
                         key.write(buffer);
@@ -302,6 +303,7 @@ impl Engine {
                     }
                 });
                 match kind {
+                    WriteKind::Operation => unreachable!("there is none on texts"),
                     WriteKind::Delete => state[table].remove(&key),
                     WriteKind::Put | WriteKind::Change => state[table].insert(key, text),
                 };

@@ -40,8 +40,7 @@
 //! replaces the row by one in which all operations of the phase are.
 //!
 //! **Waiting.** A transaction that meets a split record is rolled back. `transact` waits for the next
-//! joined phase, which comes at once if nobody else is in a transaction, and runs it again. A
-//! [`Stash`](crate::stash::Stash) sets it aside and goes on with the next (§5.2).
+//! joined phase, which comes at once if nobody else is in a transaction, and runs it again.
 //!
 //! **Departures from the paper**
 //! - There is no coordinator thread. Any worker that finds, between two transactions, that the phase has
@@ -52,9 +51,12 @@
 //!   worker that sleeps would hold the phase up. For each record the row is replaced once.
 //! - Slices are changed when an operation is applied, and changed back if the transaction does not
 //!   commit, instead of at the commit (Figure 3): an operation that does not fit is found at its place.
-//! - A split phase begins as soon as all transactions that were set aside have been run; a joined phase
-//!   of full length comes only before records are split anew. Records stay split from one split phase to
-//!   the next as long as it pays.
+//! - Transactions that meet a split record wait, each on its own thread, instead of being *stashed*. So
+//!   far there is no pool of workers that goes on with others meanwhile. A thread that waits counts for
+//!   more, when it is decided whether a record is to stay split, than a stashed transaction would.
+//! - A split phase begins as soon as all who have waited have committed; a joined phase of full length
+//!   comes only before records are split anew. Records stay split from one split phase to the next as
+//!   long as it pays.
 
 mod contention;
 mod labels;
@@ -170,13 +172,11 @@ pub struct PhaseOptions {
     /// How long a split phase lasts, unless it is hurried, and how long conflicts are counted before
     /// anything is split: 20 ms by default, as in the paper.
     pub length: Duration,
-    /// How many transactions that were set aside in all hurry the next joined phase: 4,096 by default.
-    pub stash_max: u64,
 }
 
 impl Default for PhaseOptions {
     fn default() -> Self {
-        PhaseOptions { length: Duration::from_millis(20), stash_max: 4096 }
+        PhaseOptions { length: Duration::from_millis(20) }
     }
 }
 
@@ -189,12 +189,6 @@ impl PhaseOptions {
     /// Sets [`PhaseOptions::length`].
     pub fn length(mut self, length: Duration) -> Self {
         self.length = length;
-        self
-    }
-
-    /// Sets [`PhaseOptions::stash_max`].
-    pub fn stash_max(mut self, stash_max: u64) -> Self {
-        self.stash_max = stash_max;
         self
     }
 }
@@ -215,8 +209,6 @@ pub struct PhaseMetrics {
     pub split_records: u64,
     /// Transactions that met a split record, and had to wait.
     pub refused: u64,
-    /// Transactions that are set aside at present.
-    pub stashed: u64,
     /// Time spent in split phases that have ended.
     pub split_time: Duration,
     /// Time in which no transaction ran, because the phase changed.
@@ -245,8 +237,6 @@ pub struct Reconciliation<J: Protocol> {
     chosen: Word,
     /// Threads that wait for a joined phase, or have waited, and not committed since.
     waiting: Word,
-    /// Transactions that are set aside.
-    stashed: Word,
     /// Held by whoever changes the phase, or keeps it from being changed.
     plans: Turn<Plans>,
     metrics: MetricWords,
@@ -291,7 +281,6 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             conflicts_before: Word::new(0),
             chosen: Word::new(0),
             waiting: Word::new(0),
-            stashed: Word::new(0),
             plans: Turn::default(),
             metrics: MetricWords::default(),
         }
@@ -320,7 +309,6 @@ impl<J: Protocol> Reconciliation<J> {
             reconciled_rows: load(&self.metrics.reconciled_rows),
             split_records: load(&self.chosen),
             refused: load(&self.metrics.refused),
-            stashed: load(&self.stashed),
             split_time: Duration::from_nanos(load(&self.metrics.split_nanoseconds)),
             changing_time: Duration::from_nanos(load(&self.metrics.changing_nanoseconds)),
         }
@@ -367,8 +355,6 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     refused_in: Option<u64>,
     /// Whether the worker counts among those that wait.
     is_waiting: bool,
-    /// Whether its transactions are set aside, and do not wait, when they are refused.
-    sets_aside: bool,
     /// After how many transactions the worker looks at the clock again, and how many these were.
     until_look: u32,
     look_interval: u32,
@@ -419,15 +405,14 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     ) -> Abort {
         /// A thread that waits does nothing else meanwhile.
         const WEIGHT_OF_WAITING: u64 = 20;
-        let weight = if self.sets_aside { 1 } else { WEIGHT_OF_WAITING };
         if let Some(split) = self.split(record)
             && self.slot < split.cores()
         {
             // SAFETY: in a transaction, and this worker's own.
             let header = unsafe { split.header(self.slot) };
             match operation {
-                Some(operation) => header.note_refused(*operation, weight),
-                None => header.refused += weight,
+                Some(operation) => header.note_refused(*operation, WEIGHT_OF_WAITING),
+                None => header.refused += WEIGHT_OF_WAITING,
             }
         }
         self.refused_in = Some(self.present.number());
@@ -466,11 +451,6 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
             self.shared.phases.leave(self.slot);
         }
     }
-
-    /// Sets whether refused transactions are set aside, and not run again by this thread at once.
-    pub(crate) fn set_aside(&mut self, sets_aside: bool) {
-        self.sets_aside = sets_aside;
-    }
 }
 
 impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
@@ -494,7 +474,6 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             is_reconciling: false,
             refused_in: None,
             is_waiting: false,
-            sets_aside: false,
             until_look: 1,
             look_interval: 1,
             looked: 0,

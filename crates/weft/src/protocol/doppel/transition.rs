@@ -82,7 +82,7 @@ pub fn between_transactions<J: JoinedProtocol>(
     if executor.until_look == 0 {
         look(database, worker);
     }
-    if executor.refused_in.is_some() && !executor.sets_aside {
+    if executor.refused_in.is_some() {
         wait_for_joined_phase(database, worker, keep_waiting)?;
     }
     Ok(())
@@ -244,11 +244,8 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         let length = self.options.length.as_nanos() as u64;
         match self.phases.present().phase() {
             None => false,
-            Some(Phase::Split) => {
-                HASTY || lasted >= length || load(&self.stashed) >= self.options.stash_max
-            }
-            // What was set aside is run first; who waits has as long as a phase for that.
-            Some(Phase::Joined) if load(&self.stashed) > 0 => false,
+            Some(Phase::Split) => HASTY || lasted >= length,
+            // Who has waited comes first, and has as long as a phase for that.
             Some(Phase::Joined) if load(&self.waiting) > 0 && lasted < length => false,
             Some(Phase::Joined) if load(&self.chosen) > 0 => true,
             Some(Phase::Joined) => {
