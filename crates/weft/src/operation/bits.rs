@@ -30,7 +30,7 @@ mod neutral {
 }
 
 macro_rules! bits {
-    ($operation:ident, $operator:tt, $neutral:ident, $($value:ident)*) => {$(
+    ($operation:ident, $operator:tt, $assign:tt, $neutral:ident, $($value:ident)*) => {$(
         impl Operation<$value> for $operation<$value> {
             const KIND: OperationKind = OperationKind::$operation;
             type Slice = $value;
@@ -38,7 +38,7 @@ macro_rules! bits {
 
             #[inline(always)]
             fn apply(&self, value: &mut $value, _core: u32) -> Result<(), OutOfRange> {
-                *value = *value $operator self.0;
+                *value $assign self.0;
                 Ok(())
             }
 
@@ -58,7 +58,7 @@ macro_rules! bits {
             }
 
             fn merge(slice: $value, value: &mut $value) {
-                *value = *value $operator slice;
+                *value $assign slice;
             }
 
             fn write(&self, _core: u32, output: &mut Vec<u8>) {
@@ -68,5 +68,5 @@ macro_rules! bits {
     )*};
 }
 
-bits!(Or, |, zeros, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
-bits!(And, &, ones, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
+bits!(Or, |, |=, zeros, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
+bits!(And, &, &=, ones, bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);

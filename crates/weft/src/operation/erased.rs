@@ -19,12 +19,15 @@ pub struct ColumnOperation {
     get_mut: fn(),
 }
 
+/// With an accessor, a row, and how many cores there are, makes a slice in a place.
+type Initialise = unsafe fn(fn(), NonNull<u8>, u32, NonNull<u8>);
+
 /// What is done with slices of a type.
 struct Functions {
     kind: OperationKind,
     layout: Layout,
     /// Makes a slice in a place, for one of so many cores.
-    initialise: unsafe fn(get: fn(), row: NonNull<u8>, cores: u32, slice: NonNull<u8>),
+    initialise: Initialise,
     /// Takes a slice out of its place, and adds it to the row.
     merge: unsafe fn(get_mut: fn(), slice: NonNull<u8>, row: NonNull<u8>),
 }

@@ -362,7 +362,7 @@ fn install(write: &Write) -> Result<*mut u8, Abort> {
         };
         let Err(found) = exchange(stored(write.record), current, new) else { return Ok(current) };
         if found.addr() | QUEUED != current.addr() | QUEUED {
-            return Err(write_conflict(write, found));
+            return Err(write_conflict(write));
         }
         // The same version: it was only taken off a garbage list.
         current = found;
@@ -381,8 +381,7 @@ fn discard_placeholder(write: &Write, row: NonNull<u8>, memory: &WorkerMemory) {
 }
 
 #[cold]
-fn write_conflict(write: &Write, found: *mut u8) -> Abort {
-    let row = row_of_newest(found);
+fn write_conflict(write: &Write) -> Abort {
     let record = Some(write.record.block());
-    Abort { reason: ConflictReason::WriteChanged, table: write.table, record, row }
+    Abort { reason: ConflictReason::WriteChanged, table: write.table, record }
 }

@@ -221,16 +221,23 @@ pub struct Abort {
     pub reason: ConflictReason,
     /// Where.
     pub table: TableRef,
-    /// The record's block, if it is about one.
+    /// The record in question, by its block, if it is about one.
     pub record: Option<NonNull<u8>>,
-    /// A row of the record in question, to name its key by.
-    pub row: Option<NonNull<u8>>,
 }
 
 impl Abort {
     /// An abort for something that is not one record's.
     pub fn of_table(reason: ConflictReason, table: TableRef) -> Abort {
-        Abort { reason, table, record: None, row: None }
+        Abort { reason, table, record: None }
+    }
+
+    /// A row of the record, by which its key is known.
+    ///
+    /// # Safety
+    /// As for [`Abort::into_conflict`].
+    pub(crate) unsafe fn row(&self) -> Option<NonNull<u8>> {
+        // SAFETY: the record was found while the worker was pinned, so it is not freed.
+        self.record.and_then(|record| unsafe { (self.table.core().newest)(record) })
     }
 
     /// Spells the abort out for people.
@@ -239,8 +246,8 @@ impl Abort {
     /// The worker is still pinned as it was when the abort was decided.
     pub unsafe fn into_conflict(self) -> Conflict {
         let table = self.table.core();
-        // SAFETY: pinned, so the row is not freed; it is of this table.
-        let key = self.row.map(|row| unsafe { (table.format_key)(row) });
+        // SAFETY: pinned, so neither the record is freed nor its row; they are of this table.
+        let key = unsafe { self.row().map(|row| (table.format_key)(row)) };
         Conflict { reason: self.reason, table: table.name, index: table.index, key }
     }
 }

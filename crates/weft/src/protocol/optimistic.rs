@@ -370,14 +370,9 @@ pub fn settle_deleted<H: TidHeader>(
 
 // ---- conflicts --------------------------------------------------------------------------------
 
-/// The row by which a conflict names its key.
-pub fn row_of<H>(record: RecordPointer<H>) -> Option<NonNull<u8>> {
-    NonNull::new(stored(record).newest.load(Ordering::Acquire))
-}
-
 /// An abort because of a record.
 pub fn abort_at<H>(reason: ConflictReason, table: TableRef, record: RecordPointer<H>) -> Abort {
-    Abort { reason, table, record: Some(record.block()), row: row_of(record) }
+    Abort { reason, table, record: Some(record.block()) }
 }
 
 /// What a transaction says whose read is not current any more.

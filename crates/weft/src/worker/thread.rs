@@ -113,7 +113,7 @@ pub struct Worker<P: Protocol> {
     pub random: RefCell<fastrand::Rng>,
     /// Records its transactions, if they are recorded.
     #[cfg(feature = "history")]
-    pub recorder: Option<RefCell<crate::history::Recorder>>,
+    pub(crate) recorder: Option<RefCell<crate::history::Recorder>>,
 }
 
 impl<P: Protocol> Worker<P> {

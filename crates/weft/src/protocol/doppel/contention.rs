@@ -130,7 +130,8 @@ impl Sketch {
         operations: impl Iterator<Item = ColumnOperation>,
         memory: &WorkerMemory,
     ) {
-        let (Some(record), Some(row)) = (abort.record, abort.row) else { return };
+        // SAFETY: the worker is pinned since before the abort was decided.
+        let (Some(record), Some(row)) = (abort.record, unsafe { abort.row() }) else { return };
         if abort.table.core().index.is_some() {
             return; // Nothing can be done about entries of indexes.
         }

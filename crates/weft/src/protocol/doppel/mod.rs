@@ -80,6 +80,7 @@ use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
 use self::turn::Turn;
 use super::access_set::TidHeader;
+use super::optimistic::abort_at;
 use super::{
     Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Silo,
     Target, TwoPhaseLocking, Visible,
@@ -417,10 +418,7 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         }
         self.refused_in = Some(self.present.number());
         self.shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the worker is pinned, so the record is not freed.
-        let row = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
-        let row = row_of_newest(row.newest.load(Ordering::Acquire));
-        let abort = Abort { reason: ConflictReason::Split, table, record: Some(record), row };
+        let abort = Abort { reason: ConflictReason::Split, table, record: Some(record) };
         self.doomed = Some(abort);
         abort
     }
@@ -627,9 +625,8 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         if let Some(operation) = operation {
             self.applied.push((block, *operation));
             if HASTY {
-                let row = crate::protocol::optimistic::row_of(record);
-                let reason = ConflictReason::WriteChanged;
-                self.note_conflict(&Abort { reason, table, record: Some(block), row }, memory);
+                let abort = abort_at(ConflictReason::WriteChanged, table, record);
+                self.note_conflict(&abort, memory);
             }
         }
         Ok(Target::Row)

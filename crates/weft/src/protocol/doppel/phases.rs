@@ -135,7 +135,7 @@ impl Phases {
     pub fn begin_change(&self, slots: impl Fn() -> usize, yields_max: u32) -> Option<Change<'_>> {
         let before = self.present();
         // Relaxed: made visible by the fence, which pairs with the worker's after `announce`.
-        self.word.0.store(before.number() * NUMBER_ONE | CHANGING, Ordering::Relaxed);
+        self.word.0.store((before.number() * NUMBER_ONE) | CHANGING, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let change = Change { phases: self, before };
         let mut yields = 0;
@@ -165,7 +165,7 @@ impl Change<'_> {
             Phase::Joined => JOINED,
             Phase::Split => SPLIT,
         };
-        let word = (self.before.number() + 1) * NUMBER_ONE | kind;
+        let word = ((self.before.number() + 1) * NUMBER_ONE) | kind;
         // Release: see `present`.
         self.phases.word.0.store(word, Ordering::Release);
         std::mem::forget(self);
