@@ -21,6 +21,7 @@ use std::marker::PhantomData;
 use weft::ColumnValue;
 use weft::column::{ChangeWriter, DecodeError};
 use weft::encoding::KeyEncoder;
+use weft::operation::OperationKind;
 use weft::schema::{Column, IndexDescription, Record, Storage};
 
 /// Bytes of the value that the counter takes.
@@ -224,6 +225,21 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
         let length = input.len();
         u64::read(input).map_err(|error| error.in_column("key", length))
     }
+
+    fn apply_stored(
+        &mut self,
+        column: usize,
+        kind: OperationKind,
+        input: &mut &[u8],
+    ) -> Result<(), DecodeError> {
+        let length = input.len();
+        match column {
+            1 => self.counter.apply_stored(kind, input),
+            2 => self.filler.apply_stored(kind, input),
+            _ => return Err(DecodeError::no_operation(Self::TABLE, column, kind, input)),
+        }
+        .map_err(|error| error.in_column(Self::COLUMNS[column].name, length))
+    }
 }
 
 /// Something to be done with a row type that is known only at run time.
@@ -270,6 +286,7 @@ value_sizes! { 8 100 1000 }
 #[cfg(test)]
 mod tests {
     use weft::description::TableDescription;
+    use weft::operation::{Add, Operation};
 
     use super::*;
 
@@ -302,6 +319,15 @@ mod tests {
             row.encode_changes(&read, &mut changes);
             assert_eq!(changes, [&key[..], &[0]].concat(), "nothing has changed");
             assert_eq!(R::decode_key(&mut &key[..]), Ok(77));
+            let mut operation = Vec::new();
+            Add(3_u64).write(0, &mut operation);
+            let mut added = read;
+            added.apply_stored(1, OperationKind::Add, &mut &operation[..]).expect("a number");
+            assert_eq!(added.counter(), 8);
+            for column in [0, 2, 3] {
+                let refused = added.apply_stored(column, OperationKind::Add, &mut &operation[..]);
+                assert!(refused.is_err(), "column {column}");
+            }
             let table = TableDescription::of::<R>().expect("it is not volatile");
             assert_eq!(table.read_row(&stored).expect("it is described as it is").len(), 3);
         }
