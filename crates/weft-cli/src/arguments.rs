@@ -13,6 +13,7 @@ use weft::{Acknowledge, DurabilityOptions};
 use crate::bench::compare::CompareArguments;
 use crate::bench::locks::LocksArguments;
 use crate::bench::rtm::RtmArguments;
+use crate::bench::rubis::RubisArguments;
 use crate::bench::tatp::TatpArguments;
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
@@ -74,6 +75,8 @@ pub enum Workload {
     Locks(LocksArguments),
     /// Hardware regions: how large they can be, and how long, until they abort
     Rtm(RtmArguments),
+    /// RUBiS: an auction site, with bids for popular items
+    Rubis(RubisArguments),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(TatpArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses

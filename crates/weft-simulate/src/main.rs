@@ -35,6 +35,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().workload {
         Workload::Locks(locks) => simulation::run(&locks),
         Workload::Rtm(rtm) => rtm::run(&rtm),
+        Workload::Rubis(rubis) => simulation::run(&rubis),
         Workload::Tatp(tatp) => simulation::run(&tatp),
         Workload::Tpcc(tpcc) => simulation::run(&tpcc),
         Workload::Ycsb(ycsb) => simulation::run(&ycsb),

@@ -1,6 +1,7 @@
 //! The workloads: the options of each, and what is loaded for them.
 
 pub mod locks;
+pub mod rubis;
 pub mod tatp;
 pub mod tpcc;
 pub mod ycsb;
