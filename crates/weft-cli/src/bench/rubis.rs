@@ -17,7 +17,7 @@ use super::{Subject, Switch};
 
 /// About what one user takes once loaded, and one item with its bids and its comment: measured, and the
 /// arrays of the hash tables.
-const USER_BYTES: u64 = 600;
+const USER_BYTES: u64 = 680;
 const ITEM_BYTES: u64 = 3_000;
 
 /// About what a bid adds, measured, and more of them than a thread makes in a second.

@@ -1,6 +1,6 @@
 //! RUBiS, the Rice University Bidding System: an auction site.
 //!
-//! C. Amza and others: *Specification and Implementation of Dynamic Web Site Benchmarks*, IWWC 2002;
+//! C. Amza and others: *Specification and Implementation of Dynamic Web Site Benchmarks*, WWC-5, 2002;
 //! as N. Narula and others port it in *Phase Reconciliation for Contended In-Memory Transactions*
 //! (Doppel, OSDI 2014, §7 and §8.8): 7 tables, 17 transactions, and the 26 interactions that run them.
 //!

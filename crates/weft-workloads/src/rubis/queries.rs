@@ -239,11 +239,13 @@ impl<'tx, P: Protocol> Reader<'tx, '_, P> {
         let (Some(item), Some(auction)) = (self.item(item)?, auction) else {
             return Ok(Answer::Nothing);
         };
+        let keys = auction.top_bids.tuples().iter().map(|bid| (bid.value, bid.order.1));
+        self.tx.prefetch(&self.tables.bids, keys.clone())?;
+        self.tx.prefetch(&self.tables.users, keys.clone().map(|(bidder, _)| bidder))?;
         let mut bids = ArrayVec::new();
-        for tuple in auction.top_bids.tuples() {
-            let ((_, id), bidder) = (tuple.order, tuple.value);
-            let bid = self.tx.get(&self.tables.bids, &(bidder, id))?;
-            bids.extend(bid.zip(self.user(bidder)?));
+        for key in keys {
+            let bid = self.tx.get(&self.tables.bids, &key)?;
+            bids.extend(bid.zip(self.user(key.0)?));
         }
         Ok(Answer::Bids { item, bids })
     }
