@@ -1,8 +1,8 @@
 //! The twelve transactions that only read, and what a browser would get of them.
 //!
-//! An [`Answer`] refers to rows and copies none. It is complete: for every item of a list its row and
-//! its bids summed up, for every bid and comment its author. What lists the rows of a user shows the
-//! [last](PAGE) of them, as RUBiS does page by page.
+//! An answer refers to rows and copies none. It is complete: for every item of a list its row and its
+//! bids summed up, for every bid and comment its author. What lists the rows of a user shows the last 20
+//! of them, a page of RUBiS.
 //!
 //! A list that is kept beside a table may be read in another state than the table, if others write
 //! meanwhile. A transaction that has read two states does not commit, so what it does not find of a
