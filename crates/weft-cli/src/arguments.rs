@@ -15,6 +15,7 @@ use crate::bench::incr::IncrArguments;
 use crate::bench::like::LikeArguments;
 use crate::bench::locks::LocksArguments;
 use crate::bench::rtm::RtmArguments;
+use crate::bench::rubis::RubisArguments;
 use crate::bench::tatp::TatpArguments;
 use crate::bench::timeline;
 use crate::bench::tpcc::TpccArguments;
@@ -81,6 +82,8 @@ pub enum Workload {
     Locks(LocksArguments),
     /// Hardware regions: how large they can be, and how long, until they abort
     Rtm(RtmArguments),
+    /// RUBiS: an auction site, with bids for popular items
+    Rubis(RubisArguments),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(TatpArguments),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses

@@ -6,9 +6,9 @@
 //! 2. `protocols`, `bench` and `check` are the commands, and `durable` has those for databases in a
 //!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
 //!    protocol; a workload adds one small file with its own options (`bench/incr.rs`,
-//!    `bench/like.rs`, `bench/locks.rs`, `bench/tatp.rs`, `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about
-//!    hardware regions alone. So does `bench/compare.rs`, which compares the results of two calls.
-//!    `plot` draws curves.
+//!    `bench/like.rs`, `bench/locks.rs`, `bench/rubis.rs`, `bench/tatp.rs`, `bench/tpcc.rs`,
+//!    `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about hardware regions alone. So does
+//!    `bench/compare.rs`, which compares the results of two calls. `plot` draws curves.
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
         Command::Bench { workload: Workload::Like(arguments) } => bench::like::run(&arguments),
         Command::Bench { workload: Workload::Locks(arguments) } => bench::locks::run(&arguments),
         Command::Bench { workload: Workload::Rtm(arguments) } => bench::rtm::run(&arguments),
+        Command::Bench { workload: Workload::Rubis(arguments) } => bench::rubis::run(&arguments),
         Command::Bench { workload: Workload::Tatp(arguments) } => bench::tatp::run(&arguments),
         Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),
         Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),

@@ -10,6 +10,22 @@ use weft::protocol::PROTOCOLS;
 const SHORT_TATP: [&str; 10] =
     ["bench", "tatp", "-s", "500", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
 
+/// Likewise, of few users and items.
+const SHORT_RUBIS: [&str; 12] = [
+    "bench",
+    "rubis",
+    "--users",
+    "500",
+    "--items",
+    "50",
+    "--seconds",
+    "0.2",
+    "--warmup",
+    "0.01",
+    "--rounds",
+    "2",
+];
+
 /// A run that is over in a second.
 const SHORT: [&str; 10] =
     ["bench", "tpcc", "--scale", "tiny", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
@@ -144,6 +160,22 @@ fn tatp_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
+fn rubis_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--users", "0"], &["--users", "from 1 to 100000000"]),
+        (&["--items", "-1"], &["--items", "from 1 to 100000000"]),
+        (&["--mix", "standard"], &["--mix", "bidding", "contended"]),
+        (&["--alpha", "1.8"], &["--alpha", "--mix contended"]),
+        (&["--mix", "contended", "--alpha", "NaN"], &["--alpha", "from 0 to 5"]),
+        (&["--mix", "contended", "--alpha", "-1"], &["--alpha", "from 0 to 5"]),
+        (&["--operations", "maybe"], &["--operations", "off", "on"]),
+        (&["--snapshots"], &["--snapshots"]),
+        (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
+    ];
+    refused("rubis", cases);
+}
+
+#[test]
 fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--lock", "dbx"], &["dbx", "occ_rwlock", "tatas", "mcs", "srwlock", "none"]),
@@ -171,6 +203,7 @@ fn protocols_of_single_keys_run_single_accesses_only() {
         let expected: &[&str] = &[name, "--operations 1"];
         refused("tpcc", &[(&["-p", name], expected)]);
         refused("tatp", &[(&["-p", name], expected)]);
+        refused("rubis", &[(&["-p", name], expected)]);
         refused(
             "ycsb",
             &[
@@ -238,6 +271,13 @@ fn help_teaches() {
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
     for word in ["What is measured", "getnewdest", "35 %", "--snapshots", "Exit code"] {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
+    let output = run(&["bench", "rubis", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in ["What is measured", "storebid", "--alpha", "RUBiS-C", "--operations", "Exit code"]
+    {
         assert!(help.contains(word), "{word:?} is missing in:\n{help}");
     }
     let output = run(&["protocols"]);
@@ -561,6 +601,42 @@ fn tatp_reports_how_often_transactions_succeed() {
     let ran: Vec<&String> =
         json[0]["success_rates"].as_object().expect("an object").keys().collect();
     assert_eq!(ran, ["getsubdata"], "{json}");
+}
+
+#[test]
+fn rubis_runs_both_of_its_mixes_and_verifies_them() {
+    let options = ["-p", "dbx,2pl", "-t", "2", "--verify"];
+    let output = run(&[&SHORT_RUBIS[..], &options].concat());
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for word in ["RUBiS, mix bidding, 500 users, 50 items;", "| searchregion ", "2pl: verified"] {
+        assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+    }
+    for line in report.lines() {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+    for operations in ["on", "off"] {
+        let more = ["--mix", "contended", "--operations", operations, "--json", "-"];
+        let output = run(&[&SHORT_RUBIS[..], &options, &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+        for report in json.as_array().expect("an array") {
+            assert_eq!(
+                (&report["workload"], &report["mix"], &report["alpha"], &report["operations"]),
+                (&"rubis".into(), &"contended".into(), &1.8.into(), &operations.into()),
+                "{report}"
+            );
+            assert_eq!((&report["users"], &report["items"]), (&500.into(), &50.into()), "{report}");
+            assert_eq!(report["verified"], true, "{report}");
+            check_sums(report);
+            let bids = number(&report["transactions"]["storebid"]["committed"]);
+            let share = bids / number(&report["committed"]);
+            assert!((0.45..0.55).contains(&share), "{report}");
+        }
+    }
+    let output = run(&[&SHORT_RUBIS[..], &["--json", "-"]].concat());
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    assert_eq!((&json[0]["mix"], &json[0]["alpha"]), (&"bidding".into(), &Value::Null), "{json}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::simulation::CYCLES_OF_SMALL;
 use crate::workloads::incr::Incr;
 use crate::workloads::like::Like;
 use crate::workloads::locks::Locks;
+use crate::workloads::rubis::Rubis;
 use crate::workloads::tatp::Tatp;
 use crate::workloads::tpcc::Tpcc;
 use crate::workloads::ycsb::Ycsb;
@@ -39,6 +40,8 @@ pub enum Workload {
     Locks(Locks),
     /// Hardware regions: how large they can be, and how long, until they abort
     Rtm(Rtm),
+    /// RUBiS: an auction site, with bids for popular items
+    Rubis(Rubis),
     /// TATP: the register of a mobile operator, read and changed by very short transactions
     Tatp(Tatp),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses

@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         Workload::Like(like) => simulation::run(&like),
         Workload::Locks(locks) => simulation::run(&locks),
         Workload::Rtm(rtm) => rtm::run(&rtm),
+        Workload::Rubis(rubis) => simulation::run(&rubis),
         Workload::Tatp(tatp) => simulation::run(&tatp),
         Workload::Tpcc(tpcc) => simulation::run(&tpcc),
         Workload::Ycsb(ycsb) => simulation::run(&ycsb),

@@ -8,6 +8,8 @@
 //! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
 //!   read;
 //! - [`tpcc`]: TPC-C, the order-entry benchmark of the Transaction Processing Performance Council;
+//! - [`rubis`]: RUBiS, an auction site: users browse, and bid, some items being far more popular than
+//!   others;
 //! - [`locks`]: no workload of a database, but locks that hardware regions may elide, under TATP's
 //!   shortest transaction;
 //! - [`rtm`]: none either, but regions, to see what they can hold;
@@ -37,6 +39,7 @@ pub mod mix;
 mod popularity;
 pub mod random;
 pub mod rtm;
+pub mod rubis;
 pub mod tatp;
 pub mod tpcc;
 mod view;

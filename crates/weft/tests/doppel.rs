@@ -1,9 +1,9 @@
 //! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
 
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use weft::htm::word::{Ordering, Word};
 use weft::operation::{
     Add, BoundedSet, Max, OperationKind, Ordered, OrderedPut, TopK, TopKInsert, Union,
 };
@@ -12,6 +12,9 @@ use weft::protocol::{PhaseOptions, Silo, TwoPhaseLocking};
 use weft::{ConflictReason, Database, Error, Failure, Record, Table, Violation, column_of};
 
 type Reconciled<J> = PhaseReconciliation<J>;
+
+/// What a transaction does.
+type Access<'a, J> = dyn Fn(&weft::Transaction<'_, Reconciled<J>>) -> Result<(), Error> + 'a;
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Auction {
@@ -178,7 +181,7 @@ mod cases {
         const EACH: u32 = 3000;
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
-        let seen = AtomicU64::new(0);
+        let seen = Word::new(0);
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (database, auctions, seen) = (&database, &auctions, &seen);
@@ -270,10 +273,7 @@ mod cases {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
         // By hand, a refused transaction is a conflict like any other.
-        let by_hand = |expected: bool,
-                       access: &dyn Fn(
-            &weft::Transaction<'_, Reconciled<J>>,
-        ) -> Result<(), Error>| {
+        let by_hand = |expected: bool, access: &Access<'_, J>| {
             into_split_phase(&database, &auctions);
             let transaction = database.begin().unwrap();
             match access(&transaction) {

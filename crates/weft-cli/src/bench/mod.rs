@@ -36,6 +36,7 @@ pub mod locks;
 pub mod report;
 mod round;
 pub mod rtm;
+pub mod rubis;
 mod scratch;
 mod statistics;
 mod tally;

@@ -3,6 +3,7 @@
 pub mod incr;
 pub mod like;
 pub mod locks;
+pub mod rubis;
 pub mod tatp;
 pub mod tpcc;
 pub mod ycsb;

@@ -40,7 +40,7 @@ const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
 const LOOK_NANOSECONDS: u64 = 200_000;
 
 /// For how long nobody is seen in a transaction before that is taken for a rest, in nanoseconds.
-const REST_NANOSECONDS: u64 = if HASTY { 0 } else { 20_000 };
+const REST_NANOSECONDS: u64 = 20_000;
 
 /// How often one yields while transactions are to end before the phase is changed. If one takes longer,
 /// others are not held up by it: the change is put off.
@@ -140,8 +140,8 @@ fn wait_for_joined_phase<J: JoinedProtocol>(
             true => None,
             false => resting_since.or(Some(now)),
         };
-        let is_rest =
-            resting_since.is_some_and(|since| now.saturating_sub(since) >= REST_NANOSECONDS);
+        let is_rest = resting_since
+            .is_some_and(|since| HASTY || now.saturating_sub(since) >= REST_NANOSECONDS);
         if (is_rest || shared.is_due(now))
             && let Some(mut plans) = shared.plans.try_take()
             && Some(shared.phases.present().number()) == refused_in

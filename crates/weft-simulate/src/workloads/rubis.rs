@@ -1,0 +1,101 @@
+//! `cargo simulate rubis`.
+
+use clap::{Args, ValueEnum};
+use weft::protocol::with_protocol;
+use weft_workloads::rubis;
+
+use crate::arguments::Common;
+use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+
+const HELP: &str = "\
+What is simulated: RUBiS, as in `weft bench rubis`, whose help says what its transactions do. In the
+bidding mix all items are alike; in the contended mix half of the transactions are bids, on items of which
+the k-th is drawn in proportion to 1 / k^alpha.
+
+A tenth of the paper's users are loaded unless told otherwise: each figure has a database of its own, and
+users are drawn alike, so that of more of them there are but more misses of the caches.
+
+Examples:
+  cargo simulate rubis --protocol dbx,silo,2pl
+      RUBiS-B under three protocols on one to eight hardware threads of the papers' Haswell
+  cargo simulate rubis --mix contended --alpha 1.8 --machine xeon-8x10 --cores 1,20 --protocol silo,2pl
+      RUBiS-C on the machine of the Doppel paper";
+
+/// RUBiS.
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct Rubis {
+    /// Which transactions run how often
+    #[arg(long, short, value_enum, default_value_t = MixName::Bidding)]
+    mix: MixName,
+    /// How uneven the items' popularity is, in the contended mix
+    #[arg(long, value_name = "ALPHA", default_value_t = rubis::Mix::ALPHA, value_parser = alpha)]
+    alpha: f64,
+    /// Users that are loaded
+    #[arg(long, value_name = "N", default_value_t = rubis::Parameters::default().users / 10,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(rubis::USERS_MAX)))]
+    users: u32,
+    /// Items that are loaded, each an auction with ten bids on average
+    #[arg(long, value_name = "N", default_value_t = rubis::Parameters::default().items,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(rubis::ITEMS_MAX)))]
+    items: u32,
+    /// Sum up by commutative operations, or by reading and writing
+    #[arg(long, value_enum, default_value_t = Operations::On)]
+    operations: Operations,
+    /// How to simulate.
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The mixes on offer.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum MixName {
+    /// RUBiS-B: that of RUBiS itself, all items alike
+    Bidding,
+    /// RUBiS-C: half of the transactions are bids, on popular items
+    Contended,
+}
+
+/// Whether there are commutative operations.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Operations {
+    /// What can commute is written so
+    On,
+    /// It is read and written
+    Off,
+}
+
+impl Rubis {
+    fn parameters(&self) -> rubis::Parameters {
+        let &Rubis { alpha, users, items, .. } = self;
+        let mix = match self.mix {
+            MixName::Bidding => rubis::Mix::Bidding,
+            MixName::Contended => rubis::Mix::Contended { alpha },
+        };
+        let operations = self.operations == Operations::On;
+        rubis::Parameters { users, items, mix, operations, ..rubis::Parameters::default() }
+    }
+}
+
+impl Benchmark for Rubis {
+    fn title(&self) -> String {
+        let rubis::Parameters { users, items, mix, operations, .. } = self.parameters();
+        let operations = if operations { "" } else { ", without commutative operations" };
+        format!("RUBiS, mix {mix}, {users} users, {items} items{operations}")
+    }
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+        let parameters = self.parameters();
+        with_protocol!(contender, |P| simulate_under::<P, rubis::Rubis<P>>(&parameters, setting))
+            .expect("the parser knows the names")
+    }
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    let alpha = text.parse().ok().filter(|alpha| (0.0..=5.0).contains(alpha));
+    alpha.ok_or_else(|| "expected a number from 0 to 5".to_owned())
+}

@@ -1,0 +1,176 @@
+//! The five transactions that write.
+//!
+//! Their new rows are drawn beforehand, keys included, so that none of them has to ask for a key.
+
+use weft::protocol::Protocol;
+use weft::{Error, Transaction, column_of};
+
+use super::Tables;
+use super::interactions::TransactionType;
+use super::load::{add_bid, insert_newest};
+use super::schema::{
+    Auction, Bid, CategoryItems, Comment, Item, Purchase, Rating, RegionItems, User, earliness,
+};
+
+/// What a transaction that writes stores.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A new user.
+    RegisterUser(User),
+    /// A new item.
+    StoreItem(Item),
+    /// An item bought at once.
+    StoreBuyNow(Purchase),
+    /// A bid.
+    StoreBid(Bid),
+    /// A comment.
+    StoreComment(Comment),
+}
+
+impl Change {
+    /// How many kinds there are.
+    pub(super) const KINDS: usize = 5;
+
+    /// Which of them it is.
+    pub(super) fn kind(&self) -> usize {
+        self.transaction() as usize - TransactionType::RegisterUser as usize
+    }
+
+    /// The transaction that stores it.
+    pub fn transaction(&self) -> TransactionType {
+        match self {
+            Change::RegisterUser(_) => TransactionType::RegisterUser,
+            Change::StoreItem(_) => TransactionType::StoreItem,
+            Change::StoreBuyNow(_) => TransactionType::StoreBuyNow,
+            Change::StoreBid(_) => TransactionType::StoreBid,
+            Change::StoreComment(_) => TransactionType::StoreComment,
+        }
+    }
+}
+
+/// Makes a change, with commutative operations or without; whether it succeeded. If not, it has
+/// written nothing.
+pub(super) fn run<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    change: &Change,
+    operations: bool,
+) -> Result<bool, Error> {
+    match change {
+        Change::RegisterUser(user) => register_user(tables, tx, user),
+        Change::StoreItem(item) => store_item(tables, tx, item, operations),
+        Change::StoreBuyNow(purchase) => store_buy_now(tables, tx, purchase),
+        Change::StoreBid(bid) if operations => store_bid(tables, tx, bid),
+        Change::StoreBid(bid) => store_bid_by_reading(tables, tx, bid),
+        Change::StoreComment(comment) => store_comment(tables, tx, comment, operations),
+    }
+}
+
+/// Does not succeed if the nickname is somebody's.
+fn register_user<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    user: &User,
+) -> Result<bool, Error> {
+    if tx.get_by(&tables.users, User::NICKNAME, &user.nickname)?.is_some() {
+        return Ok(false);
+    }
+    tx.insert(&tables.users, user.clone())?;
+    tx.insert(&tables.ratings, Rating { user: user.id, rating: 0 })?;
+    Ok(true)
+}
+
+/// Inserts an item, and puts it into the lists of its category and of its seller's region.
+fn store_item<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    item: &Item,
+    operations: bool,
+) -> Result<bool, Error> {
+    let region = tx.get(&tables.users, &item.seller)?.expect("users are never removed").region;
+    tx.insert(&tables.items, item.clone())?;
+    tx.insert(&tables.auctions, Auction::new(item.id))?;
+    let (in_category, in_region) = (item.category, (region, item.category));
+    if operations {
+        let order = (item.started, item.id);
+        let newest = column_of!(CategoryItems.newest);
+        tx.top_k_insert(&tables.category_items, &in_category, newest, order, item.id)?;
+        let newest = column_of!(RegionItems.newest);
+        tx.top_k_insert(&tables.region_items, &in_region, newest, order, item.id)?;
+    } else {
+        tx.update(&tables.category_items, &in_category, |row| {
+            insert_newest(&mut row.newest, item);
+        })?
+        .expect("every category has its list");
+        tx.update(&tables.region_items, &in_region, |row| insert_newest(&mut row.newest, item))?
+            .expect("every region has its list");
+    }
+    Ok(true)
+}
+
+/// Takes from the quantity. Does not succeed if less is left.
+fn store_buy_now<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    purchase: &Purchase,
+) -> Result<bool, Error> {
+    let &Purchase { item, quantity, date, .. } = purchase;
+    if tx.get(&tables.items, &item)?.expect("items are never removed").quantity < quantity {
+        return Ok(false);
+    }
+    tx.update(&tables.items, &item, |row| {
+        row.quantity -= quantity;
+        if row.quantity == 0 {
+            row.ends = date;
+        }
+    })?;
+    tx.insert(&tables.purchases, purchase.clone())?;
+    Ok(true)
+}
+
+/// The paper's Figure 7: nothing is read but by commutative operations.
+fn store_bid<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    bid: &Bid,
+) -> Result<bool, Error> {
+    let &Bid { bidder, id, item, price, date, .. } = bid;
+    let auctions = &tables.auctions;
+    tx.insert(&tables.bids, bid.clone())?;
+    tx.max(auctions, &item, column_of!(Auction.max_bid), price)?;
+    let winner = (price, earliness(date));
+    tx.ordered_put(auctions, &item, column_of!(Auction.max_bidder), winner, bidder)?;
+    tx.add(auctions, &item, column_of!(Auction.number_of_bids), 1)?;
+    tx.top_k_insert(auctions, &item, column_of!(Auction.top_bids), (price, id), bidder)?;
+    Ok(true)
+}
+
+/// The paper's Figure 6: the auction is read, and then written.
+fn store_bid_by_reading<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    bid: &Bid,
+) -> Result<bool, Error> {
+    tx.insert(&tables.bids, bid.clone())?;
+    let updated = tx.update(&tables.auctions, &bid.item, |auction| add_bid(auction, bid))?;
+    updated.expect("every item has an auction");
+    Ok(true)
+}
+
+/// Adds to the rating of the user that is commented on.
+fn store_comment<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    comment: &Comment,
+    operations: bool,
+) -> Result<bool, Error> {
+    let &Comment { to_user, rating, .. } = comment;
+    tx.insert(&tables.comments, comment.clone())?;
+    if operations {
+        tx.add(&tables.ratings, &to_user, column_of!(Rating.rating), rating)?;
+    } else {
+        tx.update(&tables.ratings, &to_user, |row| row.rating += rating)?
+            .expect("every user has a rating");
+    }
+    Ok(true)
+}

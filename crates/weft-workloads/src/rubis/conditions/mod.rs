@@ -1,0 +1,127 @@
+//! The invariants, checked on a database at rest.
+//!
+//! All that is summed up beside the tables must equal what the tables say, added up again by other
+//! means than the engine's operations. `verify` reads every row once (`survey`), so that the time grows
+//! with the number of rows and no faster. What was loaded is drawn again to compare; what was stored
+//! since is counted by the clients.
+
+mod survey;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use weft::Failure;
+use weft::protocol::Protocol;
+
+use super::Rubis;
+use crate::finding::Finding;
+use crate::workload::{Condition, Progress};
+
+/// One invariant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    BidsCounted,
+    MaxBid,
+    MaxBidder,
+    TopBids,
+    Ratings,
+    CategoryItems,
+    RegionItems,
+    Quantities,
+    Loaded,
+    References,
+    Counted,
+    Indexes,
+}
+
+impl Rule {
+    /// Every rule, in order.
+    pub(super) const ALL: [Rule; 12] = [
+        Rule::BidsCounted,
+        Rule::MaxBid,
+        Rule::MaxBidder,
+        Rule::TopBids,
+        Rule::Ratings,
+        Rule::CategoryItems,
+        Rule::RegionItems,
+        Rule::Quantities,
+        Rule::Loaded,
+        Rule::References,
+        Rule::Counted,
+        Rule::Indexes,
+    ];
+
+    /// The rule in words.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Rule::BidsCounted => "auctions: number_of_bids = count(bids) of the item",
+            Rule::MaxBid => "auctions: max_bid = max(price) of the item's bids",
+            Rule::MaxBidder => {
+                "auctions: max_bidder has bidden max_bid; by commutative operations, first of all who \
+                 have"
+            }
+            Rule::TopBids => "auctions: top_bids are the ten highest bids on the item",
+            Rule::Ratings => "ratings: rating = sum(rating) of the comments on the user",
+            Rule::CategoryItems => "category_items: the ten newest items of the category",
+            Rule::RegionItems => "region_items: the ten newest items of the region and category",
+            Rule::Quantities => {
+                "items: quantity = offered - sum(quantity) of the item's purchases, and what is sold \
+                 out ended with one of them"
+            }
+            Rule::Loaded => {
+                "users, items, categories, regions: those that were loaded are as they were"
+            }
+            Rule::References => {
+                "references: every user has a rating, every item an auction, and no row refers to one \
+                 that does not exist"
+            }
+            Rule::Counted => "rows: as many as were loaded and stored",
+            Rule::Indexes => {
+                "indexes: every nickname leads to its user, every seller to their items, once and in \
+                 order"
+            }
+        }
+    }
+}
+
+/// Checks every rule.
+pub(super) fn verify<P: Protocol>(
+    rubis: &Rubis<P>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let Findings(findings) = survey::take(rubis, progress)?;
+    Ok(findings.map(Finding::into_condition).into())
+}
+
+/// What has been found so far, for each rule.
+#[derive(Debug)]
+struct Findings([Finding; Rule::ALL.len()]);
+
+impl Default for Findings {
+    fn default() -> Self {
+        Findings(Rule::ALL.map(|rule| Finding::new(rule.name())))
+    }
+}
+
+impl Findings {
+    /// Notes that `rule` was checked in one more place; `violation` describes it if it does not hold
+    /// there.
+    #[inline]
+    fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
+        self.0[rule as usize].check(holds, violation);
+    }
+
+    /// Checks at `place` that what is kept of something equals what was added up.
+    #[inline]
+    fn check_equal<T: PartialEq + fmt::Debug>(
+        &mut self,
+        rule: Rule,
+        place: fmt::Arguments<'_>,
+        kept: T,
+        expected: T,
+    ) {
+        let holds = kept == expected;
+        self.check(rule, holds, format_args!("{place}: {kept:?}, not {expected:?}"));
+    }
+}

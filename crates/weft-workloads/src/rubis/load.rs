@@ -1,0 +1,417 @@
+//! The initial population: users, the items that they sell, and what was bidden and said.
+//!
+//! All random choices for a user, and for an item with its bids and its comment, come from a source of
+//! their own, drawn from the seed and the identifier. So the rows do not depend on the number of
+//! threads, and clients and verification can draw them again.
+//!
+//! The proportions are those of RUBiS's own load (`rubis.properties`): four fifths of the items are
+//! unique, and there are up to ten pieces of the others; 40 % have a reserve price, 10 % can be bought
+//! at once; up to 20 bids for an item; 95 % of the items have a comment.
+
+use std::fmt::Write;
+
+use arrayvec::{ArrayString, ArrayVec};
+use weft::operation::{Operation, Ordered, OrderedTuple, TopKInsert};
+use weft::protocol::Protocol;
+use weft::{Database, Failure};
+
+use super::schema::{
+    Auction, Bid, CATEGORIES, Category, CategoryItems, Cents, Comment, Date, Item, NewestItems,
+    Purchase, REGIONS, Rating, Region, RegionItems, TopBids, User, earliness,
+};
+use super::{ITEMS_MAX, Ledgers, Parameters, Rubis, Tables, USERS_MAX};
+use crate::load;
+use crate::random::Random;
+use crate::workload::{LoadOptions, insert_batch};
+
+/// The sources of random numbers of items lie above those of users, and those of clients above both.
+const ITEM_STREAMS: u64 = 1 << 40;
+pub(super) const CLIENT_STREAMS: u64 = 1 << 41;
+
+/// The most bids on an item that are loaded.
+const BIDS_MAX: usize = 20;
+
+/// Items, with their bids, and users that one transaction inserts.
+const BATCH_ITEMS: u64 = 16;
+const BATCH_USERS: u64 = 64;
+
+const DAY: Date = 24 * 60 * 60 * 1000;
+
+/// What is loaded was done in the first week; clients begin after it.
+pub(super) const LOADED_UNTIL: Date = 7 * DAY;
+
+/// The greatest bid.
+pub(super) const BID_MAX: Cents = 1_000_000;
+
+/// The ratings that a comment can give, and what it then says.
+pub(super) const RATINGS: [(i64, &str); 5] = [
+    (-5, "This is a very bad comment. Stay away from this seller!"),
+    (-3, "This is a comment below average. I do not recommend this user!"),
+    (0, "This is a neutral comment. It is neither a good nor a bad seller!"),
+    (3, "This is a comment above average. You can trust this seller!"),
+    (5, "This is an excellent comment. You can make really great deals with this seller!"),
+];
+
+const SENTENCE: &str =
+    "This incredible item is exactly what you need, and it has a lot of features. ";
+
+/// A text that is known to fit.
+pub(super) fn text<const N: usize>(arguments: std::fmt::Arguments<'_>) -> ArrayString<N> {
+    let mut text = ArrayString::new();
+    text.write_fmt(arguments).expect("the text fits");
+    text
+}
+
+/// The nickname of a user.
+pub(super) fn nickname_of(user: u64) -> ArrayString<20> {
+    text(format_args!("user{user}"))
+}
+
+/// The password of a user.
+pub(super) fn password_of(user: u64) -> ArrayString<20> {
+    text(format_args!("pass{user}"))
+}
+
+/// The row of a user.
+pub(super) fn user_of(id: u64, region: u8, created: Date) -> User {
+    User {
+        id,
+        firstname: text(format_args!("Great{id}")),
+        lastname: text(format_args!("User{id}")),
+        nickname: nickname_of(id),
+        password: password_of(id),
+        email: text(format_args!("Great{id}.User{id}@rubis.com")),
+        balance: 0,
+        created,
+        region,
+    }
+}
+
+/// Draws a user that is loaded.
+pub(super) fn draw_user(seed: u64, id: u64) -> User {
+    let mut random = Random::new(seed, id);
+    let region = random.within_u8(1, REGIONS);
+    user_of(id, region, random.0.u64(0..LOADED_UNTIL / 2))
+}
+
+/// The row of an item whose price and quantity, among others, are drawn, of which `lot` pieces are
+/// sold as one.
+pub(super) fn draw_item(
+    random: &mut Random,
+    id: u64,
+    seller: u64,
+    started: Date,
+    lot: u32,
+) -> Item {
+    let category = random.within_u8(1, CATEGORIES);
+    let pieces = if random.chance(80) { 1 } else { random.within(1, 10) };
+    let initial_price = 100 * random.within_i64(1, 5_000);
+    let reserve_price =
+        if random.chance(40) { initial_price + 100 * random.within_i64(1, 1_000) } else { 0 };
+    let buy_now =
+        if random.chance(10) { initial_price + 100 * random.within_i64(1, 1_000) } else { 0 };
+    let length = random.within(10, 255) as usize;
+    Item {
+        id,
+        name: text(format_args!("RUBiS automatically generated item #{id}")),
+        description: SENTENCE.chars().cycle().take(length).collect(),
+        initial_price,
+        quantity: pieces * lot,
+        offered: pieces * lot,
+        reserve_price,
+        buy_now,
+        started,
+        ends: started + DAY * random.0.u64(1..=7),
+        seller,
+        category,
+    }
+}
+
+/// Draws who sells an item that is loaded: the first choice of its source.
+#[inline]
+pub(super) fn seller_of(seed: u64, item: u64, users: u32) -> u64 {
+    draw_seller(&mut Random::new(seed, ITEM_STREAMS + item), users)
+}
+
+#[inline]
+fn draw_seller(random: &mut Random, users: u32) -> u64 {
+    random.within(1, users).into()
+}
+
+/// An item that is loaded, and all that belongs to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Offer {
+    pub(super) item: Item,
+    pub(super) bids: ArrayVec<Bid, BIDS_MAX>,
+    pub(super) comment: Option<Comment>,
+}
+
+impl Offer {
+    pub(super) fn draw(seed: u64, id: u64, parameters: &Parameters) -> Offer {
+        let users = parameters.users;
+        let mut random = Random::new(seed, ITEM_STREAMS + id);
+        let random = &mut random;
+        let seller = draw_seller(random, users);
+        let started = random.0.u64(0..LOADED_UNTIL / 2);
+        let item = draw_item(random, id, seller, started, parameters.lot);
+        let bids = (0..random.within(0, BIDS_MAX as u32)).map(|number| Bid {
+            bidder: random.within(1, users).into(),
+            id: id * BIDS_MAX as u64 + u64::from(number),
+            item: id,
+            quantity: 1,
+            price: random.within_i64(1, BID_MAX),
+            date: random.0.u64(started..LOADED_UNTIL),
+        });
+        let bids = bids.collect();
+        let comment = random.chance(95).then(|| {
+            let from_user = random.within(1, users).into();
+            let date = random.0.u64(started..LOADED_UNTIL);
+            draw_comment(random, id, (seller, from_user, id), date)
+        });
+        Offer { item, bids, comment }
+    }
+
+    /// The bids, summed up.
+    fn auction(&self) -> Auction {
+        let mut auction = Auction::new(self.item.id);
+        for bid in &self.bids {
+            add_bid(&mut auction, bid);
+        }
+        // Of what is loaded the earliest of the highest bids wins, in whatever order they are drawn.
+        let highest = self.bids.iter().max_by_key(|bid| (bid.price, earliness(bid.date)));
+        if let Some(bid) = highest {
+            auction.max_bidder = winner(bid);
+        }
+        auction
+    }
+}
+
+/// The row of a comment by whoever, on whom, and on which item.
+pub(super) fn draw_comment(
+    random: &mut Random,
+    id: u64,
+    (to_user, from_user, item): (u64, u64, u64),
+    date: Date,
+) -> Comment {
+    let (rating, comment) = RATINGS[random.within(0, RATINGS.len() as u32 - 1) as usize];
+    Comment { to_user, id, from_user, item, rating, date, comment: text(format_args!("{comment}")) }
+}
+
+/// Adds a bid to an auction without commutative operations: the paper's Figure 6, where the first of
+/// two equal bids that is stored wins.
+pub(super) fn add_bid(auction: &mut Auction, bid: &Bid) {
+    if bid.price > auction.max_bid {
+        auction.max_bid = bid.price;
+        auction.max_bidder = winner(bid);
+    }
+    auction.number_of_bids += 1;
+    insert_top(&mut auction.top_bids, bid);
+}
+
+fn winner(bid: &Bid) -> Ordered<(Cents, u64), u64> {
+    let order = (bid.price, earliness(bid.date));
+    OrderedTuple { order, core: 0, value: bid.bidder }.into()
+}
+
+/// Inserts a bid into a list without a commutative operation. Orders are never equal, so the core makes
+/// no difference.
+fn insert_top(top: &mut TopBids, bid: &Bid) {
+    let order = (bid.price, bid.id);
+    TopKInsert(order, bid.bidder).apply(top, 0).expect("what does not fit is left out");
+}
+
+/// As [`insert_top`], for lists of items.
+pub(super) fn insert_newest(newest: &mut NewestItems, item: &Item) {
+    let order = (item.started, item.id);
+    TopKInsert(order, item.id).apply(newest, 0).expect("what does not fit is left out");
+}
+
+/// What is summed up of all items that are loaded.
+struct Sums {
+    /// Of each user.
+    ratings: Vec<i64>,
+    categories: Vec<NewestItems>,
+    /// Region by region.
+    regions: Vec<NewestItems>,
+}
+
+impl Sums {
+    fn of(seed: u64, parameters: &Parameters) -> Sums {
+        let lists = usize::from(CATEGORIES);
+        let mut sums = Sums {
+            ratings: vec![0; parameters.users as usize + 1],
+            categories: vec![NewestItems::default(); lists],
+            regions: vec![NewestItems::default(); lists * usize::from(REGIONS)],
+        };
+        for id in 1..=u64::from(parameters.items) {
+            let Offer { item, comment, .. } = Offer::draw(seed, id, parameters);
+            if let Some(comment) = comment {
+                sums.ratings[comment.to_user as usize] += comment.rating;
+            }
+            let region = usize::from(draw_user(seed, item.seller).region) - 1;
+            let category = usize::from(item.category) - 1;
+            insert_newest(&mut sums.categories[category], &item);
+            insert_newest(&mut sums.regions[region * lists + category], &item);
+        }
+        sums
+    }
+}
+
+/// All rows of `categories`.
+pub(super) fn categories() -> impl Iterator<Item = Category> {
+    (1..=CATEGORIES).map(|id| Category { id, name: text(format_args!("Category {id}")) })
+}
+
+/// All rows of `regions`.
+pub(super) fn regions() -> impl Iterator<Item = Region> {
+    (1..=REGIONS).map(|id| Region { id, name: text(format_args!("Region {id}")) })
+}
+
+/// Opens a database and fills it.
+///
+/// # Panics
+/// If a number in `parameters` is out of its range.
+pub(super) fn load<P: Protocol>(
+    parameters: &Parameters,
+    options: &LoadOptions<'_>,
+) -> Result<Rubis<P>, Failure> {
+    let &Parameters { users, items, lot, .. } = parameters;
+    assert!((1..=USERS_MAX).contains(&users), "{users} users");
+    assert!((1..=ITEMS_MAX).contains(&items), "{items} items");
+    assert!((1..=u32::MAX / 10).contains(&lot), "{lot} pieces to a lot");
+    let lists = usize::from(CATEGORIES);
+    let database: Database<P> = options
+        .builder()
+        .table_with_capacity::<User>(users as usize)
+        .table_with_capacity::<Rating>(users as usize)
+        .table_with_capacity::<Item>(items as usize)
+        .table_with_capacity::<Auction>(items as usize)
+        .table::<Bid>()
+        .table::<Purchase>()
+        .table::<Comment>()
+        .table::<Category>()
+        .table::<Region>()
+        .table_with_capacity::<CategoryItems>(lists)
+        .table_with_capacity::<RegionItems>(lists * usize::from(REGIONS))
+        .open()?;
+    let tables = Tables {
+        users: database.table()?,
+        ratings: database.table()?,
+        items: database.table()?,
+        auctions: database.table()?,
+        bids: database.table()?,
+        purchases: database.table()?,
+        comments: database.table()?,
+        categories: database.table()?,
+        regions: database.table()?,
+        category_items: database.table()?,
+        region_items: database.table()?,
+    };
+    let sums = Sums::of(options.seed, parameters);
+    insert_lists(&database, &tables, &sums)?;
+    let threads = options.threads.clamp(1, P::WORKERS_MAX);
+    let rows = u64::from(users) + u64::from(items);
+    let insert = |units| insert_users(&database, &tables, options.seed, &sums.ratings, units);
+    let progress = |done, _| (options.progress)(done, rows);
+    load::run(users.into(), threads, &progress, || Ok(insert))?;
+    let insert = |units| insert_items(&database, &tables, options.seed, parameters, units);
+    let progress = |done, _| (options.progress)(u64::from(users) + done, rows);
+    load::run(items.into(), threads, &progress, || Ok(insert))?;
+    options.settle(&database)?;
+    Ok(Rubis {
+        database,
+        tables,
+        parameters: *parameters,
+        seed: options.seed,
+        ledgers: Ledgers::default(),
+    })
+}
+
+/// Inserts what there is a fixed number of: categories, regions, and the lists of items.
+fn insert_lists<P: Protocol>(
+    database: &Database<P>,
+    tables: &Tables<P>,
+    sums: &Sums,
+) -> Result<(), Failure> {
+    insert_batch(database, |tx| {
+        categories().try_for_each(|row| tx.insert(&tables.categories, row))?;
+        regions().try_for_each(|row| tx.insert(&tables.regions, row))?;
+        for (category, newest) in (1..=CATEGORIES).zip(&sums.categories) {
+            let row = CategoryItems { category, newest: newest.clone() };
+            tx.insert(&tables.category_items, row)?;
+        }
+        Ok(())
+    })?;
+    for (region, lists) in (1..=REGIONS).zip(sums.regions.chunks(usize::from(CATEGORIES))) {
+        insert_batch(database, |tx| {
+            for (category, newest) in (1..=CATEGORIES).zip(lists) {
+                let row = RegionItems { region, category, newest: newest.clone() };
+                tx.insert(&tables.region_items, row)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// Inserts so many users, counted from 0.
+fn insert_users<P: Protocol>(
+    database: &Database<P>,
+    tables: &Tables<P>,
+    seed: u64,
+    ratings: &[i64],
+    users: std::ops::Range<u64>,
+) -> Result<(), Failure> {
+    in_batches(users, BATCH_USERS, |batch| {
+        let users: Vec<User> = batch.map(|id| draw_user(seed, id)).collect();
+        insert_batch(database, |tx| {
+            for user in &users {
+                tx.insert(&tables.users, user.clone())?;
+                let rating = ratings[user.id as usize];
+                tx.insert(&tables.ratings, Rating { user: user.id, rating })?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Inserts so many items, counted from 0, and what belongs to them.
+fn insert_items<P: Protocol>(
+    database: &Database<P>,
+    tables: &Tables<P>,
+    seed: u64,
+    parameters: &Parameters,
+    items: std::ops::Range<u64>,
+) -> Result<(), Failure> {
+    in_batches(items, BATCH_ITEMS, |batch| {
+        let offers: Vec<Offer> = batch.map(|id| Offer::draw(seed, id, parameters)).collect();
+        insert_batch(database, |tx| {
+            for offer in &offers {
+                tx.insert(&tables.items, offer.item.clone())?;
+                tx.insert(&tables.auctions, offer.auction())?;
+                for bid in &offer.bids {
+                    tx.insert(&tables.bids, bid.clone())?;
+                }
+                if let Some(comment) = &offer.comment {
+                    tx.insert(&tables.comments, comment.clone())?;
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// Calls `insert` with the identifiers of the rows at these positions, so many at a time.
+fn in_batches(
+    positions: std::ops::Range<u64>,
+    rows: u64,
+    mut insert: impl FnMut(std::ops::RangeInclusive<u64>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut first = positions.start;
+    while first < positions.end {
+        let end = positions.end.min(first + rows);
+        insert(first + 1..=end)?;
+        first = end;
+    }
+    Ok(())
+}
