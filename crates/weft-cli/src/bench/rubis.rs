@@ -15,8 +15,8 @@ use super::contender::{Benchmark, Contender, Variant, load_under};
 use super::tally::SAMPLE_OF_SMALL;
 use super::{Subject, Switch};
 
-/// About what one user takes once loaded, and one item with its bids and its comment: measured, and the
-/// arrays of the hash tables.
+/// About what one user takes once loaded, and one item with its bids and its comment: measured, with
+/// the arrays of the hash tables.
 const USER_BYTES: u64 = 680;
 const ITEM_BYTES: u64 = 3_000;
 
@@ -28,15 +28,15 @@ const BIDS_PER_SECOND_MAX: u64 = 500_000;
 const ALPHA_MAX: f64 = 5.0;
 
 const HELP: &str = "\
-What is measured: RUBiS, an auction site: users browse, bid, buy, sell and comment. Only the database's
-part: each thread runs one transaction after the other, as many users' browsers would send them. In the
-bidding mix, of 100 transactions:
+What is measured: RUBiS, an auction site: users browse, bid, buy, sell and comment. Only the
+database's part: each thread runs one transaction after the other, as many users' browsers would
+send them. In the bidding mix, of 100 transactions:
   auth            12.3   finds a user by nickname and password
   categories      10.4   reads all 20 categories
   regions          2.6   reads all 62 regions
-  searchcategory  21.2   reads the ten newest items of a category, and what is bidden for each
+  searchcategory  21.2   reads the ten newest items of a category, and what is bid for each
   searchregion     8.4   the same for a category in a region
-  viewitem        18.9   reads an item, its seller, and what is bidden
+  viewitem        18.9   reads an item, its seller, and what is bid
   viewuser         3.3   reads a user, their rating, and others' comments
   bidhistory       2.1   reads the ten highest bids on an item, and whose they are
   buynow           1.5   reads what the form to buy an item shows
@@ -51,10 +51,10 @@ bidding mix, of 100 transactions:
 In the contended mix half of the transactions are storebid, on items of which the k-th is drawn in
 proportion to 1 / k^alpha, and the rest are the others in these proportions.
 
-Bids, comments and new items are summed up by commutative operations, which tell nothing of what they
-find: the order of two bids makes no difference. With `--operations off` they read and then write, as in
-RUBiS itself. The two are RUBiS-B and RUBiS-C of the Doppel paper, which has both forms of storebid (its
-Figures 7 and 6). The latency of one transaction in 31 is taken.
+Bids, comments and new items are summed up by commutative operations, which tell nothing of what
+they find: the order of two bids makes no difference. With `--operations off` they read and then
+write, as in RUBiS itself. The two mixes are RUBiS-B and RUBiS-C of the Doppel paper, which has both
+forms of storebid (its Figures 7 and 6). The latency of one transaction in 31 is taken.
 
 Examples:
   weft bench rubis

@@ -9,16 +9,16 @@ use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 
 const HELP: &str = "\
 What is simulated: RUBiS, as in `weft bench rubis`, whose help says what its transactions do. In the
-bidding mix all items are alike; in the contended mix half of the transactions are bids, on items of which
-the k-th is drawn in proportion to 1 / k^alpha.
+bidding mix all items are alike; in the contended mix half of the transactions are bids, on items of
+which the k-th is drawn in proportion to 1 / k^alpha.
 
-A tenth of the paper's users are loaded unless told otherwise: each figure has a database of its own, and
-users are drawn alike, so that of more of them there are but more misses of the caches.
+A tenth of the paper's users are loaded unless told otherwise: each figure has a database of its
+own, and users are drawn alike, so that of more of them there are but more misses of the caches.
 
 Examples:
   cargo simulate rubis --protocol dbx,silo,2pl
       RUBiS-B under three protocols on one to eight hardware threads of the papers' Haswell
-  cargo simulate rubis --mix contended --alpha 1.8 --machine xeon-8x10 --cores 1,20 --protocol silo,2pl
+  cargo simulate rubis --mix contended --machine xeon-8x10 --cores 1,20 --protocol silo,2pl
       RUBiS-C on the machine of the Doppel paper";
 
 /// RUBiS.

@@ -186,7 +186,7 @@ pub enum Mix {
     /// RUBiS-C: half of the transactions are bids, on items of which some are far more popular than
     /// others; the rest are the others of the bidding mix.
     Contended {
-        /// The `k`-th item is bidden for in proportion to `1 / k^alpha`.
+        /// The `k`-th item is bid for in proportion to `1 / k^alpha`.
         alpha: f64,
     },
 }
@@ -270,7 +270,7 @@ mod tests {
         let writes = |_, work| matches!(work, Work::One(transaction) if transaction.writes());
         assert_eq!(weight(writes), 689, "of 10,000 steps of a client");
         assert_eq!(weight(|_, _| true), 10_000 - 1_459, "the rest goes back or ends the session");
-        // RUBiS calls 15 % of it read-write: those, and the forms that lead there.
+        // RUBiS calls 15 % of it read-write, which fits those and the forms that lead there.
         let forms = |interaction, _| {
             use Interaction::*;
             matches!(interaction, Register | BuyNow | PutBid | PutComment | SellItemForm)

@@ -1,4 +1,4 @@
-//! The initial population: users, the items that they sell, and what was bidden and said.
+//! The initial population: users, the items that they sell, and what was bid and said.
 //!
 //! All random choices for a user, and for an item with its bids and its comment, come from a source of
 //! their own, drawn from the seed and the identifier. So the rows do not depend on the number of

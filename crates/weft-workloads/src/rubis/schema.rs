@@ -21,7 +21,7 @@
 //! nor changed otherwise, so what is only read must not lie in it. For the same reason none of them has
 //! an index or owns memory.
 //!
-//! Bids, purchases and comments are clustered by whom their lists are about: what a user has bidden,
+//! Bids, purchases and comments are clustered by whom their lists are about: what a user has bid,
 //! bought or been told lies side by side, and needs no index beside the table.
 //!
 //! Identifiers of rows that are loaded begin at 1; clients number their new rows by themselves, see
@@ -56,7 +56,7 @@ pub fn new_id(client: u32, number: u64) -> u64 {
     (u64::from(client) + 1) * FIRST_NEW_ID + number
 }
 
-/// What comes second in the order of the highest bidders: of two who have bidden the same, the earlier
+/// What comes second in the order of the highest bidders: of two who have bid the same, the earlier
 /// one is ahead.
 #[inline]
 pub fn earliness(date: Date) -> u64 {
@@ -132,7 +132,7 @@ pub struct Auction {
     pub number_of_bids: i64,
     /// The highest; 0 without bids.
     pub max_bid: Cents,
-    /// Who has bidden that, and of these, [first](earliness).
+    /// Who has bid that, and of these, [first](earliness).
     pub max_bidder: Ordered<(Cents, u64), u64>,
     /// The highest bids, and whose they are.
     pub top_bids: TopBids,

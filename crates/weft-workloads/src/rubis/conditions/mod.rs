@@ -58,7 +58,7 @@ impl Rule {
             Rule::BidsCounted => "auctions: number_of_bids = count(bids) of the item",
             Rule::MaxBid => "auctions: max_bid = max(price) of the item's bids",
             Rule::MaxBidder => {
-                "auctions: max_bidder has bidden max_bid; by commutative operations, first of all who \
+                "auctions: max_bidder has bid max_bid; by commutative operations, first of all who \
                  have"
             }
             Rule::TopBids => "auctions: top_bids are the ten highest bids on the item",

@@ -317,7 +317,7 @@ fn the_earlier_of_two_equal_bids_wins() {
     assert_eq!(model.listed(4).bidding.winner, Some(2));
 }
 
-/// Two clients' bids at the same time of theirs are told apart by the worker, and verified so.
+/// The clients' accounts, by which verification counts the rows.
 #[test]
 fn clients_keep_account_of_what_they_store() {
     const SEED: u64 = 55;
