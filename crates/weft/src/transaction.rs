@@ -101,7 +101,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         record_invocation(worker);
         worker.executor().announce();
         worker.memory.pin();
-        if let Err(failure) = database.shared.check_open() {
+        // A reconciliation that has begun is finished, whoever closes the database meanwhile.
+        if let Err(failure) = database.shared.check_open()
+            && !worker.memory.is_reconciling()
+        {
             worker.executor().retract();
             worker.memory.unpin();
             return Err(failure);

@@ -432,7 +432,7 @@ fn merge<J: JoinedProtocol>(
     let mut attempt = 0;
     loop {
         let transaction = Transaction::begin(database, worker, attempt, None)
-            .expect("the database was open, and whoever closes it waits for those that are pinned");
+            .expect("a reconciliation is not kept from beginning");
         // A copy of the row is made, and what the slices hold is added to it. If the transaction has to
         // be run again, this is done again: slices are not changed by being merged.
         // SAFETY: the phase is changing; the row is new.
