@@ -192,3 +192,77 @@ impl Drop for Contended {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::operation::{Add, ColumnOf, Integer, Max, Operation};
+    use crate::protocol::Dbx;
+    use crate::{Database, Record, column_of};
+
+    #[derive(Clone, Record)]
+    struct Counter {
+        #[record(key)]
+        id: u32,
+        value: i64,
+        highest: i64,
+    }
+
+    fn operation<O: Operation<V>, V: Integer>(column: ColumnOf<Counter, V>) -> ColumnOperation {
+        ColumnOperation::new::<Counter, V, O>(column).expect("numbers own nothing")
+    }
+
+    #[test]
+    fn of_each_column_the_most_frequent_operation_is_selected() {
+        let (value, highest) = (column_of!(Counter.value), column_of!(Counter.highest));
+        let (add, max) = (operation::<Add<_>, _>(value), operation::<Max<_>, _>(value));
+        let other = operation::<Max<_>, _>(highest);
+        let mut counts = SmallVec::new();
+        for (operation, by) in [(add, 2), (max, 1), (other, 1), (max, 2)] {
+            super::add(&mut counts, operation, by);
+        }
+        let selected = most_of_each_column(&counts);
+        assert_eq!(selected.len(), 2);
+        assert!(selected[0].is_same(&max) && selected[1].is_same(&other), "{selected:?}");
+    }
+
+    #[test]
+    fn a_sketch_keeps_the_most_contended_records() {
+        let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
+        let counters = database.table::<Counter>().unwrap();
+        let table = counters.inner.reference();
+        let worker = database.worker().unwrap();
+        let memory = &worker.memory;
+        database
+            .transact(|tx| {
+                (0..40)
+                    .try_for_each(|id| tx.insert(&counters, Counter { id, value: 0, highest: 0 }))
+            })
+            .unwrap();
+        memory.pin();
+        let record = |id| {
+            let row = memory.allocate_row(table);
+            // SAFETY: a new place, of the table's rows.
+            unsafe { row.cast::<Counter>().write(Counter { id, value: 0, highest: 0 }) };
+            // SAFETY: a row of the table; pinned.
+            unsafe { table.find(row) }.expect("it was inserted")
+        };
+        let add = operation::<Add<_>, _>(column_of!(Counter.value));
+        let mut sketch = Sketch::default();
+        for round in 0..100 {
+            for id in [7, 20 + round % 20] {
+                let reason = crate::ConflictReason::WriteChanged;
+                let abort = Abort { reason, table, record: Some(record(id)) };
+                sketch.note(&abort, std::iter::once(add), memory);
+            }
+        }
+        let gathered = gather(std::iter::once(&mut sketch), memory);
+        assert_eq!(gathered.len(), ENTRIES);
+        assert_eq!(gathered[0].record, record(7));
+        assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
+        assert_eq!(gathered[0].find(), Some(record(7)));
+        assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
+        give_back(gathered, memory);
+        memory.unpin();
+    }
+}

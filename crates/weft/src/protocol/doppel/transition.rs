@@ -353,16 +353,14 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
     let committed = commits(database).saturating_sub(plans.commits_before);
     let (mut unneeded, mut chosen) = (Vec::new(), Vec::new());
     for contended in contended {
-        let is_contended = contended.conflicts >= CONFLICTS_MIN
-            && (HASTY || contended.conflicts * COMMITS_PER_CONFLICT_MAX >= committed);
-        // Those that read it, or change it otherwise, would only have to wait.
-        let is_splittable = contended.splittable() * 2 >= contended.conflicts;
         let is_known = |known: &Chosen| {
             known.contended.table == contended.table && known.contended.find() == contended.find()
         };
         let is_known = plans.chosen.iter().any(is_known);
         let is_room = plans.chosen.len() + chosen.len() < SPLITS_MAX;
-        if is_contended && is_splittable && !is_known && is_room {
+        let is_worth_it =
+            is_worth_splitting(contended.conflicts, contended.splittable(), committed);
+        if is_worth_it && !is_known && is_room {
             let operations = most_of_each_column(&contended.operations);
             chosen.push(Chosen { contended, operations, is_labelled: false });
         } else {
@@ -371,6 +369,21 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
     }
     give_back(unneeded, &worker.memory);
     plans.chosen.append(&mut chosen);
+}
+
+/// Whether a record is to be split, by the conflicts about it, those of them that are about one operation,
+/// and the transactions that committed meanwhile.
+fn is_worth_splitting(conflicts: u64, splittable: u64, committed: u64) -> bool {
+    let is_contended = HASTY || conflicts * COMMITS_PER_CONFLICT_MAX >= committed;
+    // Those that read it, or change it otherwise, would only have to wait.
+    conflicts >= CONFLICTS_MIN && is_contended && splittable * 2 >= conflicts
+}
+
+/// Whether a split record is to be split again, by the operations that were gathered, the accesses that
+/// were refused, and the transactions that committed meanwhile.
+fn is_worth_keeping(gathered: u64, refused: u64, committed: u64) -> bool {
+    gathered * COMMITS_PER_OPERATION_MAX >= committed
+        && refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX
 }
 
 // ---- from split to joined ---------------------------------------------------------------------
@@ -489,9 +502,8 @@ fn reconsider<J: JoinedProtocol>(
         return;
     }
     let wanted = counts.refused_operation.map_or(0, |(_, count)| count);
-    let is_used = HASTY || counts.gathered * COMMITS_PER_OPERATION_MAX >= committed;
     let refused = counts.refused + wanted;
-    let pays = refused * 2 <= counts.gathered * REFUSED_PER_TWO_GATHERED_MAX;
+    let stays = HASTY || is_worth_keeping(counts.gathered, refused, committed);
     if let Some((operation, count)) = counts.refused_operation
         && count > counts.refused
         && count * 2 > counts.gathered
@@ -505,7 +517,7 @@ fn reconsider<J: JoinedProtocol>(
             }
         });
         plans.chosen[position].operations = most_of_each_column(&operations);
-    } else if !(is_used && pays) {
+    } else if !stays {
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
     }
@@ -519,5 +531,28 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         let split = splits.records().first().expect("something is split in a split phase");
         let (table, record) = (split.table, split.record);
         self.refuse(table, record, None);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_causes_many_conflicts_is_split_if_they_are_about_an_operation() {
+        assert!(is_worth_splitting(500, 500, 10_000));
+        assert!(is_worth_splitting(500, 250, 10_000), "half of the accesses only read");
+        assert!(!is_worth_splitting(500, 200, 10_000), "most of them do");
+        assert!(!is_worth_splitting(50, 50, 10_000), "few transactions have to do with it");
+        assert!(!is_worth_splitting(5, 5, 10), "there is no telling yet");
+    }
+
+    #[test]
+    fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
+        assert!(is_worth_keeping(1000, 0, 10_000));
+        assert!(is_worth_keeping(1000, 2500, 10_000), "seven reads to three operations, or less");
+        assert!(!is_worth_keeping(1000, 2600, 10_000));
+        assert!(!is_worth_keeping(40, 0, 10_000), "popularity has gone elsewhere");
+        assert!(is_worth_keeping(0, 0, 0), "a phase in which nothing was done shows nothing");
     }
 }
