@@ -1,5 +1,6 @@
 //! Writes the history of a small contended workload to the terminal, as JSON lines: a few threads
-//! move units between a few boxes, open and close boxes, and count, all at once.
+//! move units between a few boxes, open and close boxes, and count, all at once. Each transaction adds to
+//! one of two tallies, which hardly anybody reads: rows that `doppel` splits.
 //!
 //! `cargo run --release --features history --example history -- dbx | weft check -`
 //!
@@ -10,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 
 use weft::history::History;
 use weft::protocol::{NAMES, Protocol, with_protocol};
-use weft::{Database, Error, Record};
+use weft::{Database, Error, Record, column_of};
 
 #[derive(Clone, Record)]
 #[record(table = "boxes", index(name = by_units, columns(units)))]
@@ -19,6 +20,16 @@ struct UnitBox {
     number: u32,
     units: u32,
 }
+
+#[derive(Clone, Record)]
+#[record(table = "tallies", storage = "hash")]
+struct Tally {
+    #[record(key)]
+    number: u32,
+    transactions: u64,
+}
+
+const TALLIES: u32 = 2;
 
 /// Boxes have numbers below this one; every other one is there at first.
 const NUMBERS: u32 = 12;
@@ -38,9 +49,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
-    let builder = Database::<P>::builder().table::<UnitBox>();
+    let builder = Database::<P>::builder().table::<UnitBox>().table::<Tally>();
     let database = builder.record_history(true).open()?;
-    let boxes = database.table::<UnitBox>()?;
+    let (boxes, tallies) = (database.table::<UnitBox>()?, database.table::<Tally>()?);
+    database.transact(|tx| {
+        (0..TALLIES).try_for_each(|number| tx.insert(&tallies, Tally { number, transactions: 0 }))
+    })?;
     database.transact(|tx| {
         (0..NUMBERS)
             .step_by(2)
@@ -50,27 +64,34 @@ fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
         let mut random = fastrand::Rng::with_seed(thread as u64);
         for _ in 0..transactions {
             let (number, other) = (random.u32(..NUMBERS), random.u32(..NUMBERS));
-            let what = random.u32(..10);
-            database.transact(|tx| match what {
-                // Moves a unit.
-                0..4 => {
-                    if tx.get(&boxes, &number)?.is_none_or(|from| from.units == 0)
-                        || tx.update(&boxes, &other, |to| to.units += 1)?.is_none()
-                    {
-                        return Ok(());
-                    }
-                    tx.update(&boxes, &number, |from| from.units -= 1).map(|_| ())
+            let (what, tally, reads) =
+                (random.u32(..10), random.u32(..TALLIES), random.u32(..500) == 0);
+            database.transact(|tx| {
+                tx.add(&tallies, &tally, column_of!(Tally.transactions), 1)?;
+                if reads {
+                    tx.get(&tallies, &(1 - tally))?;
                 }
-                // Opens a box.
-                4..6 => tx.upsert(&boxes, UnitBox { number, units: 1 }).map(|_| ()),
-                // Closes one.
-                6..7 => tx.delete(&boxes, &number).map(|_| ()),
-                // Counts, by number or by units, to the end or not.
-                7..9 => tx.range(&boxes, number..).take(3).try_for_each(|row| row.map(|_| ())),
-                _ => tx
-                    .range_by(&boxes, UnitBox::BY_UNITS, 1..)
-                    .descending()
-                    .try_for_each(|row| row.map(|_| ())),
+                match what {
+                    // Moves a unit.
+                    0..4 => {
+                        if tx.get(&boxes, &number)?.is_none_or(|from| from.units == 0)
+                            || tx.update(&boxes, &other, |to| to.units += 1)?.is_none()
+                        {
+                            return Ok(());
+                        }
+                        tx.update(&boxes, &number, |from| from.units -= 1).map(|_| ())
+                    }
+                    // Opens a box.
+                    4..6 => tx.upsert(&boxes, UnitBox { number, units: 1 }).map(|_| ()),
+                    // Closes one.
+                    6..7 => tx.delete(&boxes, &number).map(|_| ()),
+                    // Counts, by number or by units, to the end or not.
+                    7..9 => tx.range(&boxes, number..).take(3).try_for_each(|row| row.map(|_| ())),
+                    _ => tx
+                        .range_by(&boxes, UnitBox::BY_UNITS, 1..)
+                        .descending()
+                        .try_for_each(|row| row.map(|_| ())),
+                }
             })?;
         }
         Ok(())
@@ -81,5 +102,18 @@ fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
             (0..threads).map(|thread| scope.spawn(move || work(thread))).collect();
         running.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
     })?;
+    let counted = database.transact(|tx| {
+        (0..TALLIES)
+            .map(|number| Ok(tx.get(&tallies, &number)?.map_or(0, |tally| tally.transactions)))
+            .sum::<Result<u64, Error>>()
+    })?;
+    assert_eq!(
+        counted,
+        (transactions * THREADS.min(P::WORKERS_MAX)) as u64,
+        "each is counted once"
+    );
+    if let Some(phases) = database.metrics().phases {
+        eprintln!("{} split phases, {} refused", phases.split_phases, phases.refused);
+    }
     Ok(database.take_history())
 }

@@ -52,8 +52,9 @@
 //! - Slices are changed when an operation is applied, and changed back if the transaction does not
 //!   commit, instead of at the commit (Figure 3): an operation that does not fit is found at its place.
 //! - Transactions that meet a split record wait, each on its own thread, instead of being *stashed*. So
-//!   far there is no pool of workers that goes on with others meanwhile. A thread that waits counts for
-//!   more, when it is decided whether a record is to stay split, than a stashed transaction would.
+//!   far there is no pool of workers that goes on with others meanwhile. So a phase is shorter when
+//!   somebody waits, and a record for which threads have waited longer than its operations can have saved
+//!   is not split again for a while.
 //! - A split phase begins as soon as all who have waited have committed; a joined phase of full length
 //!   comes only before records are split anew. Records stay split from one split phase to the next as
 //!   long as it pays.
@@ -173,11 +174,16 @@ pub struct PhaseOptions {
     /// How long a split phase lasts, unless it is hurried, and how long conflicts are counted before
     /// anything is split: 20 ms by default, as in the paper.
     pub length: Duration,
+    /// Whether every record that an operation is applied to is split, and a phase lasts for a few
+    /// transactions only: the default of hasty builds, for tests, whose runs are short.
+    #[doc(hidden)]
+    pub is_hasty: bool,
 }
 
 impl Default for PhaseOptions {
     fn default() -> Self {
-        PhaseOptions { length: Duration::from_millis(20) }
+        let is_hasty = cfg!(feature = "hasty-reclamation");
+        PhaseOptions { length: Duration::from_millis(20), is_hasty }
     }
 }
 
@@ -190,6 +196,7 @@ impl PhaseOptions {
     /// Sets [`PhaseOptions::length`].
     pub fn length(mut self, length: Duration) -> Self {
         self.length = length;
+        self.is_hasty = false;
         self
     }
 }
@@ -215,10 +222,6 @@ pub struct PhaseMetrics {
     /// Time in which no transaction ran, because the phase changed.
     pub changing_time: Duration,
 }
-
-/// In hasty builds, for tests, whose runs are short: every record that an operation is applied to is
-/// split, and a phase lasts for a few transactions.
-const HASTY: bool = cfg!(feature = "hasty-reclamation");
 
 /// What the workers of a database share.
 #[doc(hidden)]
@@ -404,16 +407,16 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         record: NonNull<u8>,
         operation: Option<&ColumnOperation>,
     ) -> Abort {
-        /// A thread that waits does nothing else meanwhile.
-        const WEIGHT_OF_WAITING: u64 = 20;
+        let now = self.shared.clock.now();
         if let Some(split) = self.split(record)
             && self.slot < split.cores()
         {
             // SAFETY: in a transaction, and this worker's own.
             let header = unsafe { split.header(self.slot) };
+            header.refused_at = now.max(1);
             match operation {
-                Some(operation) => header.note_refused(*operation, WEIGHT_OF_WAITING),
-                None => header.refused += WEIGHT_OF_WAITING,
+                Some(operation) => header.note_refused(*operation, 1),
+                None => header.refused += 1,
             }
         }
         self.refused_in = Some(self.present.number());
@@ -624,7 +627,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         }
         if let Some(operation) = operation {
             self.applied.push((block, *operation));
-            if HASTY {
+            if self.shared.options.is_hasty {
                 let abort = abort_at(ConflictReason::WriteChanged, table, record);
                 self.note_conflict(&abort, memory);
             }

@@ -52,6 +52,11 @@ pub struct BlockHeader {
     pub gathered: u64,
     /// Accesses refused that were no operations, or such as cannot be gathered.
     pub refused: u64,
+    /// When the worker was last refused an access, in the clock's nanoseconds, if it was: it has waited since
+    /// then.
+    pub refused_at: u64,
+    /// How long workers have waited, in nanoseconds: see [`SplitRecord::take_counts`].
+    pub waited: u64,
     /// Operations refused that could be gathered, if they were selected: the one that was, of most
     /// (or of a few less), and how many more it was than others.
     pub refused_operation: Option<(ColumnOperation, u64)>,
@@ -195,17 +200,19 @@ impl SplitRecord {
         }
     }
 
-    /// What was counted since this was last asked.
+    /// What was counted in the phase that ends `now`.
     ///
     /// # Safety
     /// The caller changes the phase.
-    pub unsafe fn take_counts(&self) -> BlockHeader {
+    pub unsafe fn take_counts(&self, now: u64) -> BlockHeader {
         let mut total = BlockHeader::default();
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
             let header = unsafe { self.header(slot) };
             total.gathered += std::mem::take(&mut header.gathered);
             total.refused += std::mem::take(&mut header.refused);
+            let refused_at = std::mem::take(&mut header.refused_at);
+            total.waited += if refused_at > 0 { now.saturating_sub(refused_at) } else { 0 };
             if let Some((operation, count)) = header.refused_operation.take() {
                 total.note_refused(operation, count);
             }

@@ -11,9 +11,7 @@ use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 use super::contention::{Contended, Sketch, add, gather, give_back, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits};
-use super::{
-    Counted, HASTY, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor,
-};
+use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
 use crate::database::Inner;
 use crate::error::Failure;
 use crate::operation::ColumnOperation;
@@ -27,7 +25,7 @@ use crate::worker::{Worker, WorkerMemory};
 const COMMITS_PER_CONFLICT_MAX: u64 = 100;
 
 /// and so many conflicts at least.
-const CONFLICTS_MIN: u64 = if HASTY { 1 } else { 16 };
+const CONFLICTS_MIN: u64 = 16;
 
 /// A split record is made whole for good if only one in so many transactions used it,
 const COMMITS_PER_OPERATION_MAX: u64 = 200;
@@ -35,6 +33,18 @@ const COMMITS_PER_OPERATION_MAX: u64 = 200;
 /// or if for two operations that were gathered more than so many accesses were refused. (In the paper's
 /// Figure 12, records begin to be split when there are seven reads for three operations.)
 const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
+
+/// How much time an operation saves that is gathered instead of applied to a contended row, at most, in
+/// nanoseconds: a conflict, and the transaction that is run again. If threads have waited for longer than
+/// all of them have saved, the record is made whole.
+const SAVED_NANOSECONDS: u64 = 500;
+
+/// How many times nothing is split then that might be, at first and at most.
+const BARRED_MIN: u32 = 4;
+const BARRED_MAX: u32 = 256;
+
+/// The part of its length that a split phase lasts at least, when somebody waits.
+const HURRIED_PART: u64 = 16;
 
 /// How long a worker lets pass between two looks at the clock, about, in nanoseconds.
 const LOOK_NANOSECONDS: u64 = 200_000;
@@ -44,7 +54,7 @@ const REST_NANOSECONDS: u64 = 20_000;
 
 /// How often one yields while transactions are to end before the phase is changed. If one takes longer,
 /// others are not held up by it: the change is put off.
-const YIELDS_MAX: u32 = if HASTY { 64 } else { 4096 };
+const YIELDS_MAX: u32 = 4096;
 
 /// The most transactions between two looks at the clock.
 const LOOK_INTERVAL_MAX: u32 = 4096;
@@ -65,6 +75,32 @@ struct Chosen {
     operations: SmallVec<[ColumnOperation; 4]>,
     /// Whether somebody wants it split, contended or not.
     is_labelled: bool,
+    /// Whether it is to be split. If not, it was not worth it; it may become so again.
+    is_active: bool,
+    /// How many more times it is not to be split even if it is contended.
+    barred: u32,
+    /// How many times that was, when it was barred last.
+    penalty: u32,
+}
+
+impl Chosen {
+    fn new(contended: Contended, operations: SmallVec<[ColumnOperation; 4]>) -> Chosen {
+        Chosen { contended, operations, is_labelled: false, is_active: true, barred: 0, penalty: 0 }
+    }
+
+    /// After it was not worth it: it is not to be split for a while, each time twice as long.
+    fn bar(&mut self) {
+        self.is_active = false;
+        self.penalty = (self.penalty * 2).clamp(BARRED_MIN, BARRED_MAX);
+        self.barred = self.penalty;
+    }
+}
+
+impl Plans {
+    /// How many records are to be split.
+    fn active(&self) -> u64 {
+        self.chosen.iter().filter(|chosen| chosen.is_active).count() as u64
+    }
 }
 
 type Database<J> = Inner<PhaseReconciliation<J>>;
@@ -94,7 +130,7 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     let shared = &*database.protocol;
     let executor = worker.executor();
     let now = shared.clock.now();
-    if HASTY {
+    if shared.options.is_hasty {
         executor.look_interval = executor.random.u32(1..8);
     } else {
         let passed = now.saturating_sub(executor.looked);
@@ -140,8 +176,9 @@ fn wait_for_joined_phase<J: JoinedProtocol>(
             true => None,
             false => resting_since.or(Some(now)),
         };
-        let is_rest = resting_since
-            .is_some_and(|since| HASTY || now.saturating_sub(since) >= REST_NANOSECONDS);
+        let is_rest = resting_since.is_some_and(|since| {
+            shared.options.is_hasty || now.saturating_sub(since) >= REST_NANOSECONDS
+        });
         if (is_rest || shared.is_due(now))
             && let Some(mut plans) = shared.plans.try_take()
             && Some(shared.phases.present().number()) == refused_in
@@ -202,8 +239,7 @@ pub unsafe fn label<J: JoinedProtocol>(
         None => {
             // SAFETY: passed on to the caller.
             let contended = unsafe { Contended::new(record, table, row, &worker.memory) };
-            let operations = SmallVec::new();
-            plans.chosen.push(Chosen { contended, operations, is_labelled: true });
+            plans.chosen.push(Chosen::new(contended, SmallVec::new()));
             plans.chosen.last_mut().expect("just pushed")
         }
     };
@@ -212,7 +248,8 @@ pub unsafe fn label<J: JoinedProtocol>(
     }
     chosen.operations.retain(|other| other.column() != operation.column());
     chosen.operations.push(operation);
-    database.protocol.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+    chosen.is_active = true;
+    database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
 }
 
 /// Takes the labels of a record back. It may be split all the same, if it is contended.
@@ -231,7 +268,7 @@ pub fn remove_labels<J: JoinedProtocol>(
     if let Some(position) = plans.chosen.iter().position(is_it) {
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
-        database.protocol.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+        database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
     }
 }
 
@@ -242,15 +279,22 @@ impl<J: JoinedProtocol> Reconciliation<J> {
         let load = |word: &Word| word.load(Ordering::Relaxed);
         let lasted = now.saturating_sub(load(&self.began));
         let length = self.options.length.as_nanos() as u64;
+        let is_hasty = self.options.is_hasty;
         match self.phases.present().phase() {
             None => false,
-            Some(Phase::Split) => HASTY || lasted >= length,
+            Some(Phase::Split) => {
+                let is_hurried = load(&self.waiting) > 0 && lasted >= length / HURRIED_PART;
+                is_hasty || lasted >= length || is_hurried
+            }
             // Who has waited comes first, and has as long as a phase for that.
             Some(Phase::Joined) if load(&self.waiting) > 0 && lasted < length => false,
             Some(Phase::Joined) if load(&self.chosen) > 0 => true,
             Some(Phase::Joined) => {
                 let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
-                (HASTY || lasted >= length) && conflicts >= CONFLICTS_MIN
+                match is_hasty {
+                    true => conflicts > 0,
+                    false => lasted >= length && conflicts >= CONFLICTS_MIN,
+                }
             }
         }
     }
@@ -264,7 +308,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
     fn note_beginning(&self, plans: &Plans, now: u64) {
         self.began.store(now, Ordering::Relaxed);
         self.conflicts_before.store(self.conflicts(), Ordering::Relaxed);
-        self.chosen.store(plans.chosen.len() as u64, Ordering::Relaxed);
+        self.chosen.store(plans.active(), Ordering::Relaxed);
     }
 }
 
@@ -281,7 +325,8 @@ fn change_phase<J: JoinedProtocol>(
     let before = shared.clock.now();
     let phase = shared.phases.present().phase().expect("changes are made with the lock");
     let slots = || database.shared.grace.slots_used();
-    let Some(change) = shared.phases.begin_change(slots, YIELDS_MAX) else { return };
+    let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
+    let Some(change) = shared.phases.begin_change(slots, yields_max) else { return };
     let next = match phase {
         Phase::Joined => split(database, worker, plans),
         Phase::Split => reconcile(database, worker, plans),
@@ -322,6 +367,9 @@ fn split<J: JoinedProtocol>(
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
     plans.chosen.retain(|chosen| {
+        if !chosen.is_active {
+            return true;
+        }
         let Some(record) = chosen.contended.find() else { return false };
         // SAFETY: pinned since before it was found.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
@@ -351,39 +399,63 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
     });
     let contended = gather(sketches, &worker.memory);
     let committed = commits(database).saturating_sub(plans.commits_before);
-    let (mut unneeded, mut chosen) = (Vec::new(), Vec::new());
+    let mut unneeded = Vec::new();
+    plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
     for contended in contended {
-        let is_known = |known: &Chosen| {
+        let operations = most_of_each_column(&contended.operations);
+        let is_it = |known: &&mut Chosen| {
             known.contended.table == contended.table && known.contended.find() == contended.find()
         };
-        let is_known = plans.chosen.iter().any(is_known);
-        let is_room = plans.chosen.len() + chosen.len() < SPLITS_MAX;
-        let is_worth_it =
-            is_worth_splitting(contended.conflicts, contended.splittable(), committed);
-        if is_worth_it && !is_known && is_room {
-            let operations = most_of_each_column(&contended.operations);
-            chosen.push(Chosen { contended, operations, is_labelled: false });
-        } else {
-            unneeded.push(contended);
+        let (conflicts, splittable) = (contended.conflicts, contended.splittable());
+        let is_worth_it = match shared.options.is_hasty {
+            true => is_mostly_splittable(conflicts, splittable),
+            false => is_worth_splitting(conflicts, splittable, committed),
+        };
+        let is_room = plans.chosen.len() < SPLITS_MAX;
+        match plans.chosen.iter_mut().find(is_it) {
+            Some(known) => {
+                if is_worth_it && !known.is_active && known.barred == 0 {
+                    known.operations = operations;
+                    known.is_active = true;
+                }
+                unneeded.push(contended);
+            }
+            None if is_worth_it && is_room => {
+                plans.chosen.push(Chosen::new(contended, operations));
+            }
+            None => unneeded.push(contended),
         }
     }
+    // What is not contended when it might be split again is forgotten.
+    let is_forgotten = |chosen: &mut Chosen| !chosen.is_active && chosen.barred == 0;
+    let forgotten = plans.chosen.extract_if(.., is_forgotten);
+    unneeded.extend(forgotten.map(|chosen| chosen.contended));
     give_back(unneeded, &worker.memory);
-    plans.chosen.append(&mut chosen);
 }
 
 /// Whether a record is to be split, by the conflicts about it, those of them that are about one operation,
 /// and the transactions that committed meanwhile.
 fn is_worth_splitting(conflicts: u64, splittable: u64, committed: u64) -> bool {
-    let is_contended = HASTY || conflicts * COMMITS_PER_CONFLICT_MAX >= committed;
-    // Those that read it, or change it otherwise, would only have to wait.
-    conflicts >= CONFLICTS_MIN && is_contended && splittable * 2 >= conflicts
+    conflicts >= CONFLICTS_MIN
+        && conflicts * COMMITS_PER_CONFLICT_MAX >= committed
+        && is_mostly_splittable(conflicts, splittable)
 }
 
-/// Whether a split record is to be split again, by the operations that were gathered, the accesses that
-/// were refused, and the transactions that committed meanwhile.
-fn is_worth_keeping(gathered: u64, refused: u64, committed: u64) -> bool {
+/// Whether most conflicts are about one operation: all others would only have to wait.
+fn is_mostly_splittable(conflicts: u64, splittable: u64) -> bool {
+    splittable * 2 >= conflicts
+}
+
+/// Whether a split record is used enough to be split again, by the operations that were gathered and the
+/// transactions that committed meanwhile.
+fn is_used(gathered: u64, committed: u64) -> bool {
     gathered * COMMITS_PER_OPERATION_MAX >= committed
-        && refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX
+}
+
+/// Whether it pays that a record is split, by the operations that were gathered, the accesses that were
+/// refused, and how long threads have waited for it, in nanoseconds.
+fn pays(gathered: u64, refused: u64, waited: u64) -> bool {
+    refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX && waited <= gathered * SAVED_NANOSECONDS
 }
 
 // ---- from split to joined ---------------------------------------------------------------------
@@ -410,8 +482,9 @@ fn reconcile<J: JoinedProtocol>(
     let splits = mem::take(unsafe { &mut *shared.splits.get() });
     let committed = commits(database).saturating_sub(plans.commits_before);
     let _pinned = Pinned::new(&worker.memory);
+    let now = shared.clock.now();
     for split in splits.into_records() {
-        reconsider(&split, committed, worker, plans);
+        reconsider(&split, (committed, now), worker, plans, shared.options.is_hasty);
     }
     Phase::Joined
 }
@@ -488,22 +561,22 @@ impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
 /// Decides whether a record is to be split again, and for what (§5.5).
 fn reconsider<J: JoinedProtocol>(
     split: &SplitRecord,
-    committed: u64,
+    (committed, now): (u64, u64),
     worker: &WorkerOf<J>,
     plans: &mut Plans,
+    is_hasty: bool,
 ) {
     let is_it = |chosen: &Chosen| {
         chosen.contended.table == split.table && chosen.contended.find() == Some(split.record)
     };
     let Some(position) = plans.chosen.iter().position(is_it) else { return };
     // SAFETY: the phase is changing.
-    let counts = unsafe { split.take_counts() };
+    let counts = unsafe { split.take_counts(now) };
     if plans.chosen[position].is_labelled {
         return;
     }
     let wanted = counts.refused_operation.map_or(0, |(_, count)| count);
     let refused = counts.refused + wanted;
-    let stays = HASTY || is_worth_keeping(counts.gathered, refused, committed);
     if let Some((operation, count)) = counts.refused_operation
         && count > counts.refused
         && count * 2 > counts.gathered
@@ -517,9 +590,15 @@ fn reconsider<J: JoinedProtocol>(
             }
         });
         plans.chosen[position].operations = most_of_each_column(&operations);
-    } else if !stays {
+    } else if is_hasty {
+        // As if it were worth it.
+    } else if !is_used(counts.gathered, committed) {
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
+    } else if pays(counts.gathered, refused, counts.waited) {
+        plans.chosen[position].penalty /= 2;
+    } else {
+        plans.chosen[position].bar();
     }
 }
 
@@ -549,10 +628,12 @@ mod tests {
 
     #[test]
     fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
-        assert!(is_worth_keeping(1000, 0, 10_000));
-        assert!(is_worth_keeping(1000, 2500, 10_000), "seven reads to three operations, or less");
-        assert!(!is_worth_keeping(1000, 2600, 10_000));
-        assert!(!is_worth_keeping(40, 0, 10_000), "popularity has gone elsewhere");
-        assert!(is_worth_keeping(0, 0, 0), "a phase in which nothing was done shows nothing");
+        assert!(is_used(1000, 10_000) && !is_used(40, 10_000));
+        assert!(is_used(0, 0), "a phase in which nothing was done shows nothing");
+        assert!(pays(1000, 0, 0));
+        assert!(pays(1000, 2500, 0), "seven reads to three operations, or less");
+        assert!(!pays(1000, 2600, 0));
+        assert!(pays(1000, 1, 400_000));
+        assert!(!pays(1000, 1, 600_000), "who has waited might have done more meanwhile");
     }
 }
