@@ -15,11 +15,11 @@
 //!
 //! The files:
 //!
-//! - [`phases`]: which phase it is, and how one gives way to the next (§5.4);
-//! - [`splits`]: split records, and the slices (§5.2);
-//! - [`contention`]: what conflicts are about (§5.5);
+//! - `phases`: which phase it is, and how one gives way to the next (§5.4);
+//! - `splits`: split records, and the slices (§5.2);
+//! - `contention`: what conflicts are about (§5.5);
 //! - `turn`: whose turn it is to change the phase;
-//! - [`transition`]: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
+//! - `transition`: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
 //! - here: what a worker does in each phase.
 //!
 //! Header of a record: that of the protocol below. What is split is known by a small table of addresses,
