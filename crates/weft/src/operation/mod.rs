@@ -25,8 +25,10 @@
 //!
 //! let database: Database = Database::builder().table::<Auction>().open()?;
 //! let auctions = database.table::<Auction>()?;
-//! let (winner, top) = (Ordered::default(), TopK::default());
-//! database.transact(|tx| tx.insert(&auctions, Auction { item: 7, bids: 0, highest: 0, winner, top }))?;
+//! database.transact(|tx| {
+//!     let (winner, top) = (Ordered::default(), TopK::default());
+//!     tx.insert(&auctions, Auction { item: 7, bids: 0, highest: 0, winner, top })
+//! })?;
 //!
 //! for (bidder, amount) in [(1, 50), (2, 80), (3, 60), (4, 70)] {
 //!     database.transact(|tx| {
