@@ -651,8 +651,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         table: &TableInner<T, P>,
         key: &T::Key,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
+        self.observe_located(table, key, self.locate(table, key))
+    }
+
+    /// As [`Transaction::observe`], of what was found under the key just now.
+    #[inline(always)]
+    #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
+    fn observe_located<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        key: &T::Key,
+        mut located: Located<P>,
+    ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         loop {
-            match self.locate(table, key) {
+            match located {
                 Located::Record(record) => {
                     let observed = self.read_for_write(table.reference(), record)?;
                     match observed.visible {
@@ -673,6 +685,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                     break;
                 }
             }
+            located = self.locate(table, key);
         }
         self.record(table.reference(), key, Event::Read(None));
         Ok(None)

@@ -25,7 +25,7 @@ use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use commit::{EngineLog, LoggedOperation, LoggedWrite, Written};
-pub use thread::{StoredForm, Worker, Workers};
+pub use thread::{Pinned, StoredForm, Worker, Workers};
 
 use crate::epoch::clock::{Clock, Commits};
 use crate::epoch::garbage::{Batch, Garbage, Retired};

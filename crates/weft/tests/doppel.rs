@@ -1,5 +1,7 @@
 //! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -10,6 +12,27 @@ use weft::operation::{
 use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft::protocol::{PhaseOptions, Silo, TwoPhaseLocking};
 use weft::{ConflictReason, Database, Error, Failure, Record, Table, Violation, column_of};
+
+thread_local! {
+    /// What the drop of a [`Counter`] does on this thread.
+    static ON_DROP: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Counter {
+    #[record(key)]
+    id: u32,
+    count: i64,
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        if let Some(on_drop) = ON_DROP.take() {
+            on_drop();
+            ON_DROP.set(Some(on_drop));
+        }
+    }
+}
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
@@ -150,6 +173,7 @@ over_both!(
     a_transaction_that_lasts_does_not_hold_others_up
     threads_that_come_later_and_sleep_hold_nobody_up
     labels_can_be_taken_back
+    a_row_whose_drop_runs_a_transaction_while_the_phase_changes
 );
 
 mod cases {
@@ -474,5 +498,55 @@ mod cases {
         let after = metrics(&database);
         assert_eq!((after.split_records, after.split_phases), (0, before.split_phases));
         assert_eq!(get(&database, &auctions, 1).bids, 10);
+    }
+
+    pub fn a_row_whose_drop_runs_a_transaction_while_the_phase_changes<J: JoinedProtocol>() {
+        let phases = PhaseOptions::new().length(Duration::ZERO);
+        let database = Database::<Reconciled<J>>::builder().table::<Counter>().phases(phases);
+        let database = database.open().unwrap();
+        let counters = database.table::<Counter>().unwrap();
+        let inserted: Result<(), Error> = database.transact(|tx| {
+            (0..20).try_for_each(|id| tx.insert(&counters, Counter { id, count: 0 }))
+        });
+        inserted.unwrap();
+        for id in 0..20 {
+            let column = column_of!(Counter.count);
+            database.label_split::<_, _, Add<_>>(&counters, &id, column).unwrap();
+        }
+        // The rows that one thread replaces are dropped when the other has ended its transaction, wherever
+        // that finds the first.
+        let turn = || {
+            let dropped = Rc::new(Cell::new(0));
+            ON_DROP.set(Some(Box::new({
+                let (database, counters, dropped) =
+                    (database.clone(), counters.clone(), Rc::clone(&dropped));
+                move || {
+                    dropped.set(dropped.get() + 1);
+                    let read: Result<bool, Error> =
+                        database.transact(|tx| Ok(tx.get(&counters, &1)?.is_some()));
+                    match read {
+                        Ok(is_there) => assert!(is_there),
+                        Err(Error::Failure(Failure::NestedTransaction)) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            })));
+            for number in 0..4000 {
+                let added: Result<(), Error> = database.transact(|tx| {
+                    let add = |id| tx.add(&counters, &id, column_of!(Counter.count), number);
+                    (0..20).try_for_each(add)
+                });
+                added.unwrap();
+            }
+            drop(ON_DROP.take());
+            assert!(dropped.get() > 100, "{} rows were dropped", dropped.get());
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(turn);
+            scope.spawn(turn);
+        });
+        assert!(metrics(&database).split_phases > 5, "{:?}", metrics(&database));
+        let read: Result<_, Error> = database.transact(|tx| Ok(tx.get(&counters, &7)?.cloned()));
+        assert_eq!(read.unwrap().unwrap().count, 2 * (0..4000).sum::<i64>());
     }
 }

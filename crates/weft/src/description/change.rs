@@ -92,6 +92,27 @@ impl TableDescription {
         }
     }
 
+    /// Visits the columns of a stored row, in order: each by its position, and its stored value.
+    ///
+    /// # Errors
+    /// Those of `visit`; and if `row` is not made of the table's columns.
+    pub(super) fn for_each_column<'a>(
+        &self,
+        row: &'a [u8],
+        mut visit: impl FnMut(usize, &'a [u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut rest = row;
+        for position in 0..self.columns.len() {
+            let start = rest;
+            self.skip_column(position, &mut rest, row.len())?;
+            visit(position, &start[..start.len() - rest.len()])?;
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(DecodeError::goes_on(rest, "the row").within(row.len())),
+        }
+    }
+
     /// Moves `input`, the rest of `length_bytes`, behind the value of a column.
     pub(crate) fn skip_column(
         &self,
@@ -117,20 +138,11 @@ impl ChangedColumns<'_> {
         output: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
         let mut changed = self.columns.iter().peekable();
-        let mut rest = row;
-        for position in 0..table.columns.len() {
-            let start = rest;
-            table.skip_column(position, &mut rest, row.len())?;
-            let value = match changed.next_if(|(changed, _)| *changed == position) {
-                Some((_, value)) => value,
-                None => &start[..start.len() - rest.len()],
-            };
-            output.extend_from_slice(value);
-        }
-        match rest.is_empty() {
-            true => Ok(()),
-            false => Err(DecodeError::goes_on(rest, "the row").within(row.len())),
-        }
+        table.for_each_column(row, |position, value| {
+            let changed = changed.next_if(|(changed, _)| *changed == position);
+            output.extend_from_slice(changed.map_or(value, |(_, value)| value));
+            Ok(())
+        })
     }
 
     /// Gives the columns the positions that `position_of` says.

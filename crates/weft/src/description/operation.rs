@@ -73,22 +73,15 @@ impl StoredOperation<'_> {
         row: &[u8],
         output: &mut Vec<u8>,
     ) -> Result<(), DecodeError> {
-        let mut rest = row;
-        for (position, column) in table.columns.iter().enumerate() {
-            let start = rest;
-            table.skip_column(position, &mut rest, row.len())?;
-            let value = &start[..start.len() - rest.len()];
-            if position == self.column {
-                let applied = apply(&column.type_of, self.kind, value, self.operand, output);
-                applied.map_err(|error| error.in_column(column.name.clone(), row.len()))?;
-            } else {
+        table.for_each_column(row, |position, value| {
+            if position != self.column {
                 output.extend_from_slice(value);
+                return Ok(());
             }
-        }
-        match rest.is_empty() {
-            true => Ok(()),
-            false => Err(DecodeError::goes_on(rest, "the row").within(row.len())),
-        }
+            let column = &table.columns[position];
+            let applied = apply(&column.type_of, self.kind, value, self.operand, output);
+            applied.map_err(|error| error.in_column(column.name.clone(), row.len()))
+        })
     }
 }
 

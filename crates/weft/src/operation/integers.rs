@@ -140,73 +140,49 @@ fn out_of_range<V: Integer>(value: V, sign: char, operand: V) -> OutOfRange {
     OutOfRange { message: format!("{value:?} {sign} {operand:?} is no {type_of}") }
 }
 
-impl<V: Integer> Operation<V> for Add<V> {
-    const KIND: OperationKind = OperationKind::Add;
-    type Slice = Bounded<V>;
-    type Undo = V;
+/// An operation whose result may not fit.
+macro_rules! arithmetic {
+    ($operation:ident, $sign:literal, $checked:ident, $neutral:ident, $bounds:ident) => {
+        impl<V: Integer> Operation<V> for $operation<V> {
+            const KIND: OperationKind = OperationKind::$operation;
+            type Slice = Bounded<V>;
+            type Undo = V;
 
-    #[inline(always)]
-    fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
-        *value = value.checked_add(self.0).ok_or_else(|| out_of_range(*value, '+', self.0))?;
-        Ok(())
-    }
+            #[inline(always)]
+            fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
+                let result = value.$checked(self.0);
+                *value = result.ok_or_else(|| out_of_range(*value, $sign, self.0))?;
+                Ok(())
+            }
 
-    fn slice(value: &V, cores: u32) -> Bounded<V> {
-        Bounded::new(V::ZERO, value.sum_bounds(cores))
-    }
+            fn slice(value: &V, cores: u32) -> Bounded<V> {
+                Bounded::new(V::$neutral, value.$bounds(cores))
+            }
 
-    #[inline(always)]
-    fn accumulate(&self, slice: &mut Bounded<V>, _core: u32) -> Result<V, Undecided> {
-        slice.replace(slice.gathered.checked_add(self.0))
-    }
+            #[inline(always)]
+            fn accumulate(&self, slice: &mut Bounded<V>, _core: u32) -> Result<V, Undecided> {
+                slice.replace(slice.gathered.$checked(self.0))
+            }
 
-    #[inline(always)]
-    fn undo(slice: &mut Bounded<V>, undo: V) {
-        slice.gathered = undo;
-    }
+            #[inline(always)]
+            fn undo(slice: &mut Bounded<V>, undo: V) {
+                slice.gathered = undo;
+            }
 
-    fn merge(slice: Bounded<V>, value: &mut V) {
-        *value = value.checked_add(slice.gathered).expect("within a worker's share of the room");
-    }
+            fn merge(slice: Bounded<V>, value: &mut V) {
+                let merged = value.$checked(slice.gathered);
+                *value = merged.expect("within a worker's share of the room");
+            }
 
-    fn write(&self, _core: u32, output: &mut Vec<u8>) {
-        self.0.write(output);
-    }
+            fn write(&self, _core: u32, output: &mut Vec<u8>) {
+                self.0.write(output);
+            }
+        }
+    };
 }
 
-impl<V: Integer> Operation<V> for Mul<V> {
-    const KIND: OperationKind = OperationKind::Mul;
-    type Slice = Bounded<V>;
-    type Undo = V;
-
-    #[inline(always)]
-    fn apply(&self, value: &mut V, _core: u32) -> Result<(), OutOfRange> {
-        *value = value.checked_mul(self.0).ok_or_else(|| out_of_range(*value, '*', self.0))?;
-        Ok(())
-    }
-
-    fn slice(value: &V, cores: u32) -> Bounded<V> {
-        Bounded::new(V::ONE, value.product_bounds(cores))
-    }
-
-    #[inline(always)]
-    fn accumulate(&self, slice: &mut Bounded<V>, _core: u32) -> Result<V, Undecided> {
-        slice.replace(slice.gathered.checked_mul(self.0))
-    }
-
-    #[inline(always)]
-    fn undo(slice: &mut Bounded<V>, undo: V) {
-        slice.gathered = undo;
-    }
-
-    fn merge(slice: Bounded<V>, value: &mut V) {
-        *value = value.checked_mul(slice.gathered).expect("within a worker's share of the room");
-    }
-
-    fn write(&self, _core: u32, output: &mut Vec<u8>) {
-        self.0.write(output);
-    }
-}
+arithmetic!(Add, '+', checked_add, ZERO, sum_bounds);
+arithmetic!(Mul, '*', checked_mul, ONE, product_bounds);
 
 /// An operation that chooses between two numbers.
 macro_rules! choice {

@@ -47,7 +47,7 @@ use crate::record::version::{self, Seen};
 use crate::record::{RecordPointer, row_of_newest};
 use crate::schema::{Index, Record};
 use crate::table::{PickForm, Table, TableInner, with_form, with_secondary};
-use crate::worker::Worker;
+use crate::worker::{Pinned, Worker};
 
 /// The database as it was when the snapshot was opened.
 ///
@@ -333,7 +333,7 @@ impl<P: Protocol> Snapshot<P> {
             return Ok(body(worker));
         }
         let pinned = Pinned::new(worker);
-        let result = body(pinned.0);
+        let result = body(pinned.worker());
         drop(pinned);
         Ok(result)
     }
@@ -359,28 +359,6 @@ impl<P: Protocol> Snapshot<P> {
                 Seen::Changed => yield_now(),
             }
         }
-    }
-}
-
-/// A worker that is pinned, as in a transaction.
-struct Pinned<'w, P: Protocol>(&'w Worker<P>);
-
-impl<'w, P: Protocol> Pinned<'w, P> {
-    #[inline(always)]
-    fn new(worker: &'w Worker<P>) -> Self {
-        worker.active.set(true);
-        worker.memory.pin();
-        Pinned(worker)
-    }
-}
-
-impl<P: Protocol> Drop for Pinned<'_, P> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // This may drop rows, as at the end of a transaction: a `drop` of the user's that comes back
-        // here must not unpin the worker in the middle of that.
-        self.0.memory.unpin();
-        self.0.active.set(false);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::private_row::PrivateRow;
 use super::recording::Event;
-use super::{Located, Transaction, UnwrittenRead};
+use super::{Located, RecordOf, Transaction, UnwrittenRead};
 use crate::column::write_leb128;
 use crate::error::{Error, Failure};
 use crate::operation::{
@@ -45,10 +45,14 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: O,
     ) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
-        if P::SPLITS && self.apply_to_slice(table, key, column, &operation)? {
+        let located = self.locate(table, key);
+        if P::SPLITS
+            && let Located::Record(record) = located
+            && self.apply_to_slice(table, record, key, column, &operation)?
+        {
             return Ok(());
         }
-        let Some((record, row, version)) = self.observe(table, key)? else {
+        let Some((record, row, version)) = self.observe_located(table, key, located)? else {
             return Err(no_such_row::<T>(key));
         };
         // SAFETY: a visible row of this table; see `row`.
@@ -70,11 +74,11 @@ impl<P: Protocol> Transaction<'_, P> {
     fn apply_to_slice<T: Record, V, O: Operation<V>>(
         &self,
         table: &TableInner<T, P>,
+        record: RecordOf<P>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         operation: &O,
     ) -> Result<bool, Error> {
-        let Located::Record(record) = self.locate(table, key) else { return Ok(false) };
         let (executor, memory) = (self.worker.executor(), &self.worker.memory);
         // A row that is checked has to be looked at as a whole, and so has one whose index entries move.
         let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();

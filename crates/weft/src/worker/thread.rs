@@ -171,6 +171,33 @@ impl<P: Protocol> Worker<P> {
     }
 }
 
+/// A worker that is pinned, as in a transaction.
+pub struct Pinned<'w, P: Protocol>(&'w Worker<P>);
+
+impl<'w, P: Protocol> Pinned<'w, P> {
+    #[inline(always)]
+    pub fn new(worker: &'w Worker<P>) -> Self {
+        worker.active.set(true);
+        worker.memory.pin();
+        Pinned(worker)
+    }
+
+    #[inline(always)]
+    pub fn worker(&self) -> &'w Worker<P> {
+        self.0
+    }
+}
+
+impl<P: Protocol> Drop for Pinned<'_, P> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // This may drop rows, as at the end of a transaction: a `drop` of the user's that comes back
+        // here must not unpin the worker in the middle of that.
+        self.0.memory.unpin();
+        self.0.active.set(false);
+    }
+}
+
 /// The place of a slot's worker.
 type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
 

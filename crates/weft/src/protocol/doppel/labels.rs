@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use weft_htm::word::Ordering;
 
-use super::transition::Pinned;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
 use crate::database::Database;
 use crate::encoding::{Key, KeyForm};
@@ -16,7 +15,7 @@ use crate::protocol::access_set::TidHeader;
 use crate::record::{RecordPointer, row_of_newest};
 use crate::schema::Record;
 use crate::table::{PickForm, Table, with_form};
-use crate::worker::Worker;
+use crate::worker::{Pinned, Worker};
 
 impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// Labels a row: as long as it is there, it is split for the operation `O` on a column in every split
@@ -116,7 +115,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
             return Err(Failure::NestedTransaction);
         }
         self.inner().shared.check_open()?;
-        let _pinned = Pinned::new(&worker.memory);
+        let _pinned = Pinned::new(worker);
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             K::pick(&table.inner.primary).get(&K::from_key(key), &mut LeafHint::new())
         });

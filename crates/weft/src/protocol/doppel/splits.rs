@@ -55,7 +55,7 @@ pub struct BlockHeader {
     /// When the worker was last refused an access, in the clock's nanoseconds, if it was: it has waited since
     /// then.
     pub refused_at: u64,
-    /// How long workers have waited, in nanoseconds: see [`SplitRecord::take_counts`].
+    /// How long workers have waited, in nanoseconds: see [`SplitRecord::counts`].
     pub waited: u64,
     /// Operations refused that could be gathered, if they were selected: the one that was, of most
     /// (or of a few less), and how many more it was than others.
@@ -204,16 +204,17 @@ impl SplitRecord {
     ///
     /// # Safety
     /// The caller changes the phase.
-    pub unsafe fn take_counts(&self, now: u64) -> BlockHeader {
+    pub unsafe fn counts(&self, now: u64) -> BlockHeader {
         let mut total = BlockHeader::default();
         for slot in 0..self.slices.cores {
             // SAFETY: passed on to the caller.
-            let header = unsafe { self.header(slot) };
-            total.gathered += std::mem::take(&mut header.gathered);
-            total.refused += std::mem::take(&mut header.refused);
-            let refused_at = std::mem::take(&mut header.refused_at);
-            total.waited += if refused_at > 0 { now.saturating_sub(refused_at) } else { 0 };
-            if let Some((operation, count)) = header.refused_operation.take() {
+            let header = unsafe { *self.header(slot) };
+            total.gathered += header.gathered;
+            total.refused += header.refused;
+            if header.refused_at > 0 {
+                total.waited += now.saturating_sub(header.refused_at);
+            }
+            if let Some((operation, count)) = header.refused_operation {
                 total.note_refused(operation, count);
             }
         }

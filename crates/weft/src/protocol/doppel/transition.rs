@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
-use super::contention::{Contended, Sketch, add, gather, give_back, most_of_each_column};
+use super::contention::{Contended, add, gather, give_back, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
@@ -19,7 +19,7 @@ use crate::protocol::access_set::TidHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::transaction::Transaction;
-use crate::worker::{Worker, WorkerMemory};
+use crate::worker::{Pinned, Worker};
 
 /// A record is split if transactions have had a conflict about it for every so many that committed,
 const COMMITS_PER_CONFLICT_MAX: u64 = 100;
@@ -86,6 +86,11 @@ struct Chosen {
 impl Chosen {
     fn new(contended: Contended, operations: SmallVec<[ColumnOperation; 4]>) -> Chosen {
         Chosen { contended, operations, is_labelled: false, is_active: true, barred: 0, penalty: 0 }
+    }
+
+    /// Whether it is this record. To be asked by a worker that is pinned.
+    fn is_of(&self, table: TableRef, record: Option<NonNull<u8>>) -> bool {
+        self.contended.table == table && self.contended.find() == record
     }
 
     /// After it was not worth it: it is not to be split for a while, each time twice as long.
@@ -231,9 +236,7 @@ pub unsafe fn label<J: JoinedProtocol>(
     operation: ColumnOperation,
 ) {
     let mut plans = database.protocol.plans.take();
-    let is_it = |chosen: &&mut Chosen| {
-        chosen.contended.table == table && chosen.contended.find() == Some(record)
-    };
+    let is_it = |chosen: &&mut Chosen| chosen.is_of(table, Some(record));
     let chosen = match plans.chosen.iter_mut().find(is_it) {
         Some(chosen) => chosen,
         None => {
@@ -260,11 +263,7 @@ pub fn remove_labels<J: JoinedProtocol>(
     record: NonNull<u8>,
 ) {
     let mut plans = database.protocol.plans.take();
-    let is_it = |chosen: &Chosen| {
-        chosen.is_labelled
-            && chosen.contended.table == table
-            && chosen.contended.find() == Some(record)
-    };
+    let is_it = |chosen: &Chosen| chosen.is_labelled && chosen.is_of(table, Some(record));
     if let Some(position) = plans.chosen.iter().position(is_it) {
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
@@ -362,7 +361,7 @@ fn split<J: JoinedProtocol>(
 ) -> Phase {
     let shared = &*database.protocol;
     // Records are looked up.
-    let _pinned = Pinned::new(&worker.memory);
+    let _pinned = Pinned::new(worker);
     choose(database, worker, plans);
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
@@ -395,7 +394,7 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
     let shared = &*database.protocol;
     let sketches = shared.slots.iter().map(|slot| {
         // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
-        unsafe { &mut *slot.sketch.get() as &mut Sketch }
+        unsafe { &mut *slot.sketch.get() }
     });
     let contended = gather(sketches, &worker.memory);
     let committed = commits(database).saturating_sub(plans.commits_before);
@@ -403,9 +402,8 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
     plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
     for contended in contended {
         let operations = most_of_each_column(&contended.operations);
-        let is_it = |known: &&mut Chosen| {
-            known.contended.table == contended.table && known.contended.find() == contended.find()
-        };
+        let record = contended.find();
+        let is_it = |known: &&mut Chosen| known.is_of(contended.table, record);
         let (conflicts, splittable) = (contended.conflicts, contended.splittable());
         let is_worth_it = match shared.options.is_hasty {
             true => is_mostly_splittable(conflicts, splittable),
@@ -481,28 +479,12 @@ fn reconcile<J: JoinedProtocol>(
     // SAFETY: likewise.
     let splits = mem::take(unsafe { &mut *shared.splits.get() });
     let committed = commits(database).saturating_sub(plans.commits_before);
-    let _pinned = Pinned::new(&worker.memory);
+    let _pinned = Pinned::new(worker);
     let now = shared.clock.now();
     for split in splits.into_records() {
         reconsider(&split, (committed, now), worker, plans, shared.options.is_hasty);
     }
     Phase::Joined
-}
-
-/// While a worker is pinned between two transactions.
-pub struct Pinned<'w>(&'w WorkerMemory);
-
-impl<'w> Pinned<'w> {
-    pub fn new(memory: &'w WorkerMemory) -> Self {
-        memory.pin();
-        Pinned(memory)
-    }
-}
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        self.0.unpin();
-    }
 }
 
 /// Merges the slices of a record into its row, by a transaction.
@@ -566,12 +548,10 @@ fn reconsider<J: JoinedProtocol>(
     plans: &mut Plans,
     is_hasty: bool,
 ) {
-    let is_it = |chosen: &Chosen| {
-        chosen.contended.table == split.table && chosen.contended.find() == Some(split.record)
-    };
+    let is_it = |chosen: &Chosen| chosen.is_of(split.table, Some(split.record));
     let Some(position) = plans.chosen.iter().position(is_it) else { return };
     // SAFETY: the phase is changing.
-    let counts = unsafe { split.take_counts(now) };
+    let counts = unsafe { split.counts(now) };
     if plans.chosen[position].is_labelled {
         return;
     }
