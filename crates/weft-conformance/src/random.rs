@@ -15,7 +15,7 @@ use weft::htm::word::{Ordering, Word};
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
 use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Begun, Stop, Store, Subject};
+use crate::subject::{Begun, Body, SetsAside, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -129,16 +129,16 @@ fn rows_one_by_one(store: &dyn Store) -> State {
     found
 }
 
-/// Runs one transaction to its end.
+/// Runs one transaction, to its end unless `transact` sets it aside.
 fn run_program(
-    store: &dyn Store,
+    transact: impl FnOnce(&mut Body<'_>) -> Option<Result<(), Stop>>,
     program: &Program,
     clock: &Word,
     random: &mut Rng,
-) -> Result<Log, Finding> {
+) -> Result<Option<Log>, Finding> {
     let tick = || clock.fetch_add(1, Ordering::SeqCst) as usize;
     let mut log = Log::default();
-    let end = store.transact(&mut |tx| {
+    let ended = transact(&mut |tx| {
         log = Log { began: tick(), ..Log::default() };
         for &step in &program.steps {
             log.steps.push((step, tx.take(step)?));
@@ -146,10 +146,48 @@ fn run_program(
         }
         if program.rolls_back { Err(Stop::RollBack) } else { Ok(()) }
     });
+    let Some(end) = ended else { return Ok(None) };
     log.committed = end.is_ok();
     expect_end(CHECK, end)?;
     log.ended = tick();
-    Ok(log)
+    Ok(Some(log))
+}
+
+/// The transactions of one thread that were set aside.
+struct Aside<'a> {
+    stash: Box<dyn SetsAside + 'a>,
+    /// All that were begun.
+    programs: Vec<Program>,
+}
+
+/// How many transactions a thread sets aside at most.
+const ASIDE_MAX: usize = 2;
+
+impl Aside<'_> {
+    /// Runs those that can be run now, and then `program`, if there is one.
+    fn turn(
+        &mut self,
+        program: Option<Program>,
+        clock: &Word,
+        random: &mut Rng,
+        logs: &mut Vec<Log>,
+    ) -> Result<(), Finding> {
+        let Aside { stash, programs } = self;
+        let mut run = |stash: &mut dyn SetsAside, number: usize, program: &Program| {
+            let transact = |body: &mut Body<'_>| stash.transact(number, body);
+            logs.extend(run_program(transact, program, clock, random)?);
+            Ok(())
+        };
+        while let Some(number) = stash.take_due() {
+            run(&mut **stash, number, &programs[number])?;
+        }
+        if let Some(program) = program {
+            programs.push(program);
+            let number = programs.len() - 1;
+            run(&mut **stash, number, &programs[number])?;
+        }
+        Ok(())
+    }
 }
 
 /// The snapshots of one thread.
@@ -241,12 +279,24 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
             last
         };
         let mut logs = Vec::new();
+        let mut aside = store.stash(ASIDE_MAX).map(|stash| Aside { stash, programs: Vec::new() });
         for _ in 0..size.transactions {
             let program = program(random, size.steps_max, &mut value);
-            logs.push(run_program(&*store, &program, &clock, random)?);
+            match &mut aside {
+                Some(aside) => aside.turn(Some(program), &clock, random, &mut logs)?,
+                None => {
+                    let transact = |body: &mut Body<'_>| Some(store.transact(body));
+                    logs.extend(run_program(transact, &program, &clock, random)?);
+                }
+            }
             if readers > 0 && random.bool() {
                 snapshots.turn(random)?;
             }
+        }
+        while let Some(aside) = &mut aside
+            && aside.stash.wait()
+        {
+            aside.turn(None, &clock, random, &mut logs)?;
         }
         logs.append(&mut snapshots.end());
         Ok(logs)

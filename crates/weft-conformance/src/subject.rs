@@ -11,7 +11,8 @@ use weft::protocol::Protocol;
 use weft::protocol::canary::{Canary, Mutation};
 use weft::schema::Violation;
 use weft::{
-    Database, Error, Failure, Record, Snapshot, Table, Transaction, TransactionOptions, column_of,
+    Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
+    column_of,
 };
 
 use crate::machine::REGIONS;
@@ -240,8 +241,24 @@ pub trait Store: Send + Sync {
     /// What `body` returned; and if it met too many conflicts in a row.
     fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop>;
 
+    /// A stash for the numbers of transactions, of as many as `capacity`; `None` if the protocol sets
+    /// none aside.
+    fn stash(&self, capacity: usize) -> Option<Box<dyn SetsAside + '_>>;
+
     /// What has happened so far. Nothing is running.
     fn take_history(&self) -> History;
+}
+
+/// The stash of one thread: see [`weft::Stash`].
+pub trait SetsAside {
+    /// Runs a transaction until it commits; `None` if it was set aside, as this number.
+    fn transact(&mut self, number: usize, body: &mut Body<'_>) -> Option<Result<(), Stop>>;
+
+    /// The number of one that was set aside, and can be run now.
+    fn take_due(&mut self) -> Option<usize>;
+
+    /// Waits until there is one, or none is set aside; whether one is.
+    fn wait(&self) -> bool;
 }
 
 /// A transaction, to its body.
@@ -354,8 +371,37 @@ impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
         })
     }
 
+    fn stash(&self, capacity: usize) -> Option<Box<dyn SetsAside + '_>> {
+        let stash = self.database.stash(capacity).options(self.options.clone());
+        P::SPLITS.then(|| Box::new(Aside { stash, tables: &self.tables }) as Box<dyn SetsAside>)
+    }
+
     fn take_history(&self) -> History {
         self.database.take_history()
+    }
+}
+
+struct Aside<'a, P: Protocol, T> {
+    stash: Stash<usize, P>,
+    tables: &'a T,
+}
+
+impl<P: Protocol, T: Takes<P>> SetsAside for Aside<'_, P, T> {
+    fn transact(&mut self, number: usize, body: &mut Body<'_>) -> Option<Result<(), Stop>> {
+        let tables = self.tables;
+        let run = |transaction: &Transaction<'_, P>, _: &mut usize| {
+            body(&Running { tables, transaction })
+        };
+        self.stash.transact(number, run).map(|(_number, result)| result)
+    }
+
+    fn take_due(&mut self) -> Option<usize> {
+        self.stash.take_due()
+    }
+
+    fn wait(&self) -> bool {
+        self.stash.wait().expect("the database is open");
+        !self.stash.is_empty()
     }
 }
 

@@ -301,7 +301,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
                 mine.executed += 1;
                 if let Some((_, last)) = &mut mine.counts {
                     *last = counts();
-                    mine.latencies.push(now() - start);
+                    mine.latencies.push(now() - ended.begun.unwrap_or(start));
                     mine.rolled_back += u64::from(ended.rolled_back);
                 }
             }

@@ -40,6 +40,7 @@ mod popularity;
 pub mod random;
 pub mod rtm;
 pub mod rubis;
+pub mod stashing;
 pub mod tatp;
 pub mod tpcc;
 mod view;

@@ -55,6 +55,15 @@ pub trait Workload<P: Protocol>: Send + Sync + Sized {
     /// A failure of the engine, which no retry would cure.
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
 
+    /// Runs what a client has begun and set aside (see [`weft::Stash`]) to its end.
+    ///
+    /// # Errors
+    /// As [`Workload::execute`].
+    fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
+        let _ = client;
+        Ok(())
+    }
+
     /// Checks every invariant. Only while no transaction is running.
     ///
     /// # Errors
@@ -146,6 +155,32 @@ pub struct Outcome {
     /// number, or did not succeed, as the workload has it, and changed nothing; never because of a
     /// conflict.
     pub rolled_back: bool,
+    /// When it was begun, if others ran in between: it had been set aside.
+    pub begun: Option<Moment>,
+}
+
+impl Outcome {
+    /// A transaction that ran from its beginning to its end.
+    #[inline]
+    pub fn new(transaction: usize, rolled_back: bool) -> Outcome {
+        Outcome { transaction, rolled_back, begun: None }
+    }
+}
+
+/// A point in time.
+#[cfg(not(weft_sim))]
+pub type Moment = std::time::Instant;
+
+/// A point in virtual time: the cycles of the simulated machine.
+#[cfg(weft_sim)]
+pub type Moment = u64;
+
+/// The present moment.
+pub(crate) fn now() -> Moment {
+    #[cfg(not(weft_sim))]
+    return std::time::Instant::now();
+    #[cfg(weft_sim)]
+    weft::htm::simulation::cycles().unwrap_or_default()
 }
 
 /// What became of one invariant.

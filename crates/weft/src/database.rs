@@ -17,7 +17,7 @@ use weft_htm::word::{Ordering, spin_loop, yield_now};
 use crate::epoch::clock::Ticker;
 use crate::epoch::garbage::Retired;
 use crate::epoch::reclaim::OFFLINE;
-use crate::error::{Conflict, Error, Failure};
+use crate::error::{Conflict, ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
 use crate::metrics::Metrics;
@@ -211,6 +211,14 @@ impl TransactionOptions {
     }
 }
 
+/// How a transaction has ended, as far as whoever runs it is concerned.
+pub(crate) enum Ended<R, E> {
+    /// With this result.
+    With(Result<(R, CommitToken), E>),
+    /// A split record was refused to it, and it is to be run again in a joined phase.
+    SetAside,
+}
+
 impl<P: Protocol> Database<P> {
     /// Starts to open a database.
     pub fn builder() -> Builder<P> {
@@ -266,12 +274,19 @@ impl<P: Protocol> Database<P> {
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<R, E> {
         let (result, token) = self.transact_with_token(options, body)?;
-        if let Some(storage) = &self.inner.storage
-            && storage.acknowledges_durable()
-        {
-            self.wait_durable(token).map_err(Error::from)?;
-        }
+        self.acknowledge(token).map_err(Error::from)?;
         Ok(result)
+    }
+
+    /// Whether commits are acknowledged when they are durable.
+    pub(crate) fn acknowledges_durable(&self) -> bool {
+        self.inner.storage.as_ref().is_some_and(Storage::acknowledges_durable)
+    }
+
+    /// Waits until the transaction may be acknowledged.
+    #[inline(always)]
+    pub(crate) fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
+        if self.acknowledges_durable() { self.wait_durable(token) } else { Ok(()) }
     }
 
     /// As [`Database::transact_with`], but returns when the transaction has committed in memory,
@@ -287,6 +302,34 @@ impl<P: Protocol> Database<P> {
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
         let worker = self.worker().map_err(Error::from)?;
+        match self.run::<false, _, _>(worker, options, &mut body) {
+            Ended::With(result) => result,
+            Ended::SetAside => unreachable!("it waits instead"),
+        }
+    }
+
+    /// Runs `body` as a transaction until it has ended; or, if it `SETS_ASIDE`, until a split record is
+    /// refused to it. It then is to be run again in a joined phase, and whoever calls sees to that.
+    #[inline(always)]
+    pub(crate) fn run<const SETS_ASIDE: bool, R, E: From<Error>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Ended<R, E> {
+        match self.try_run::<SETS_ASIDE, _, _>(worker, options, body) {
+            Ok(ended) => ended,
+            Err(failure) => Ended::With(Err(Error::from(failure).into())),
+        }
+    }
+
+    #[inline(always)]
+    fn try_run<const SETS_ASIDE: bool, R, E: From<Error>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
+    ) -> Result<Ended<R, E>, Failure> {
         // A deadline beyond the end of time is none.
         let deadline = options
             .deadline
@@ -296,22 +339,17 @@ impl<P: Protocol> Database<P> {
         loop {
             if !worker.active.get() {
                 if closed_turnstile.is_none() {
-                    closed_turnstile = self
-                        .inner
-                        .shared
-                        .turnstile
-                        .pass(attempt, || self.check_wait(deadline, attempt))
-                        .map_err(Error::from)?;
+                    let turnstile = &self.inner.shared.turnstile;
+                    let keep_waiting = || self.check_wait(deadline, attempt);
+                    closed_turnstile = turnstile.pass(attempt, keep_waiting)?;
                 }
                 let keep_waiting = || self.check_wait(deadline, attempt);
-                P::between_transactions(&self.inner, worker, keep_waiting).map_err(Error::from)?;
+                P::between_transactions(&self.inner, worker, keep_waiting)?;
             }
-            let ended = worker
-                .memory
-                .regions()
-                .restarting(|| self.attempt(worker, options, attempt, deadline, &mut body));
-            if let ControlFlow::Break(result) = ended {
-                return result;
+            let attempt_once =
+                || self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, body);
+            if let ControlFlow::Break(ended) = worker.memory.regions().restarting(attempt_once) {
+                return Ok(ended);
             }
             attempt += 1;
             backoff(worker, attempt);
@@ -321,27 +359,28 @@ impl<P: Protocol> Database<P> {
     /// Runs the closure once, after `attempt` conflicts. Goes on after one more that is within the
     /// bounds.
     #[inline(always)]
-    fn attempt<R, E: From<Error>>(
+    fn attempt<const SETS_ASIDE: bool, R, E: From<Error>>(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,
         attempt: u32,
         deadline: Option<(Instant, Duration)>,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
-    ) -> ControlFlow<Result<(R, CommitToken), E>> {
+    ) -> ControlFlow<Ended<R, E>> {
+        let end = |result| ControlFlow::Break(Ended::With(result));
         let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
             Ok(transaction) => transaction,
-            Err(failure) => return ControlFlow::Break(Err(Error::from(failure).into())),
+            Err(failure) => return end(Err(Error::from(failure).into())),
         };
         let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
         let (transaction, abort) = match result {
             Ok(Ok(value)) => match transaction.finish() {
-                Ok(token) => return ControlFlow::Break(Ok((value, token))),
+                Ok(token) => return end(Ok((value, token))),
                 Err(stopped) => stopped,
             },
             Ok(Err(error)) => match transaction.conflict() {
                 Some(abort) => (transaction, abort),
-                None => return ControlFlow::Break(Err(error)),
+                None => return end(Err(error)),
             },
             Err(panic) => match transaction.conflict() {
                 Some(abort) => (transaction, abort),
@@ -351,12 +390,16 @@ impl<P: Protocol> Database<P> {
                 }
             },
         };
+        if SETS_ASIDE && abort.reason == ConflictReason::Split {
+            transaction.give_way(abort);
+            return ControlFlow::Break(Ended::SetAside);
+        }
         // Spelled out only for those who get to see it: under contention conflicts are many.
         let bounds = check_bounds(options, deadline, attempt + 1, || transaction.describe(abort));
         transaction.give_way(abort);
         match bounds {
             Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => ControlFlow::Break(Err(Error::from(failure).into())),
+            Err(failure) => end(Err(Error::from(failure).into())),
         }
     }
 

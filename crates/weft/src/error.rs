@@ -336,8 +336,8 @@ pub enum Failure {
     /// The environment variable that chooses the HTM backend has no valid value.
     #[error(transparent)]
     HtmChoice(#[from] weft_htm::InvalidChoice),
-    /// The operating system gave no thread for the epoch clock.
-    #[error("cannot start the epoch thread: {message}")]
+    /// The operating system gave no thread: for the epoch clock, checkpoints, or a pool.
+    #[error("cannot start a thread: {message}")]
     Thread {
         /// The operating system's words.
         message: String,

@@ -115,6 +115,12 @@ pub trait Driven: Sync {
     /// See [`Workload::execute`].
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, weft::Failure>;
 
+    /// See [`Workload::finish`].
+    fn finish(&self, client: &mut Self::Client) -> Result<(), weft::Failure> {
+        let _ = client;
+        Ok(())
+    }
+
     /// The engine's own account of itself.
     fn metrics(&self) -> weft::Metrics;
 
@@ -158,6 +164,10 @@ impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P,
     #[inline]
     fn execute(&self, client: &mut W::Client) -> Result<Outcome, weft::Failure> {
         self.workload.execute(client)
+    }
+
+    fn finish(&self, client: &mut W::Client) -> Result<(), weft::Failure> {
+        self.workload.finish(client)
     }
 
     fn metrics(&self) -> weft::Metrics {

@@ -343,6 +343,7 @@ fn measure<D: Driven>(
             break;
         }
         if ended >= window.from {
+            let begun = outcome.begun.unwrap_or(begun);
             tallies[outcome.transaction].record(outcome.rolled_back, ended - begun);
             batch.add_to(tallies);
             if let Some(counted) = counted {
@@ -354,5 +355,6 @@ fn measure<D: Driven>(
         batch.clear();
         begun = ended;
     }
-    Ok(())
+    // What has been set aside is not to lie there until this contender has its turn again.
+    driven.finish(client)
 }

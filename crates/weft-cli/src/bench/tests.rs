@@ -96,7 +96,7 @@ impl<P: Protocol> Workload<P> for Counting<P> {
             self.database
                 .transact(|tx| tx.get(&self.counters, &0).map(|row| row.map(|row| row.value)))
                 .map_err(failure)?;
-            return Ok(Outcome { transaction: 2, rolled_back: false });
+            return Ok(Outcome::new(2, false));
         }
         let rolls_back = client.executed.is_multiple_of(4);
         let ended = self.database.transact(|tx| -> Result<(), Ending> {
@@ -111,7 +111,7 @@ impl<P: Protocol> Workload<P> for Counting<P> {
             Err(Ending::RolledBack) => {}
             Err(Ending::Engine(error)) => return Err(failure(error)),
         }
-        Ok(Outcome { transaction: 1, rolled_back: rolls_back })
+        Ok(Outcome::new(1, rolls_back))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

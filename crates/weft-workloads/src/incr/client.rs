@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::{Change, HOT_KEYS_MAX, Parameters, Popularity, key_of};
 use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
+use crate::stashing::{Draws, Requested};
 use crate::ycsb::zipf::Scatter;
 
 /// A client looks at the clock once in so many transactions: to do so each time would take longer
@@ -81,10 +82,18 @@ pub struct Client {
     ledger: Arc<Ledger>,
 }
 
-impl Client {
-    /// Chooses the next transaction.
+impl Requested for Increment {
     #[inline]
-    pub fn draw(&mut self) -> Increment {
+    fn transaction(&self) -> usize {
+        0
+    }
+}
+
+impl Draws for Client {
+    type Request = Increment;
+
+    #[inline]
+    fn draw(&mut self) -> Increment {
         if let Some(change) = self.change {
             self.look(&change);
         }
@@ -96,6 +105,15 @@ impl Client {
         Increment { key: key_of(self.popular[usize::from(popular)]), popular: Some(popular) }
     }
 
+    #[inline]
+    fn note(&mut self, request: &Increment, succeeded: bool) {
+        if succeeded {
+            self.ledger.note(request.popular);
+        }
+    }
+}
+
+impl Client {
     /// Looks at the clock, now and then, for whether another key has become the hot one.
     #[inline]
     fn look(&mut self, change: &Change) {
@@ -105,14 +123,6 @@ impl Client {
                 self.looks_in = TRANSACTIONS_PER_LOOK - 1;
                 self.hot = (change.count(Instant::now()) % self.popular.len() as u64) as u16;
             }
-        }
-    }
-
-    /// Takes note of what has become of a transaction, if that is not to be run again.
-    #[inline]
-    pub fn note(&mut self, request: &Increment, succeeded: bool) {
-        if succeeded {
-            self.ledger.note(request.popular);
         }
     }
 }

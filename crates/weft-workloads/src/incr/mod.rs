@@ -39,9 +39,8 @@ pub use client::{Client, Increment};
 
 use crate::load;
 use crate::popularity;
-use crate::workload::{
-    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
-};
+use crate::stashing::Stashing;
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, insert_batch};
 use client::Choice;
 
 /// The fewest records: one that is hot, and another.
@@ -156,7 +155,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     const NAME: &'static str = "incr";
     const TRANSACTIONS: &'static [&'static str] = &["increment"];
     type Parameters = Parameters;
-    type Client = Client;
+    type Client = Stashing<Client, P>;
 
     /// # Panics
     /// If a number in `parameters` is out of its range.
@@ -179,17 +178,18 @@ impl<P: Protocol> Workload<P> for Incr<P> {
         &self.database
     }
 
-    fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
-        self.choice.client(seed, thread, threads)
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
+        let client = self.choice.client(seed, thread, threads);
+        Stashing::new(client, &self.database)
     }
 
     #[inline]
-    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
-        let request = client.draw();
-        let done = self.database.transact(|tx| self.run(tx, &request));
-        let succeeded = done.map_err(failure_of)?;
-        client.note(&request, succeeded);
-        Ok(Outcome { transaction: 0, rolled_back: !succeeded })
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
+        client.execute(|tx, request| self.run(tx, request))
+    }
+
+    fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
+        client.finish(|tx, request| self.run(tx, request))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

@@ -8,9 +8,8 @@ use weft::Error;
 use weft::htm::Choice as Htm;
 use weft::protocol::{Dbx, PROTOCOLS, Protocol, with_protocol};
 
-use super::{
-    Change, Client, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of,
-};
+use super::{Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of};
+use crate::stashing::Draws;
 use crate::workload::{LoadOptions, Workload};
 
 fn hot(percent: f64) -> Parameters {
@@ -44,7 +43,7 @@ fn assert_consistent<P: Protocol>(incr: &Incr<P>, context: &str) {
 }
 
 /// How many of so many transactions are for each of the keys.
-fn draws(client: &mut Client, count: u32, keys: &[u128]) -> Vec<u32> {
+fn draws(client: &mut impl Draws<Request = Increment>, count: u32, keys: &[u128]) -> Vec<u32> {
     let mut drawn = vec![0; keys.len()];
     for _ in 0..count {
         let Increment { key, .. } = client.draw();

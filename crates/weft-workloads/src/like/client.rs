@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Parameters;
 use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
 use crate::random::Random;
+use crate::stashing::{Draws, Requested};
 
 /// The first client's stream of random numbers.
 const FIRST_STREAM: u64 = 1 << 32;
@@ -34,10 +35,9 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank(u16);
 
-impl Request {
-    /// Its transaction type: a position in the workload's list.
+impl Requested for Request {
     #[inline]
-    pub fn transaction(&self) -> usize {
+    fn transaction(&self) -> usize {
         match self {
             Request::Like { .. } => 0,
             Request::Read { .. } => 1,
@@ -87,10 +87,11 @@ pub struct Client {
     ledger: Arc<Ledger>,
 }
 
-impl Client {
-    /// Chooses the next transaction.
+impl Draws for Client {
+    type Request = Request;
+
     #[inline]
-    pub fn draw(&mut self) -> Request {
+    fn draw(&mut self) -> Request {
         let pick = self.course.draw();
         let (page, user) = (pick.record(), self.random.0.u64(..self.users));
         if self.random.chance(self.write_percent) {
@@ -100,9 +101,8 @@ impl Client {
         }
     }
 
-    /// Takes note of what has become of a transaction, if that is not to be run again.
     #[inline]
-    pub fn note(&mut self, request: &Request, succeeded: bool) {
+    fn note(&mut self, request: &Request, succeeded: bool) {
         if let (Request::Like { popular, .. }, true) = (request, succeeded) {
             self.ledger.note(popular.map(|Rank(rank)| rank));
         }

@@ -36,9 +36,8 @@ pub use client::{Client, Rank, Request};
 
 use crate::load;
 use crate::popularity;
-use crate::workload::{
-    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
-};
+use crate::stashing::Stashing;
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, insert_batch};
 use client::Choice;
 
 /// The most pages, and the most users.
@@ -117,7 +116,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     const NAME: &'static str = "like";
     const TRANSACTIONS: &'static [&'static str] = &["like", "read"];
     type Parameters = Parameters;
-    type Client = Client;
+    type Client = Stashing<Client, P>;
 
     /// # Panics
     /// If a number in `parameters` is out of its range.
@@ -144,17 +143,18 @@ impl<P: Protocol> Workload<P> for Like<P> {
         &self.database
     }
 
-    fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
-        self.choice.client(seed, thread, threads)
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
+        let client = self.choice.client(seed, thread, threads);
+        Stashing::new(client, &self.database)
     }
 
     #[inline]
-    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
-        let request = client.draw();
-        let done = self.database.transact(|tx| self.run(tx, &request));
-        let succeeded = done.map_err(failure_of)?;
-        client.note(&request, succeeded);
-        Ok(Outcome { transaction: request.transaction(), rolled_back: !succeeded })
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
+        client.execute(|tx, request| self.run(tx, request))
+    }
+
+    fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
+        client.finish(|tx, request| self.run(tx, request))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

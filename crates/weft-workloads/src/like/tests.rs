@@ -9,6 +9,7 @@ use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Dbx, PROTOCOLS, Protocol, with_protocol};
 
 use super::{Like, Page, Parameters, Request, User};
+use crate::stashing::{Draws, Requested};
 use crate::workload::{LoadOptions, Workload};
 
 /// A loaded database, with the HTM backend that the environment asks for.

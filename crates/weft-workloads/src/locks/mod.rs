@@ -178,7 +178,7 @@ impl<S: Structure> Locks<S> {
         } else {
             black_box(self.structure.get(&mut client.worker, &client.regions, s_id));
         }
-        Outcome { transaction: usize::from(is_update), rolled_back: false }
+        Outcome::new(usize::from(is_update), false)
     }
 
     /// The sections of all clients so far: those elided, and the aborts by cause.

@@ -14,6 +14,7 @@ use super::queries::Query;
 use super::schema::{Bid, CATEGORIES, Date, Purchase, REGIONS, new_id};
 use super::{Parameters, Request};
 use crate::random::Random;
+use crate::stashing::{Draws, Requested};
 use crate::ycsb::zipf::Zipf;
 
 /// What a client has done: written by it alone, and read when all is over.
@@ -107,38 +108,6 @@ impl Client {
             zipf,
             next: None,
             ledger,
-        }
-    }
-
-    /// Draws the next transaction with all of its input.
-    #[inline]
-    pub fn draw_request(&mut self) -> Request {
-        // The client's own time: it goes on by a millisecond with each transaction, so that a run can
-        // be repeated, and no clock is read.
-        self.date += 1;
-        if let Some(zipf) = &self.zipf
-            && self.random.chance(Mix::CONTENDED_BIDS)
-        {
-            let item = zipf.draw(&mut self.random.0) + 1;
-            return self.draw_bid(item);
-        }
-        if let Some(request) = self.next.take() {
-            return request;
-        }
-        let (interaction, work) = self.draw.draw(&mut self.random);
-        match work {
-            Work::Nothing => unreachable!("only interactions with transactions are drawn"),
-            Work::One(transaction) => self.draw_transaction(interaction, transaction),
-            Work::Authenticated(transaction) => {
-                let user = self.draw_user();
-                let request = match transaction {
-                    TransactionType::AboutMe => Query::AboutMe { user }.into(),
-                    _ => self.draw_transaction(interaction, transaction),
-                };
-                self.next = Some(request);
-                let (nickname, password) = (nickname_of(user), password_of(user));
-                Query::Authenticate { nickname, password }.into()
-            }
         }
     }
 
@@ -244,15 +213,55 @@ impl Client {
         self.rows += 1;
         new_id(self.number, self.rows)
     }
+}
 
-    /// Takes note of a transaction that has committed, and of whether it succeeded.
+impl Draws for Client {
+    type Request = Request;
+
     #[inline]
-    pub fn note(&self, request: &Request, succeeded: bool) {
+    fn draw(&mut self) -> Request {
+        // The client's own time: it goes on by a millisecond with each transaction, so that a run can
+        // be repeated, and no clock is read.
+        self.date += 1;
+        if let Some(zipf) = &self.zipf
+            && self.random.chance(Mix::CONTENDED_BIDS)
+        {
+            let item = zipf.draw(&mut self.random.0) + 1;
+            return self.draw_bid(item);
+        }
+        if let Some(request) = self.next.take() {
+            return request;
+        }
+        let (interaction, work) = self.draw.draw(&mut self.random);
+        match work {
+            Work::Nothing => unreachable!("only interactions with transactions are drawn"),
+            Work::One(transaction) => self.draw_transaction(interaction, transaction),
+            Work::Authenticated(transaction) => {
+                let user = self.draw_user();
+                let request = match transaction {
+                    TransactionType::AboutMe => Query::AboutMe { user }.into(),
+                    _ => self.draw_transaction(interaction, transaction),
+                };
+                self.next = Some(request);
+                let (nickname, password) = (nickname_of(user), password_of(user));
+                Query::Authenticate { nickname, password }.into()
+            }
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, request: &Request, succeeded: bool) {
         if let Request::Change(change) = request
             && succeeded
         {
             count(&self.ledger.stored[change.kind()]);
         }
+    }
+}
+
+impl Requested for Request {
+    fn transaction(&self) -> usize {
+        self.transaction_type() as usize
     }
 }
 

@@ -102,7 +102,8 @@ pub use client::Client;
 pub use interactions::{Interaction, Mix, TransactionType};
 pub use queries::Query;
 
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
+use crate::stashing::Stashing;
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 use client::Ledgers;
 use schema::{
     Auction, Bid, Category, CategoryItems, Comment, Item, Purchase, Rating, Region, RegionItems,
@@ -153,7 +154,7 @@ pub enum Request {
 
 impl Request {
     /// Its type.
-    pub fn transaction(&self) -> TransactionType {
+    pub fn transaction_type(&self) -> TransactionType {
         match self {
             Request::Query(query) => query.transaction(),
             Request::Change(change) => change.transaction(),
@@ -221,7 +222,7 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
     const NAME: &'static str = "rubis";
     const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
     type Parameters = Parameters;
-    type Client = Client;
+    type Client = Stashing<Client, P>;
 
     /// # Panics
     /// If a number in `parameters` is out of its range.
@@ -233,15 +234,18 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
         &self.database
     }
 
-    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Client {
-        Client::new(&self.parameters, &self.ledgers, self.seed, seed, thread)
+    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Self::Client {
+        let client = Client::new(&self.parameters, &self.ledgers, self.seed, seed, thread);
+        Stashing::new(client, &self.database)
     }
 
-    fn execute(&self, client: &mut Client) -> Result<Outcome, Failure> {
-        let request = client.draw_request();
-        let succeeded = self.database.transact(|tx| self.run(tx, &request)).map_err(failure_of)?;
-        client.note(&request, succeeded);
-        Ok(Outcome { transaction: request.transaction() as usize, rolled_back: !succeeded })
+    #[inline]
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
+        client.execute(|tx, request| self.run(tx, request))
+    }
+
+    fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
+        client.finish(|tx, request| self.run(tx, request))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

@@ -135,7 +135,7 @@ impl<P: Protocol> Workload<P> for Tatp<P> {
                 changes::execute(self, client, &change)?
             }
         };
-        Ok(Outcome { transaction: transaction as usize, rolled_back: !succeeded })
+        Ok(Outcome::new(transaction as usize, !succeeded))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

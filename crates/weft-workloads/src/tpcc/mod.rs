@@ -221,7 +221,7 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
             TransactionType::Delivery => delivery::execute(self, client)?,
             TransactionType::StockLevel => stock_level::execute(self, client)?,
         };
-        Ok(Outcome { transaction: transaction as usize, rolled_back })
+        Ok(Outcome::new(transaction as usize, rolled_back))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

@@ -194,7 +194,7 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
             Ok(done)
         });
         client.note(done.map_err(failure_of)?);
-        Ok(Outcome { transaction, rolled_back: false })
+        Ok(Outcome::new(transaction, false))
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {

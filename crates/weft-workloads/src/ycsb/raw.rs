@@ -103,7 +103,7 @@ impl<R: Row> RawYcsb<R> {
             }
         }
         client.note(done);
-        Outcome { transaction, rolled_back: false }
+        Outcome::new(transaction, false)
     }
 
     /// Memory and hardware regions.

@@ -109,6 +109,33 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Waits until a transaction can be run again that was refused in the phase of this number.
+    /// `keep_waiting` ends the wait with an error.
+    #[doc(hidden)]
+    fn wait_for_whole_rows<E>(
+        database: &Inner<Self>,
+        worker: &Worker<Self>,
+        refused_in: u64,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let _ = (database, worker, refused_in, keep_waiting);
+        Ok(())
+    }
+
+    /// Whether a transaction can be run again that was refused in the phase of this number.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn has_whole_rows_since(shared: &Self::Shared, refused_in: u64) -> bool {
+        let _ = (shared, refused_in);
+        true
+    }
+
+    /// Notes that a stash holds transactions now, or no longer.
+    #[doc(hidden)]
+    fn note_stash(shared: &Self::Shared, is_holding: bool) {
+        let _ = (shared, is_holding);
+    }
+
     /// Runs `body` when all that has committed is in the rows, and keeps it so meanwhile.
     #[doc(hidden)]
     fn with_whole_rows<R>(
@@ -283,6 +310,17 @@ pub trait Executor {
     /// Takes [`Executor::announce`] back, if the transaction does not begin.
     #[inline(always)]
     fn retract(&mut self) {}
+
+    /// Says whether, from here on, transactions that are refused are set aside by whoever runs them.
+    #[inline(always)]
+    fn set_aside(&mut self, is_set_aside: bool) {
+        let _ = is_set_aside;
+    }
+
+    /// The number of the phase in which the last transaction was refused that was to be set aside.
+    fn take_refused(&mut self) -> u64 {
+        unreachable!("nothing is refused under this protocol")
+    }
 
     /// Starts a transaction; `attempt` counts the times that it was tried before.
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy>;

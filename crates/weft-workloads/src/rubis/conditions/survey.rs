@@ -20,9 +20,10 @@ use crate::rubis::schema::{
     Auction, Bid, CATEGORIES, Cents, Comment, Date, FIRST_NEW_ID, Item, LISTED, NewestItems,
     Purchase, REGIONS, User, earliness, new_id,
 };
-use crate::rubis::{Change, Rubis, failure_of};
+use crate::rubis::{Change, Rubis};
 use crate::walk;
 use crate::workload::Progress;
+use crate::workload::failure_of;
 
 /// Users, or sellers, that one transaction looks up in an index.
 const LOOKUPS: usize = 100;

@@ -17,6 +17,7 @@ use crate::rubis::schema::{
     Bid, Category, Comment, Date, Item, LISTED, Purchase, Region, User, new_id,
 };
 use crate::rubis::{Change, Mix, Parameters, Query, Request, Rubis, TransactionType, changes};
+use crate::stashing::Draws;
 use crate::walk;
 use crate::workload::Workload;
 
@@ -237,13 +238,13 @@ fn agrees<P: Protocol>(parameters: &Parameters, seed: u64) {
     let mut client = rubis.client(seed, 0, 1);
     let mut ended = [[0_u32; 2]; 17];
     for _ in 0..4_000 {
-        let request = client.draw_request();
+        let request = client.draw();
         let succeeded = match &request {
             Request::Query(query) => ask(&rubis, &model, query, &context),
             Request::Change(change) => make(&rubis, &mut model, change, &context),
         };
         client.note(&request, succeeded);
-        ended[request.transaction() as usize][usize::from(succeeded)] += 1;
+        ended[request.transaction_type() as usize][usize::from(succeeded)] += 1;
     }
     assert_eq!(Model::read(&rubis), model, "{context}");
     assert_consistent(&rubis, &context);

@@ -9,6 +9,7 @@ use crate::rubis::{
     Change, Interaction, Mix, Parameters, Query, Request, Rubis, TransactionType,
     interactions::Work,
 };
+use crate::stashing::Draws;
 use crate::workload::Workload;
 
 #[test]
@@ -66,7 +67,7 @@ fn drawn(parameters: &Parameters, seed: u64, requests: u32) -> [f64; 17] {
     let mut client = rubis.client(seed, 0, 1);
     let mut counts = [0_u32; 17];
     for _ in 0..requests {
-        counts[client.draw_request().transaction() as usize] += 1;
+        counts[client.draw().transaction_type() as usize] += 1;
     }
     counts.map(|count| f64::from(count) / f64::from(requests))
 }
@@ -125,7 +126,7 @@ fn popular_items_get_their_share_of_the_contended_bids() {
     let mut client = rubis.client(SEED, 0, 1);
     let (mut all, mut first, mut second) = (0.0, 0.0, 0.0);
     for _ in 0..REQUESTS {
-        if let Request::Change(Change::StoreBid(bid)) = client.draw_request() {
+        if let Request::Change(Change::StoreBid(bid)) = client.draw() {
             all += 1.0;
             first += f64::from(u8::from(bid.item == 1));
             second += f64::from(u8::from(bid.item == 2));
@@ -146,7 +147,7 @@ fn requests_follow_each_other_and_have_keys_of_their_own() {
     for client in &mut clients {
         let mut before: Option<Request> = None;
         for _ in 0..20_000 {
-            let request = client.draw_request();
+            let request = client.draw();
             let login = match &before {
                 Some(Request::Query(Query::Authenticate { nickname, .. })) => Some(*nickname),
                 _ => None,

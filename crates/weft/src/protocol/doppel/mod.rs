@@ -40,7 +40,10 @@
 //! replaces the row by one in which all operations of the phase are.
 //!
 //! **Waiting.** A transaction that meets a split record is rolled back. `transact` waits for the next
-//! joined phase, which comes at once if nobody else is in a transaction, and runs it again.
+//! joined phase, which comes at once if nobody else is in a transaction, and runs it again. A
+//! [`Stash`](crate::Stash), as the workers of a [`Pool`](crate::Pool) have them, sets it aside instead (the
+//! paper's *stashed* transactions), and goes on with others. In the next joined phase those come first, and a
+//! split phase begins only when all of them have been run.
 //!
 //! **Departures from the paper**
 //! - There is no coordinator thread. Any worker that finds, between two transactions, that the phase has
@@ -51,11 +54,10 @@
 //!   worker that sleeps would hold the phase up. For each record the row is replaced once.
 //! - Slices are changed when an operation is applied, and changed back if the transaction does not
 //!   commit, instead of at the commit (Figure 3): an operation that does not fit is found at its place.
-//! - Transactions that meet a split record wait, each on its own thread, instead of being *stashed*. So
-//!   far there is no pool of workers that goes on with others meanwhile. So a phase is shorter when
-//!   somebody waits, and a record for which threads have waited longer than its operations can have saved
-//!   is not split again for a while.
-//! - A split phase begins as soon as all who have waited have committed; a joined phase of full length
+//! - In the paper all transactions that meet a split record are stashed. Here a thread that has no stash,
+//!   or whose stash is full, waits itself. So a phase is shorter when somebody waits, and a record for which
+//!   threads have waited longer than its operations can have saved is not split again for a while.
+//! - A split phase begins as soon as all that has waited, or was stashed, has committed; a joined phase of full length
 //!   comes only before records are split anew. Records stay split from one split phase to the next as
 //!   long as it pays.
 
@@ -146,6 +148,26 @@ impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
         transition::between_transactions(database, worker, keep_waiting)
     }
 
+    fn wait_for_whole_rows<E>(
+        database: &Inner<Self>,
+        worker: &Worker<Self>,
+        refused_in: u64,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        transition::wait_for_next_phase(database, worker, refused_in, keep_waiting)
+    }
+
+    #[inline(always)]
+    fn has_whole_rows_since(shared: &Reconciliation<J>, refused_in: u64) -> bool {
+        let present = shared.phases.present();
+        present.phase() == Some(Phase::Joined) && present.number() > refused_in
+    }
+
+    fn note_stash(shared: &Reconciliation<J>, is_holding: bool) {
+        let change = if is_holding { 1 } else { u64::MAX };
+        shared.stashes.fetch_add(change, Ordering::Relaxed);
+    }
+
     fn with_whole_rows<R>(
         database: &Inner<Self>,
         worker: &Worker<Self>,
@@ -217,6 +239,8 @@ pub struct PhaseMetrics {
     pub split_records: u64,
     /// Transactions that met a split record, and had to wait.
     pub refused: u64,
+    /// Of these, such as were [set aside](crate::Stash), while their threads went on with others.
+    pub stashed: u64,
     /// Time spent in split phases that have ended.
     pub split_time: Duration,
     /// Time in which no transaction ran, because the phase changed.
@@ -241,6 +265,8 @@ pub struct Reconciliation<J: Protocol> {
     chosen: Word,
     /// Threads that wait for a joined phase, or have waited, and not committed since.
     waiting: Word,
+    /// Stashes that hold transactions.
+    stashes: Word,
     /// Held by whoever changes the phase, or keeps it from being changed.
     plans: Turn<Plans>,
     metrics: MetricWords,
@@ -259,7 +285,26 @@ unsafe impl<J: Protocol> Send for Reconciliation<J> {}
 struct Slot {
     sketch: UnsafeCell<Sketch>,
     /// How many conflicts the worker has had about records.
-    conflicts: Word,
+    conflicts: Count,
+    /// See [`PhaseMetrics::refused`].
+    refused: Count,
+    /// See [`PhaseMetrics::stashed`].
+    stashed: Count,
+}
+
+/// A count of one worker's, which others read.
+#[derive(Default)]
+struct Count(Word);
+
+impl Count {
+    fn increment(&self) {
+        // Relaxed: a statistic of one writer.
+        self.0.store(self.load() + 1, Ordering::Relaxed);
+    }
+
+    fn load(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Default)]
@@ -267,7 +312,6 @@ struct MetricWords {
     split_phases: Word,
     hurried: Word,
     reconciled_rows: Word,
-    refused: Word,
     split_nanoseconds: Word,
     changing_nanoseconds: Word,
 }
@@ -285,6 +329,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             conflicts_before: Word::new(0),
             chosen: Word::new(0),
             waiting: Word::new(0),
+            stashes: Word::new(0),
             plans: Turn::default(),
             metrics: MetricWords::default(),
         }
@@ -312,7 +357,8 @@ impl<J: Protocol> Reconciliation<J> {
             hurried: load(&self.metrics.hurried),
             reconciled_rows: load(&self.metrics.reconciled_rows),
             split_records: load(&self.chosen),
-            refused: load(&self.metrics.refused),
+            refused: self.slots.iter().map(|slot| slot.refused.load()).sum(),
+            stashed: self.slots.iter().map(|slot| slot.stashed.load()).sum(),
             split_time: Duration::from_nanos(load(&self.metrics.split_nanoseconds)),
             changing_time: Duration::from_nanos(load(&self.metrics.changing_nanoseconds)),
         }
@@ -359,6 +405,8 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     is_reconciling: bool,
     /// The number of the split phase in which a transaction was refused that is to be run again.
     refused_in: Option<u64>,
+    /// Whether a transaction that is refused is set aside.
+    is_set_aside: bool,
     /// Whether the worker counts among those that wait.
     is_waiting: bool,
     /// After how many transactions the worker looks at the clock again, and how many these were.
@@ -415,14 +463,20 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         {
             // SAFETY: in a transaction, and this worker's own.
             let header = unsafe { split.header(self.slot) };
-            header.refused_at = now.max(1);
+            if !self.is_set_aside {
+                header.refused_at = now.max(1);
+            }
             match operation {
                 Some(operation) => header.note_refused(*operation, 1),
                 None => header.refused += 1,
             }
         }
         self.refused_in = Some(self.present.number());
-        self.shared.metrics.refused.fetch_add(1, Ordering::Relaxed);
+        let slot = &self.shared.slots[self.slot];
+        slot.refused.increment();
+        if self.is_set_aside {
+            slot.stashed.increment();
+        }
         let abort = Abort { reason: ConflictReason::Split, table, record: Some(record) };
         self.doomed = Some(abort);
         abort
@@ -433,8 +487,7 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
     fn note_conflict(&mut self, abort: &Abort, memory: &WorkerMemory) {
         let Some(record) = abort.record else { return };
         let slot = &self.shared.slots[self.slot];
-        // Relaxed: a statistic of one writer.
-        slot.conflicts.store(slot.conflicts.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        slot.conflicts.increment();
         let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
         // SAFETY: in a transaction, and this worker's own.
         let sketch = unsafe { &mut *slot.sketch.get() };
@@ -476,6 +529,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             doomed: None,
             is_reconciling: false,
             refused_in: None,
+            is_set_aside: false,
             is_waiting: false,
             until_look: 1,
             look_interval: 1,
@@ -493,6 +547,15 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
 
     fn retract(&mut self) {
         self.leave();
+    }
+
+    #[inline(always)]
+    fn set_aside(&mut self, is_set_aside: bool) {
+        self.is_set_aside = is_set_aside;
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        self.refused_in.take().expect("whoever asks was refused something")
     }
 
     #[inline(always)]

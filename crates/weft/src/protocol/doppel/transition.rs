@@ -123,10 +123,10 @@ pub fn between_transactions<J: JoinedProtocol>(
     if executor.until_look == 0 {
         look(database, worker);
     }
-    if executor.refused_in.is_some() {
-        wait_for_joined_phase(database, worker, keep_waiting)?;
+    match executor.refused_in {
+        Some(refused_in) => wait_for_next_phase(database, worker, refused_in, keep_waiting),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Looks at the clock, and changes the phase if it is time.
@@ -154,16 +154,16 @@ fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
     }
 }
 
-/// Waits for a joined phase, after a transaction that a split record was refused to.
+/// Waits for the phase after this one, a split one, in which a record was refused to a transaction.
 #[cold]
-fn wait_for_joined_phase<J: JoinedProtocol>(
+pub fn wait_for_next_phase<J: JoinedProtocol, E>(
     database: &Database<J>,
     worker: &WorkerOf<J>,
-    keep_waiting: impl Fn() -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    refused_in: u64,
+    keep_waiting: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
     let shared = &*database.protocol;
     let executor = worker.executor();
-    let refused_in = executor.refused_in;
     if !executor.is_waiting {
         executor.is_waiting = true;
         shared.waiting.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +173,7 @@ fn wait_for_joined_phase<J: JoinedProtocol>(
     // Until another phase has begun. If that is a split one again, there has been a joined one before,
     // which this thread has missed.
     while shared.phases.present().phase().is_none()
-        || Some(shared.phases.present().number()) == refused_in
+        || shared.phases.present().number() == refused_in
     {
         keep_waiting()?;
         let now = shared.clock.now();
@@ -186,11 +186,11 @@ fn wait_for_joined_phase<J: JoinedProtocol>(
         });
         if (is_rest || shared.is_due(now))
             && let Some(mut plans) = shared.plans.try_take()
-            && Some(shared.phases.present().number()) == refused_in
+            && shared.phases.present().number() == refused_in
         {
             change_phase(database, worker, &mut plans);
         }
-        spins += 1;
+        spins = spins.wrapping_add(1);
         if spins.is_multiple_of(16) { yield_now() } else { spin_loop() }
     }
     executor.refused_in = None;
@@ -285,8 +285,12 @@ impl<J: JoinedProtocol> Reconciliation<J> {
                 let is_hurried = load(&self.waiting) > 0 && lasted >= length / HURRIED_PART;
                 is_hasty || lasted >= length || is_hurried
             }
-            // Who has waited comes first, and has as long as a phase for that.
-            Some(Phase::Joined) if load(&self.waiting) > 0 && lasted < length => false,
+            // Who has waited comes first, and what was set aside, and has as long as a phase for that.
+            Some(Phase::Joined)
+                if load(&self.waiting) + load(&self.stashes) > 0 && lasted < length =>
+            {
+                false
+            }
             Some(Phase::Joined) if load(&self.chosen) > 0 => true,
             Some(Phase::Joined) => {
                 let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
@@ -300,7 +304,7 @@ impl<J: JoinedProtocol> Reconciliation<J> {
 
     /// The conflicts of all workers about records.
     fn conflicts(&self) -> u64 {
-        self.slots.iter().map(|slot| slot.conflicts.load(Ordering::Relaxed)).sum()
+        self.slots.iter().map(|slot| slot.conflicts.load()).sum()
     }
 
     /// Notes that a phase begins.

@@ -1,0 +1,172 @@
+//! Everybody bids on one auction, which is split nearly all the time, through a pool: kills come in
+//! split phases, in joined ones, and in between.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::thread::scope;
+use std::time::Duration;
+
+use weft::operation::{Add, Max};
+use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
+use weft::protocol::{PhaseOptions, Protocol};
+use weft::{
+    Acknowledge, Database, Error, PoolOptions, Record, Submission, Table, Transaction, column_of,
+};
+
+use crate::process::{self, Killed, say, say_open};
+
+/// What the process is told to run.
+pub const NAME: &str = "bids";
+
+/// Threads that submit.
+const CLIENTS: u64 = 2;
+
+/// How many bids each of them has under way.
+const UNDER_WAY: usize = 50;
+
+#[derive(Clone, Record)]
+#[record(table = "auctions")]
+struct Auction {
+    #[record(key)]
+    item: u32,
+    bids: u64,
+    highest: u64,
+}
+
+/// By whom, and the how many-eth.
+#[derive(Clone, Record)]
+#[record(table = "bids")]
+struct Bid {
+    #[record(key)]
+    id: u64,
+    amount: u64,
+}
+
+const ITEM: u32 = 1;
+
+struct Auctions<J: JoinedProtocol> {
+    database: Database<PhaseReconciliation<J>>,
+    auctions: Table<Auction, PhaseReconciliation<J>>,
+    bids: Table<Bid, PhaseReconciliation<J>>,
+}
+
+impl<J: JoinedProtocol> Auctions<J> {
+    fn open(directory: &Path, acknowledge: Acknowledge) -> Self {
+        let builder = process::builder::<PhaseReconciliation<J>>(directory, acknowledge);
+        let phases = PhaseOptions::new().length(Duration::from_millis(3));
+        let builder = builder.table::<Auction>().table::<Bid>().phases(phases);
+        let database = builder.open().unwrap_or_else(|error| panic!("{error}"));
+        let (auctions, bids) = (database.table().unwrap(), database.table().unwrap());
+        Auctions { database, auctions, bids }
+    }
+
+    /// Submits a bid, which is everything at once: a row, and changes of a split one.
+    fn bid(&self, pool: &weft::Pool<PhaseReconciliation<J>>, bid: Bid) -> Submission<(), Error> {
+        let (auctions, bids) = (self.auctions.clone(), self.bids.clone());
+        pool.submit(move |tx: &Transaction<'_, PhaseReconciliation<J>>| {
+            tx.add(&auctions, &ITEM, column_of!(Auction.bids), 1)?;
+            tx.max(&auctions, &ITEM, column_of!(Auction.highest), bid.amount)?;
+            tx.insert(&bids, bid.clone())
+        })
+    }
+
+    /// The auction, and all bids.
+    fn rows(&self) -> (Auction, Vec<(u64, u64)>) {
+        let snapshot = self.database.open_snapshot().unwrap();
+        let auction = snapshot.get(&self.auctions, &ITEM).unwrap().expect("it was loaded").clone();
+        let bids = snapshot.rows(&self.bids).map(|bid| bid.map(|bid| (bid.id, bid.amount)));
+        (auction, bids.collect::<Result<_, _>>().unwrap())
+    }
+}
+
+/// Bids until the end.
+pub fn run<P: Protocol + Over>(directory: &Path, seed: u64) {
+    P::run(directory, seed);
+}
+
+/// For which the protocol below is known.
+pub trait Over: Protocol {
+    fn run(directory: &Path, seed: u64);
+    fn kill_again_and_again(rounds: u32);
+}
+
+impl<J: JoinedProtocol> Over for PhaseReconciliation<J> {
+    fn run(directory: &Path, seed: u64) {
+        bid_until_the_end::<J>(directory, seed);
+    }
+
+    fn kill_again_and_again(rounds: u32) {
+        kill::<J>(rounds);
+    }
+}
+
+fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
+    let auctions = &Auctions::<J>::open(directory, Acknowledge::Durable);
+    let (of_bids, of_highest) = (column_of!(Auction.bids), column_of!(Auction.highest));
+    let (database, table) = (&auctions.database, &auctions.auctions);
+    database.label_split::<_, _, Add<_>>(table, &ITEM, of_bids).unwrap();
+    database.label_split::<_, _, Max<_>>(table, &ITEM, of_highest).unwrap();
+    let pool = &database.pool(&PoolOptions::new().threads(2)).unwrap();
+    let (_, before) = auctions.rows();
+    say_open();
+    scope(|scope| {
+        for client in 0..CLIENTS {
+            let of_client = before.iter().map(|(id, _)| *id).filter(|id| id % CLIENTS == client);
+            let first = of_client.max().map_or(client, |last| last + CLIENTS);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed.wrapping_add(client));
+                let mut under_way = VecDeque::new();
+                for number in 0.. {
+                    let id = first + number * CLIENTS;
+                    let bid = Bid { id, amount: random.u64(1..1_000_000) };
+                    under_way.push_back((id, auctions.bid(pool, bid)));
+                    if random.u8(..50) == 0 {
+                        // Somebody looks, which has to wait for a joined phase.
+                        let table = auctions.auctions.clone();
+                        let read = pool.submit(move |tx: &Transaction<'_, _>| {
+                            Ok::<_, Error>(tx.get(&table, &ITEM)?.map(|auction| auction.bids))
+                        });
+                        read.wait().expect("it runs to its end");
+                    }
+                    if under_way.len() == UNDER_WAY {
+                        let (id, bid) = under_way.pop_front().expect("some are under way");
+                        bid.wait().expect("it runs to its end");
+                        say(&format!("bid {id}"));
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Kills so many processes that bid.
+pub fn kill_again_and_again<P: Protocol + Over>(rounds: u32) {
+    P::kill_again_and_again(rounds);
+}
+
+fn kill<J: JoinedProtocol>(rounds: u32) {
+    let load = |directory: &Path| {
+        let auctions = Auctions::<J>::open(directory, Acknowledge::Durable);
+        let auction = Auction { item: ITEM, bids: 0, highest: 0 };
+        let inserted: Result<(), Error> =
+            auctions.database.transact(|tx| tx.insert(&auctions.auctions, auction.clone()));
+        inserted.unwrap();
+    };
+    let mut acknowledged = Vec::new();
+    let check = |killed: Killed<'_>| {
+        let said = killed.said.iter().filter_map(|line| line.strip_prefix("bid "));
+        acknowledged.extend(said.map(|id| id.parse::<u64>().unwrap()));
+        let (auction, bids) = Auctions::<J>::open(killed.directory, Acknowledge::Durable).rows();
+        let circumstances = killed.circumstances;
+        let lost =
+            acknowledged.iter().filter(|id| bids.binary_search_by_key(id, |bid| &bid.0).is_err());
+        let lost: Vec<_> = lost.collect();
+        assert!(lost.is_empty(), "acknowledged, and lost: {lost:?}: {circumstances}");
+        assert_eq!(auction.bids, bids.len() as u64, "each is counted once: {circumstances}");
+        let highest = bids.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
+        assert_eq!(auction.highest, highest, "{circumstances}");
+    };
+    process::kill_again_and_again::<PhaseReconciliation<J>>(NAME, rounds, load, check);
+    println!("{} bids were acknowledged", acknowledged.len());
+    assert!(acknowledged.len() > 100, "hardly anything happened: {}", acknowledged.len());
+}

@@ -1,0 +1,51 @@
+//! Processes that run transactions on a database in a directory, and are killed in the middle of it.
+//!
+//! The process is this test program once more, at [`runs_until_it_is_killed`]. It says on its standard
+//! output what was acknowledged as durable. Afterwards all of that is there, and every consistency
+//! condition holds.
+
+mod bids;
+mod process;
+mod tpcc;
+
+use std::path::Path;
+
+use weft::protocol::{Dbx, Doppel, DoppelLocking, Protocol, TwoPhaseLocking};
+
+use process::stress;
+
+#[test]
+#[ignore = "the others run it, as a process of its own"]
+fn runs_until_it_is_killed() {
+    let Ok(directory) = std::env::var(process::DIRECTORY) else { return };
+    let directory = Path::new(&directory);
+    let told = |what| std::env::var(what).expect("it is told");
+    let seed = told(process::SEED).parse().expect("a number");
+    match (&*told(process::WORKLOAD), &*told(process::PROTOCOL)) {
+        (tpcc::NAME, Dbx::NAME) => tpcc::run::<Dbx>(directory, seed),
+        (tpcc::NAME, TwoPhaseLocking::NAME) => tpcc::run::<TwoPhaseLocking>(directory, seed),
+        (bids::NAME, Doppel::NAME) => bids::run::<Doppel>(directory, seed),
+        (bids::NAME, DoppelLocking::NAME) => bids::run::<DoppelLocking>(directory, seed),
+        (workload, protocol) => panic!("no {workload} under {protocol}"),
+    }
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged_dbx() {
+    tpcc::kill_again_and_again::<Dbx>(15 * stress());
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged_2pl() {
+    tpcc::kill_again_and_again::<TwoPhaseLocking>(15 * stress());
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged_doppel() {
+    bids::kill_again_and_again::<Doppel>(15 * stress());
+}
+
+#[test]
+fn a_killed_process_loses_nothing_that_it_acknowledged_doppel_2pl() {
+    bids::kill_again_and_again::<DoppelLocking>(15 * stress());
+}
