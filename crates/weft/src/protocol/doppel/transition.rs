@@ -34,6 +34,11 @@ const COMMITS_PER_OPERATION_MAX: u64 = 200;
 /// Figure 12, records begin to be split when there are seven reads for three operations.)
 const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
 
+/// or if more accesses were refused than so many times the conflicts that there were about it before it was
+/// split: each of both is a transaction that is run again. (That a row is no longer passed from core to core is
+/// worth the rest.)
+const REFUSED_PER_CONFLICT_MAX: u64 = 2;
+
 /// How much time an operation saves that is gathered instead of applied to a contended row, at most, in
 /// nanoseconds: a conflict, and the transaction that is run again. If threads have waited for longer than
 /// all of them have saved, the record is made whole.
@@ -73,6 +78,8 @@ struct Chosen {
     /// By which it is found again.
     contended: Contended,
     operations: SmallVec<[ColumnOperation; 4]>,
+    /// How contended it was when it was whole.
+    contention: Contention,
     /// Whether somebody wants it split, contended or not.
     is_labelled: bool,
     /// Whether it is to be split. If not, it was not worth it; it may become so again.
@@ -83,9 +90,37 @@ struct Chosen {
     penalty: u32,
 }
 
+/// Conflicts about a record, and the transactions that committed meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contention {
+    conflicts: u64,
+    committed: u64,
+}
+
+impl Contention {
+    /// How many conflicts are to be expected among so many transactions.
+    fn among(self, committed: u64) -> u64 {
+        let expected =
+            u128::from(self.conflicts) * u128::from(committed) / u128::from(self.committed.max(1));
+        expected.try_into().unwrap_or(u64::MAX)
+    }
+}
+
 impl Chosen {
-    fn new(contended: Contended, operations: SmallVec<[ColumnOperation; 4]>) -> Chosen {
-        Chosen { contended, operations, is_labelled: false, is_active: true, barred: 0, penalty: 0 }
+    fn new(
+        contended: Contended,
+        operations: SmallVec<[ColumnOperation; 4]>,
+        contention: Contention,
+    ) -> Chosen {
+        Chosen {
+            contended,
+            operations,
+            contention,
+            is_labelled: false,
+            is_active: true,
+            barred: 0,
+            penalty: 0,
+        }
     }
 
     /// Whether it is this record. To be asked by a worker that is pinned.
@@ -242,7 +277,7 @@ pub unsafe fn label<J: JoinedProtocol>(
         None => {
             // SAFETY: passed on to the caller.
             let contended = unsafe { Contended::new(record, table, row, &worker.memory) };
-            plans.chosen.push(Chosen::new(contended, SmallVec::new()));
+            plans.chosen.push(Chosen::new(contended, SmallVec::new(), Contention::default()));
             plans.chosen.last_mut().expect("just pushed")
         }
     };
@@ -409,6 +444,7 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
         let record = contended.find();
         let is_it = |known: &&mut Chosen| known.is_of(contended.table, record);
         let (conflicts, splittable) = (contended.conflicts, contended.splittable());
+        let contention = Contention { conflicts, committed };
         let is_worth_it = match shared.options.is_hasty {
             true => is_mostly_splittable(conflicts, splittable),
             false => is_worth_splitting(conflicts, splittable, committed),
@@ -418,12 +454,13 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
             Some(known) => {
                 if is_worth_it && !known.is_active && known.barred == 0 {
                     known.operations = operations;
+                    known.contention = contention;
                     known.is_active = true;
                 }
                 unneeded.push(contended);
             }
             None if is_worth_it && is_room => {
-                plans.chosen.push(Chosen::new(contended, operations));
+                plans.chosen.push(Chosen::new(contended, operations, contention));
             }
             None => unneeded.push(contended),
         }
@@ -455,9 +492,12 @@ fn is_used(gathered: u64, committed: u64) -> bool {
 }
 
 /// Whether it pays that a record is split, by the operations that were gathered, the accesses that were
-/// refused, and how long threads have waited for it, in nanoseconds.
-fn pays(gathered: u64, refused: u64, waited: u64) -> bool {
-    refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX && waited <= gathered * SAVED_NANOSECONDS
+/// refused, the conflicts that there would have been if it were whole, and how long threads have waited for
+/// it, in nanoseconds.
+fn pays(gathered: u64, refused: u64, conflicts: u64, waited: u64) -> bool {
+    refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX
+        && refused <= conflicts.saturating_mul(REFUSED_PER_CONFLICT_MAX)
+        && waited <= gathered * SAVED_NANOSECONDS
 }
 
 // ---- from split to joined ---------------------------------------------------------------------
@@ -579,7 +619,12 @@ fn reconsider<J: JoinedProtocol>(
     } else if !is_used(counts.gathered, committed) {
         let chosen = plans.chosen.swap_remove(position);
         give_back(vec![chosen.contended], &worker.memory);
-    } else if pays(counts.gathered, refused, counts.waited) {
+    } else if pays(
+        counts.gathered,
+        refused,
+        plans.chosen[position].contention.among(committed),
+        counts.waited,
+    ) {
         plans.chosen[position].penalty /= 2;
     } else {
         plans.chosen[position].bar();
@@ -614,10 +659,15 @@ mod tests {
     fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
         assert!(is_used(1000, 10_000) && !is_used(40, 10_000));
         assert!(is_used(0, 0), "a phase in which nothing was done shows nothing");
-        assert!(pays(1000, 0, 0));
-        assert!(pays(1000, 2500, 0), "seven reads to three operations, or less");
-        assert!(!pays(1000, 2600, 0));
-        assert!(pays(1000, 1, 400_000));
-        assert!(!pays(1000, 1, 600_000), "who has waited might have done more meanwhile");
+        assert!(pays(1000, 0, 0, 0), "nobody is in the way");
+        assert!(pays(1000, 2500, 9000, 0), "seven reads to three operations, or less");
+        assert!(!pays(1000, 2600, 9000, 0));
+        assert!(pays(1000, 800, 400, 0), "half as many conflicts cost as much");
+        assert!(!pays(1000, 801, 400, 0), "fewer transactions were run again before");
+        assert!(pays(1000, 1, 10, 400_000));
+        assert!(!pays(1000, 1, 10, 600_000), "who has waited might have done more meanwhile");
+        let contention = Contention { conflicts: 50, committed: 1000 };
+        assert_eq!(contention.among(200), 10);
+        assert_eq!(Contention::default().among(200), 0);
     }
 }
