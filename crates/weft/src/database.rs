@@ -184,7 +184,8 @@ unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// How often a transaction that met a conflict is run again; for ever if `None`.
+    /// How often a transaction that met a conflict is run again; for ever if `None`. (Repairs, under `htcc`,
+    /// are not counted.)
     pub retries_max: Option<u32>,
     /// After what time, counted from the call, it gives up: between attempts, and inside the
     /// closure at its next few operations. Never, if `None`. (A closure that stops calling the
@@ -368,27 +369,33 @@ impl<P: Protocol> Database<P> {
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> ControlFlow<Ended<R, E>> {
         let end = |result| ControlFlow::Break(Ended::With(result));
-        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
+        let mut transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
             Ok(transaction) => transaction,
             Err(failure) => return end(Err(Error::from(failure).into())),
         };
-        let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
-        let (transaction, abort) = match result {
-            Ok(Ok(value)) => match transaction.finish() {
-                Ok(token) => return end(Ok((value, token))),
-                Err(stopped) => stopped,
-            },
-            Ok(Err(error)) => match transaction.conflict() {
-                Some(abort) => (transaction, abort),
-                None => return end(Err(error)),
-            },
-            Err(panic) => match transaction.conflict() {
-                Some(abort) => (transaction, abort),
-                None => {
-                    drop(transaction);
-                    resume_unwind(panic)
-                }
-            },
+        let (transaction, abort) = loop {
+            let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
+            let (stopped, abort) = match result {
+                Ok(Ok(value)) => match transaction.finish() {
+                    Ok(token) => return end(Ok((value, token))),
+                    Err(stopped) => stopped,
+                },
+                Ok(Err(error)) => match transaction.conflict() {
+                    Some(abort) => (transaction, abort),
+                    None => return end(Err(error)),
+                },
+                Err(panic) => match transaction.conflict() {
+                    Some(abort) => (transaction, abort),
+                    None => {
+                        drop(transaction);
+                        resume_unwind(panic)
+                    }
+                },
+            };
+            if !P::REPAIRS || !stopped.repair() {
+                break (stopped, abort);
+            }
+            transaction = stopped;
         };
         if SETS_ASIDE && abort.reason == ConflictReason::Split {
             transaction.give_way(abort);

@@ -134,7 +134,7 @@ pub use weft_macros::{ColumnValue, Record};
 pub use column::ColumnValue;
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure};
-pub use metrics::{MemoryMetrics, Metrics, SnapshotMetrics};
+pub use metrics::{MemoryMetrics, Metrics, RepairMetrics, SnapshotMetrics};
 pub use pool::{Pool, PoolOptions, Submission, SubmissionFuture};
 pub use schema::{Index, Record, Violation};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};

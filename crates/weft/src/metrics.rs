@@ -35,8 +35,23 @@ pub struct Metrics {
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
     pub log: Option<LogMetrics>,
+    /// Repairs, under a protocol that makes them.
+    pub repairs: RepairMetrics,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
+}
+
+/// Transactions that could not commit as they were, and were run again as the same transactions, under
+/// `htcc`. (They are not among [`Metrics::aborted`], unless they were restarted in the end.)
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairMetrics {
+    /// How often one was repaired.
+    pub repairs: u64,
+    /// Operations that took their record from the workset cache (fast restoration).
+    pub fast: u64,
+    /// Operations whose record was looked up again (slow restoration).
+    pub slow: u64,
 }
 
 /// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows
@@ -82,6 +97,9 @@ impl Metrics {
             metrics.committed += counters.committed.load(Ordering::Relaxed);
             metrics.rolled_back += counters.rolled_back.load(Ordering::Relaxed);
             metrics.memory.retired_pending += counters.retired_pending.load(Ordering::Relaxed);
+            metrics.repairs.repairs += counters.repairs.load(Ordering::Relaxed);
+            metrics.repairs.fast += counters.restored_fast.load(Ordering::Relaxed);
+            metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);
             }

@@ -76,6 +76,9 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
     }
 }
 
+/// How often a transaction is repaired before it is restarted.
+const ROUNDS_MAX: u32 = 8;
+
 /// Every so many operations the deadline is looked at: a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 
@@ -448,6 +451,24 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         this.end();
     }
 
+    /// Undoes what it was to write, for the body to be run again as the same transaction: the worker stays
+    /// pinned, and what the operations have found is known (HTCC §4). Whether that can be done.
+    #[cold]
+    pub(crate) fn repair(&self) -> bool {
+        let (worker, memory) = (self.worker, &self.worker.memory);
+        if !worker.executor().repairs() || worker.round() == ROUNDS_MAX {
+            return false;
+        }
+        worker.executor().repair(memory);
+        Counters::count(&memory.counters().repairs);
+        self.record_abort();
+        record_invocation(worker);
+        worker.next_round();
+        self.doomed.set(None);
+        self.is_used.set(false);
+        true
+    }
+
     fn roll_back(&self) {
         let _rolling_back = RollingBack(self);
         if self.worker.memory.regions().is_undone() {
@@ -601,12 +622,74 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         buffer.last = None;
         // Whatever it was found by, the index is asked from now on.
         buffer.announced.clear();
+        if P::REPAIRS {
+            buffer.position -= 1;
+            buffer.workset[buffer.position] = 0;
+        }
         spin_loop();
     }
 
     /// Finds the record under a key.
     #[inline(always)]
     fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
+        if P::REPAIRS && self.worker.executor().repairs() {
+            return self.restore(table, key);
+        }
+        self.look_up(table, key)
+    }
+
+    /// Finds the record under a key: in the workset cache, if the operation has found it before (fast
+    /// restoration, HTCC §4.1), or else by the index, for the cache to know it (slow restoration).
+    #[inline(always)]
+    fn restore<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
+        let buffer = self.worker.buffer(table.number());
+        let position = buffer.position;
+        buffer.position += 1;
+        if self.worker.round() > 0 {
+            let counters = self.worker.memory.counters();
+            let known = buffer.workset.get(position).copied();
+            if let Some(record) = known.and_then(|address| self.record_of(table, key, address)) {
+                Counters::count(&counters.restored_fast);
+                return Located::Record(record);
+            }
+            Counters::count(&counters.restored_slow);
+        }
+        let located = self.look_up(table, key);
+        let address = match &located {
+            Located::Record(record) => record.address(),
+            Located::Absent(_) => 0,
+        };
+        let workset = &mut self.worker.buffer(table.number()).workset;
+        match workset.get_mut(position) {
+            Some(known) => *known = address,
+            None => workset.push(address),
+        }
+        located
+    }
+
+    /// The record at an address, which was found in the table in this transaction, if its key is this one.
+    #[inline(always)]
+    fn record_of<T: Record>(
+        &self,
+        _table: &TableInner<T, P>,
+        key: &T::Key,
+        address: u64,
+    ) -> Option<RecordOf<P>> {
+        if address == 0 {
+            return None;
+        }
+        // SAFETY: an address from the table's own index, found in this transaction.
+        let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
+        // SAFETY: pinned, as long as `self` is there.
+        let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
+        // All rows of a record have the same key, whatever their version.
+        let row = NonNull::new(newest)?;
+        // SAFETY: a row that was published; it is not freed while the worker is pinned.
+        unsafe { self.row::<T>(row) }.key_equals(key).then_some(record)
+    }
+
+    #[inline(always)]
+    fn look_up<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
         let buffer = self.worker.buffer(table.number());
         if let Some((address, row)) = buffer.last {
             // SAFETY: remembered in this transaction.
@@ -615,19 +698,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 return Located::Record(unsafe { RecordPointer::from_address(address) });
             }
         }
-        if let Some(&address) = buffer.announced.get(buffer.expected) {
-            // SAFETY: an address from the table's own index, found in this transaction.
-            let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
-            // SAFETY: pinned, as long as `self` is there.
-            let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
-            // All rows of a record have the same key, whatever their version.
-            if let Some(row) = NonNull::new(newest)
-                // SAFETY: a row that was published; it is not freed while the worker is pinned.
-                && unsafe { self.row::<T>(row) }.key_equals(key)
-            {
-                buffer.expected += 1;
-                return Located::Record(record);
-            }
+        if let Some(&address) = buffer.announced.get(buffer.expected)
+            && let Some(record) = self.record_of(table, key, address)
+        {
+            buffer.expected += 1;
+            return Located::Record(record);
         }
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(key);

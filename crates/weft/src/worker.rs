@@ -103,6 +103,9 @@ pub struct Counters {
     pub rolled_back: Word,
     pub aborted: [Word; ConflictReason::ALL.len()],
     pub retired_pending: Word,
+    pub repairs: Word,
+    pub restored_fast: Word,
+    pub restored_slow: Word,
 }
 
 impl Counters {
@@ -256,6 +259,12 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// The present epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u64 {
+        self.shared.clock.epoch()
     }
 
     /// The worker's number, as operations know it.

@@ -14,7 +14,7 @@ use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
-use crate::protocol::{Dbx, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared};
+use crate::protocol::{Dbx, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared};
 use crate::schema::Record;
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
@@ -37,6 +37,7 @@ pub struct Builder<P: Protocol = Dbx> {
     record_history: bool,
     storage: Option<StoragePlan>,
     phases: PhaseOptions,
+    htcc: HtccOptions,
     protocol: PhantomData<P>,
 }
 
@@ -75,6 +76,7 @@ impl<P: Protocol> Builder<P> {
             record_history: false,
             storage: None,
             phases: PhaseOptions::default(),
+            htcc: HtccOptions::default(),
             protocol: PhantomData,
         }
     }
@@ -97,6 +99,12 @@ impl<P: Protocol> Builder<P> {
                 Ok((TypeId::of::<T>(), Arc::new(table)))
             }),
         });
+        self
+    }
+
+    /// Sets what the protocol `htcc` is to do.
+    pub fn htcc(mut self, htcc: HtccOptions) -> Self {
+        self.htcc = htcc;
         self
     }
 
@@ -293,6 +301,7 @@ impl<P: Protocol> Builder<P> {
             protocol: Arc::new(ProtocolShared::new(&ProtocolOptions {
                 workers_max,
                 phases: self.phases,
+                htcc: self.htcc,
             })),
             workers: Workers::new(workers_max),
             tables,

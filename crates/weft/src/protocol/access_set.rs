@@ -349,6 +349,24 @@ impl<H: TidHeader> AccessSet<H> {
     /// Sorts the writes by address. Positions found before mean nothing afterwards.
     pub fn sort_writes(&mut self) {
         self.writes.sort_unstable_by_key(|entry| entry.record.block());
+        self.find_writes_anew();
+    }
+
+    /// Puts the writes for which `is_first` holds before the others; how many they are. Positions found
+    /// before mean nothing afterwards.
+    pub fn partition_writes(&mut self, is_first: impl Fn(&WriteEntry<H>) -> bool) -> usize {
+        let mut first = 0;
+        for position in 0..self.writes.len() {
+            if is_first(&self.writes[position]) {
+                self.writes.swap(first, position);
+                first += 1;
+            }
+        }
+        self.find_writes_anew();
+        first
+    }
+
+    fn find_writes_anew(&mut self) {
         self.positions.clear();
         for (position, entry) in self.writes.iter().enumerate() {
             self.positions.insert(entry.record.block(), position, |position| {

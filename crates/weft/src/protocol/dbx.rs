@@ -56,10 +56,10 @@
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 
-use super::access_set::{AccessSet, TidHeader, TidOnly, successor};
+use super::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry, successor};
 use super::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, node_version,
-    range_conflict, read_conflict, settle_deleted, stored, write_conflict,
+    CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, install, lock_expected,
+    node_version, range_conflict, read_conflict, settle_deleted, stored, unlock, write_conflict,
 };
 use super::{Abort, Protocol, Settled};
 use crate::record::tid::Tid;
@@ -98,37 +98,86 @@ impl CommitPhases for Dbx {
         context: CommitContext<'_, Self>,
         epoch: &impl Fn() -> u64,
     ) -> Result<(), Abort> {
-        if set.is_one_read() {
-            return Ok(()); // Its serialization point is the read.
+        commit_in_region_or_with_locks(set, context.attempt, context.memory, epoch)
+    }
+}
+
+/// The commit: in a hardware region if there is one.
+#[inline(always)]
+fn commit_in_region_or_with_locks<H: TidHeader>(
+    set: &mut AccessSet<H>,
+    attempt: u32,
+    memory: &WorkerMemory,
+    epoch: &impl Fn() -> u64,
+) -> Result<(), Abort> {
+    if set.is_one_read() {
+        return Ok(()); // Its serialization point is the read.
+    }
+    if attempt > 0 && set.writes.len() > 1 {
+        set.sort_writes();
+    }
+    match commit_in_region(set, 0, memory, epoch) {
+        Some(outcome) => outcome.map(drop),
+        None => commit_with_locks(set, epoch),
+    }
+}
+
+/// As [`Dbx`] commits; but records to be written for which `is_hot` holds are locked before the region, and
+/// written behind it, so that whoever looks at them meanwhile does not abort it.
+#[inline(always)]
+pub fn commit_hot_and_cold<H: TidHeader>(
+    set: &mut AccessSet<H>,
+    attempt: u32,
+    memory: &WorkerMemory,
+    is_hot: impl Fn(&WriteEntry<H>) -> bool,
+    epoch: &impl Fn() -> u64,
+) -> Result<(), Abort> {
+    if !memory.regions().is_hardware() || !set.writes.iter().any(&is_hot) {
+        return commit_in_region_or_with_locks(set, attempt, memory, epoch);
+    }
+    let hot = set.partition_writes(is_hot);
+    lock_expected(&set.writes[..hot])?;
+    match commit_in_region(set, hot, memory, epoch) {
+        Some(Ok(epoch)) => {
+            install(&set.writes[..hot], |write| successor(write, epoch));
+            Ok(())
         }
-        if context.attempt > 0 && set.writes.len() > 1 {
-            set.sort_writes();
+        Some(Err(abort)) => {
+            unlock(&set.writes[..hot]);
+            Err(abort)
         }
-        match commit_in_region(set, context.memory, epoch) {
-            Some(outcome) => outcome,
-            None => commit_with_locks(set, epoch),
+        None => {
+            unlock(&set.writes[..hot]);
+            commit_with_locks(set, epoch)
         }
     }
 }
 
-/// Algorithm 1 in one hardware region. `None`: no hardware, or it gave up.
+/// Algorithm 1 in one hardware region, of all but the first `locked` writes, whose records this transaction
+/// has locked; its epoch. `None`: no hardware, or it gave up.
 #[inline(always)]
-fn commit_in_region(
-    set: &AccessSet<TidOnly>,
+fn commit_in_region<H: TidHeader>(
+    set: &AccessSet<H>,
+    locked: usize,
     memory: &WorkerMemory,
     epoch: &impl Fn() -> u64,
-) -> Option<Result<(), Abort>> {
+) -> Option<Result<u64, Abort>> {
     let regions = memory.regions();
     if !regions.is_hardware() {
         return None;
     }
+    let is_own_lock = |record: RecordPointer<H>| {
+        locked > 0 && set.find_write(record).is_some_and(|position| position < locked)
+    };
     regions.run(
         |region| {
             // Validate: the read set, then the write set (lines 3–14).
             for read in &set.reads {
                 let tid = load_in_region(read.record, read.observed);
-                if tid != read.observed {
-                    if tid.is_locked() {
+                if tid != read.observed
+                    && !(tid == read.observed.locked() && is_own_lock(read.record))
+                {
+                    if tid.is_locked() && !is_own_lock(read.record) {
                         region.abort_locked();
                     }
                     return Err(read_conflict(read));
@@ -139,7 +188,7 @@ fn commit_in_region(
                     return Err(range_conflict(entry));
                 }
             }
-            for write in &set.writes {
+            for write in &set.writes[locked..] {
                 let tid = load_in_region(write.record, write.expected);
                 if tid != write.expected {
                     if tid.is_locked() {
@@ -150,19 +199,21 @@ fn commit_in_region(
             }
             // Write: swap pointers, move versions on (lines 16–27).
             let epoch = epoch();
-            for write in &set.writes {
+            for write in &set.writes[locked..] {
                 let record = stored(write.record);
                 if let Some(row) = write.row {
                     record.newest.store(row.as_ptr(), Ordering::Relaxed);
                 }
                 record.header.tid().store_in_region(successor(write, epoch));
             }
-            Ok(())
+            Ok(epoch)
         },
         || {
-            let writes = set.writes.iter().map(|write| write.record);
+            let writes = set.writes[locked..].iter().map(|write| write.record);
             let mut records = set.reads.iter().map(|read| read.record).chain(writes);
-            records.any(|record| stored(record).header.tid().load_relaxed().is_locked())
+            records.any(|record| {
+                stored(record).header.tid().load_relaxed().is_locked() && !is_own_lock(record)
+            })
         },
     )
 }
@@ -170,7 +221,7 @@ fn commit_in_region(
 /// The version of a record, which should be `expected`, inside a region.
 #[inline(always)]
 #[cfg_attr(not(weft_sim), allow(unused_variables, reason = "for a bug that tests plant there"))]
-fn load_in_region(record: RecordPointer<TidOnly>, expected: Tid) -> Tid {
+fn load_in_region<H: TidHeader>(record: RecordPointer<H>, expected: Tid) -> Tid {
     let tid = stored(record).header.tid().load_relaxed();
     #[cfg(weft_sim)]
     if Bug::LocksPassed.is_planted() && tid == expected.locked() {

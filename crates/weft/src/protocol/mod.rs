@@ -19,6 +19,7 @@ pub mod dbx;
 pub mod dbx_spin;
 pub mod doppel;
 pub mod exclusive;
+pub mod htcc;
 pub mod htm_naive;
 pub mod none;
 pub mod occ;
@@ -33,6 +34,7 @@ pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
 pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
+pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
 pub use none::NoControl;
 pub use occ::Occ;
@@ -81,6 +83,10 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether records may be split among the workers, for commutative
     /// [operations](crate::operation).
     const SPLITS: bool = false;
+
+    /// Whether a transaction that cannot commit may be run again as the same transaction, with what it
+    /// knows of records.
+    const REPAIRS: bool = false;
 
     /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
     /// progress and have written something.
@@ -174,6 +180,8 @@ pub struct ProtocolOptions {
     pub workers_max: usize,
     /// For protocols that have phases.
     pub phases: PhaseOptions,
+    /// For `htcc`.
+    pub htcc: HtccOptions,
 }
 
 /// What a protocol keeps once per database.
@@ -441,6 +449,19 @@ pub trait Executor {
     /// are superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
+    /// Whether transactions are repaired, under a protocol that may.
+    #[inline(always)]
+    fn repairs(&self) -> bool {
+        false
+    }
+
+    /// Undoes everything, after a failed [`Executor::commit`] or not, for the transaction to be run again as
+    /// it is. The worker stays pinned.
+    fn repair(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+        unreachable!("asked of those alone that repair")
+    }
+
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
     fn abort(&mut self, memory: &WorkerMemory);
 }
@@ -453,7 +474,7 @@ macro_rules! protocol_list {
         $crate::$then! {
             [
                 NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Doppel, DoppelLocking, Atomic
+                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, Atomic
             ]
             $($arguments)*
         }

@@ -15,6 +15,13 @@ use crate::protocol::{Executor, Protocol};
 pub struct IndexBuffer {
     /// The transaction that it is good for.
     serial: u64,
+    /// How often that was repaired when the buffer was used last.
+    round: u32,
+    /// The addresses of the records that the operations of the transaction have found, in the order of the
+    /// operations, or 0 for nothing: the workset cache (HTCC §4.1), under protocols that repair.
+    pub workset: Vec<u64>,
+    /// The position in it of the next operation.
+    pub position: usize,
     /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
     /// update of a row just read needs no second look-up.
     pub last: Option<(u64, NonNull<u8>)>,
@@ -71,6 +78,9 @@ impl IndexBuffer {
     fn new() -> Self {
         IndexBuffer {
             serial: 0,
+            round: 0,
+            workset: Vec::new(),
+            position: 0,
             last: None,
             announced: Vec::new(),
             expected: 0,
@@ -86,12 +96,21 @@ impl IndexBuffer {
     #[inline(always)]
     fn start(&mut self, serial: u64) {
         self.serial = serial;
-        self.last = None;
-        self.announced.clear();
-        self.expected = 0;
+        self.workset.clear();
+        self.rewind(0);
         self.hints.words1.reset();
         self.hints.words2.reset();
         self.hints.long.reset();
+    }
+
+    /// Goes back to the beginning of the transaction, to run it once more.
+    #[inline(always)]
+    fn rewind(&mut self, round: u32) {
+        self.round = round;
+        self.position = 0;
+        self.last = None;
+        self.announced.clear();
+        self.expected = 0;
     }
 
     #[inline(always)]
@@ -108,6 +127,8 @@ pub struct Worker<P: Protocol> {
     pub active: Cell<bool>,
     /// Counts its transactions.
     serial: Cell<u64>,
+    /// How often the present one was repaired.
+    round: Cell<u32>,
     buffers: UnsafeCell<Vec<IndexBuffer>>,
     spare_pages: RefCell<SparePages>,
     pub random: RefCell<fastrand::Rng>,
@@ -125,6 +146,7 @@ impl<P: Protocol> Worker<P> {
             executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
             active: Cell::new(false),
             serial: Cell::new(0),
+            round: Cell::new(0),
             buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
             spare_pages: RefCell::default(),
             // For backoff only; results do not depend on it.
@@ -153,6 +175,9 @@ impl<P: Protocol> Worker<P> {
         if buffer.serial != self.serial.get() {
             buffer.start(self.serial.get());
         }
+        if P::REPAIRS && buffer.round != self.round.get() {
+            buffer.rewind(self.round.get());
+        }
         buffer
     }
 
@@ -160,6 +185,18 @@ impl<P: Protocol> Worker<P> {
     #[inline(always)]
     pub fn next_serial(&self) {
         self.serial.set(self.serial.get() + 1);
+        self.round.set(0);
+    }
+
+    /// How often the transaction was repaired.
+    #[inline(always)]
+    pub fn round(&self) -> u32 {
+        self.round.get()
+    }
+
+    /// Goes back to the beginning of the transaction, to run it once more.
+    pub fn next_round(&self) {
+        self.round.set(self.round.get() + 1);
     }
 
     pub fn take_page<K: StoredForm>(&self) -> Page<K> {

@@ -1,0 +1,263 @@
+//! What HTCC keeps with every record besides its version (§3.1): whether it is hot, how often it was the
+//! reason of a conflict lately, and the lock that hot records are accessed under.
+
+use weft_htm::word::{Ordering, Word};
+
+use crate::protocol::access_set::TidHeader;
+use crate::record::tid::{Tid, TidWord};
+
+/// The header of a record: its version, and its heat.
+///
+/// The paper's fields: *ts* is the TID word's version, *vis* its flags (*private* is a placeholder,
+/// *dead* a deleted record); *hot*, *cnt* and *lock* are the heat.
+#[derive(Debug)]
+pub struct HeatHeader {
+    tid: TidWord,
+    pub heat: HeatWord,
+}
+
+impl Default for HeatHeader {
+    fn default() -> Self {
+        HeatHeader { tid: TidWord::new(Tid::PLACEHOLDER), heat: HeatWord::default() }
+    }
+}
+
+impl TidHeader for HeatHeader {
+    #[inline(always)]
+    fn tid(&self) -> &TidWord {
+        &self.tid
+    }
+}
+
+/// A record's heat, in one word.
+///
+/// ```text
+///   63         45 44         26 25          16 15       2    1           0
+///  +-------------+-------------+--------------+----------+-----------+-----+
+///  | hot as of   | window      | conflicts    | shared   | exclusive | hot |
+///  | this epoch  | (an epoch)  | in it        | holders  | holder    |     |
+///  +-------------+-------------+--------------+----------+-----------+-----+
+/// ```
+#[derive(Debug, Default)]
+pub struct HeatWord(Word);
+
+/// The value of a [`HeatWord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heat(u64);
+
+const HOT: u64 = 1;
+const EXCLUSIVE: u64 = 1 << 1;
+const SHARED_ONE: u64 = 1 << 2;
+const SHARED: u64 = ((1 << 14) - 1) << 2;
+const CONFLICTS_ONE: u64 = 1 << 16;
+const CONFLICTS: u64 = ((1 << 10) - 1) << 16;
+const WINDOW_SHIFT: u32 = 26;
+const CONFIRMED_SHIFT: u32 = 45;
+const EPOCH: u64 = (1 << 19) - 1;
+
+/// For how many epochs a record stays hot after it was contended last: about three seconds.
+const HOT_EPOCHS: u64 = 75;
+
+impl Heat {
+    /// Whether the record is to be accessed under its lock.
+    #[inline(always)]
+    pub fn is_hot(self) -> bool {
+        self.0 & HOT != 0
+    }
+
+    /// Whether nobody has met another at the hot record for a while.
+    pub fn has_cooled(self, epoch: u64) -> bool {
+        let confirmed = self.0 >> CONFIRMED_SHIFT & EPOCH;
+        (epoch & EPOCH).wrapping_sub(confirmed) & EPOCH > HOT_EPOCHS
+    }
+
+    fn with(self, shift: u32, epoch: u64) -> Heat {
+        Heat(self.0 & !(EPOCH << shift) | (epoch & EPOCH) << shift)
+    }
+
+    /// After one more conflict in this epoch; with `hot_at` of them the record is hot.
+    fn after_conflict(self, epoch: u64, hot_at: u64) -> Heat {
+        let is_same_window = self.0 >> WINDOW_SHIFT & EPOCH == epoch & EPOCH;
+        let before = if is_same_window { (self.0 & CONFLICTS) / CONFLICTS_ONE } else { 0 };
+        let conflicts = (before + 1).min(CONFLICTS / CONFLICTS_ONE);
+        let counted =
+            Heat(self.0 & !CONFLICTS | conflicts * CONFLICTS_ONE).with(WINDOW_SHIFT, epoch);
+        match conflicts >= hot_at {
+            true => Heat(counted.with(CONFIRMED_SHIFT, epoch).0 | HOT),
+            false => counted,
+        }
+    }
+}
+
+impl HeatWord {
+    /// The present value. Relaxed: a lock is taken by a compare-and-swap, and whether there has to be one
+    /// is a guess.
+    #[inline(always)]
+    pub fn load(&self) -> Heat {
+        Heat(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Changes the word, unless `change` gives `None`; whether it did.
+    fn change(&self, change: impl Fn(Heat) -> Option<Heat>) -> bool {
+        let mut heat = self.load();
+        while let Some(Heat(new)) = change(heat) {
+            // Acquire: pairs with the release of whoever held the lock before.
+            match self.0.compare_exchange(heat.0, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(found) => heat = Heat(found),
+            }
+        }
+        false
+    }
+
+    /// Counts a conflict about the record. With `hot_at` conflicts in one epoch it becomes hot, or stays so.
+    #[cold]
+    pub fn note_conflict(&self, epoch: u64, hot_at: u64) {
+        self.change(|heat| Some(heat.after_conflict(epoch, hot_at)));
+    }
+
+    /// Makes the record cold. Who holds its lock keeps it.
+    #[cold]
+    pub fn cool(&self) {
+        self.change(|heat| Some(Heat(heat.0 & !HOT)));
+    }
+
+    /// Takes a share of the lock, if nobody holds it exclusively.
+    pub fn try_lock_shared(&self) -> bool {
+        self.change(|Heat(heat)| {
+            let is_free = heat & EXCLUSIVE == 0 && heat & SHARED != SHARED;
+            is_free.then(|| Heat(heat + SHARED_ONE))
+        })
+    }
+
+    /// Takes the lock exclusively, if nobody holds it; or nobody but the caller, who has a share of it if
+    /// `is_upgrade`.
+    pub fn try_lock_exclusive(&self, is_upgrade: bool) -> bool {
+        let own = if is_upgrade { SHARED_ONE } else { 0 };
+        self.change(|Heat(heat)| {
+            let is_free = heat & (EXCLUSIVE | SHARED) == own;
+            is_free.then(|| Heat(heat - own | EXCLUSIVE))
+        })
+    }
+
+    /// Releases a share of the lock.
+    pub fn unlock_shared(&self) {
+        // Release: pairs with the acquire in `change`.
+        let before = self.0.fetch_add(SHARED_ONE.wrapping_neg(), Ordering::Release);
+        debug_assert!(before & SHARED != 0 && before & EXCLUSIVE == 0, "{before:x}");
+    }
+
+    /// Releases the lock.
+    pub fn unlock_exclusive(&self) {
+        // Release: pairs with the acquire in `change`.
+        let before = self.0.fetch_add(EXCLUSIVE.wrapping_neg(), Ordering::Release);
+        debug_assert!(before & EXCLUSIVE != 0 && before & SHARED == 0, "{before:x}");
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_becomes_hot_by_conflicts_within_an_epoch_and_cools() {
+        let heat = HeatWord::default();
+        for epoch in 0..10 {
+            (0..2).for_each(|_| heat.note_conflict(epoch, 3));
+            assert!(!heat.load().is_hot(), "two in an epoch are not three");
+        }
+        assert!(heat.try_lock_shared());
+        (0..3).for_each(|_| heat.note_conflict(10, 3));
+        assert!(heat.load().is_hot());
+        assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
+        assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
+        (0..2000).for_each(|_| heat.note_conflict(100, 3));
+        assert!(!heat.load().has_cooled(100 + HOT_EPOCHS), "it is still contended");
+        heat.cool();
+        assert!(!heat.load().is_hot());
+        heat.unlock_shared();
+        assert!(heat.try_lock_exclusive(false), "the lock was kept, and given back");
+    }
+
+    #[test]
+    fn epochs_that_come_round_again_are_told_apart_from_late_ones() {
+        let heat = HeatWord::default();
+        heat.note_conflict(EPOCH, 1);
+        assert!(!heat.load().has_cooled(EPOCH + HOT_EPOCHS));
+        assert!(heat.load().has_cooled(EPOCH + HOT_EPOCHS + 1));
+    }
+
+    #[test]
+    fn locks_are_shared_exclusive_and_upgraded() {
+        let heat = HeatWord::default();
+        assert!(heat.try_lock_shared() && heat.try_lock_shared());
+        assert!(!heat.try_lock_exclusive(false) && !heat.try_lock_exclusive(true));
+        heat.unlock_shared();
+        assert!(!heat.try_lock_exclusive(false));
+        assert!(heat.try_lock_exclusive(true), "its own is the only share");
+        assert!(!heat.try_lock_shared() && !heat.try_lock_exclusive(false));
+        heat.note_conflict(7, 100);
+        heat.unlock_exclusive();
+        for _ in 0..SHARED / SHARED_ONE {
+            assert!(heat.try_lock_shared());
+        }
+        assert!(!heat.try_lock_shared(), "there are no more shares");
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// Who holds the lock exclusively is alone, while others share it, upgrade it, count conflicts and change
+    /// the flag: loom's cell reports any two accesses that are not ordered.
+    #[test]
+    fn loom_heat_exclusive_holders_are_alone() {
+        loom::model(|| {
+            let shared = Arc::new((HeatWord::default(), UnsafeCell::new(0_u32)));
+            let reader = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let (heat, cell) = &*shared;
+                    if !heat.try_lock_shared() {
+                        return 0;
+                    }
+                    // SAFETY: shared: that is what is tested.
+                    cell.with(|value| unsafe { *value });
+                    if heat.try_lock_exclusive(true) {
+                        // SAFETY: alone: that is what is tested.
+                        cell.with_mut(|value| unsafe { *value += 1 });
+                        heat.unlock_exclusive();
+                        return 1;
+                    }
+                    heat.unlock_shared();
+                    0
+                })
+            };
+            let counter = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    shared.0.note_conflict(1, 1);
+                    shared.0.cool();
+                })
+            };
+            let (heat, cell) = &*shared;
+            let mut expected = 0;
+            if heat.try_lock_exclusive(false) {
+                // SAFETY: alone: that is what is tested.
+                cell.with_mut(|value| unsafe { *value += 1 });
+                heat.unlock_exclusive();
+                expected = 1;
+            }
+            expected += reader.join().unwrap();
+            counter.join().unwrap();
+            assert!(heat.try_lock_exclusive(false), "all have given it back");
+            // SAFETY: alone.
+            assert_eq!(cell.with(|value| unsafe { *value }), expected);
+        });
+    }
+}
