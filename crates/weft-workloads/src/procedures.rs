@@ -1,5 +1,8 @@
 //! The workloads' transactions as procedures: what each of them does, and what follows from what.
 
+#[cfg(test)]
+pub(crate) mod rehearsal;
+
 use weft::procedure::Shape;
 
 use crate::{incr, like, rubis, tatp, tpcc};

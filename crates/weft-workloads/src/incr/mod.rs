@@ -28,6 +28,8 @@ mod client;
 mod conditions;
 
 #[cfg(test)]
+mod procedure_tests;
+#[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};

@@ -25,6 +25,8 @@ mod client;
 mod conditions;
 
 #[cfg(test)]
+mod procedure_tests;
+#[cfg(test)]
 mod tests;
 
 use std::hint::black_box;
