@@ -23,7 +23,7 @@ const GAP: f64 = 16.0;
 /// All procedures.
 pub fn svg(workload: &str, shapes: &[&Shape]) -> String {
     let drawings: Vec<Drawing<'_>> = shapes.iter().map(|shape| Drawing::of(shape)).collect();
-    let width = drawings.iter().map(|drawing| drawing.width).fold(560.0, f64::max);
+    let width = drawings.iter().map(|drawing| drawing.width).fold(640.0, f64::max);
     let height = TOP + drawings.iter().map(Drawing::height).sum::<f64>() + MARGIN;
     let mut out = String::new();
     let _ = writeln!(
@@ -35,7 +35,7 @@ pub fn svg(workload: &str, shapes: &[&Shape]) -> String {
          markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#444\"/></marker></defs>\n\
          <text x=\"{MARGIN}\" y=\"26\" font-size=\"15\">Procedures of {}</text>\n\
          <text x=\"{MARGIN}\" y=\"45\" fill=\"#555\">solid: a key depends on it; dashed: a value; \
-         dotted: whether it runs; *: also of earlier iterations</text>",
+         dotted: only whether it runs; *: also of earlier iterations</text>",
         Escaped(workload)
     );
     let mut top = TOP;
@@ -75,7 +75,7 @@ impl<'a> Drawing<'a> {
         for (number, step) in shape.steps.iter().enumerate() {
             left.extend(arrows(number, step.key_dependencies().collect(), Kind::Key));
             right.extend(arrows(number, step.value_dependencies().collect(), Kind::Value));
-            right.extend(arrows(number, step.guards.to_vec(), Kind::Guard));
+            right.extend(arrows(number, other_guards(step), Kind::Guard));
         }
         lanes(&mut left);
         lanes(&mut right);
@@ -165,6 +165,12 @@ impl<'a> Drawing<'a> {
     }
 }
 
+/// What decides whether a step runs, but for what it depends on anyway.
+fn other_guards(step: &Step) -> Vec<Dependency> {
+    let is_other = |guard: &Dependency| step.dependencies().all(|known| known.on != guard.on);
+    step.guards.iter().copied().filter(is_other).collect()
+}
+
 /// How far above the middle of a step arrows of a kind come in.
 fn offset(kind: Kind) -> f64 {
     match kind {
@@ -193,7 +199,7 @@ mod tests {
             let steps = || shapes.iter().flat_map(|shape| shape.steps);
             let arrows = steps().map(|step| {
                 let keys = step.key_dependencies().count() + step.value_dependencies().count();
-                keys + step.guards.len()
+                keys + other_guards(step).len()
             });
             assert_eq!(svg.matches("marker-end").count(), arrows.sum::<usize>(), "{workload}");
             assert_eq!(svg.matches("rx=\"3\"").count(), steps().count(), "{workload}");

@@ -69,6 +69,11 @@ pub fn find(body: &Block, transaction: &Ident) -> Result<Steps, Error> {
     Ok(Steps { body: rewritten, sites, loops })
 }
 
+/// The walk, by a name that is the same whoever has written the body, a macro for instance.
+fn walk() -> Ident {
+    Ident::new("__weft_walk", Span::call_site())
+}
+
 /// Whether tokens mention an identifier.
 pub fn mentions(tokens: TokenStream, name: &str) -> bool {
     tokens.into_iter().any(|token| match token {
@@ -119,7 +124,8 @@ impl Finder<'_> {
         let mut arguments: Vec<Expr> = call.args.iter().cloned().collect();
         let (method, args) = (&call.method, &call.args);
         if methods::is_hint(&name) {
-            return parse_quote_spanned!(span=> __weft_walk.#method(#args));
+            let walk = walk();
+            return parse_quote_spanned!(span=> #walk.#method(#args));
         }
         let Some(known) = methods::operation(&name) else {
             let known = methods::names();
@@ -182,7 +188,8 @@ impl Finder<'_> {
         let slot = format_ident!("__weft_slot_{number}");
         arguments.insert(0, parse_quote_spanned!(span=> &#slot));
         let turbofish = &call.turbofish;
-        parse_quote_spanned!(span=> __weft_walk.at(#number).#method #turbofish(#(#arguments),*))
+        let walk = walk();
+        parse_quote_spanned!(span=> #walk.at(#number).#method #turbofish(#(#arguments),*))
     }
 
     /// A loop around operations: `body` is what is repeated.
@@ -199,7 +206,7 @@ impl Finder<'_> {
         self.visit_block_mut(body);
         self.around.pop();
         self.loops[number].steps.1 = self.sites.len();
-        body.stmts.insert(0, parse_quote_spanned!(span=> __weft_walk.iterate(#number);));
+        body.stmts.insert(0, parse_quote!(__weft_walk.iterate(#number);));
         number
     }
 }
