@@ -20,7 +20,7 @@ use crate::stop::Stop;
 
 /// What is shown below the options.
 const EXAMPLE: &str = "\
-Example: a payment. Step 2 is the look-up by last name, which half of all payments have.
+Example: a payment. Step 2 is the look-up by last name, which most have.
 
   $ weft procedures tpcc --procedure payment
   payment
@@ -30,13 +30,14 @@ Example: a payment. Step 2 is the look-up by last name, which half of all paymen
      3  read-write  customer             key from 2
      4  insert      history              values from 0, 1, 2
 
-If others change the customer's names meanwhile, what step 2 found is stale. A protocol that repairs then
-runs 2 again, and 3 and 4, which depend on it, and leaves 0 and 1 alone. One that chops makes pieces of
-steps: --format json has what it needs besides, the columns, branches, loops and roll-backs.
+If others change customers' names meanwhile, what step 2 found is stale. A protocol that repairs
+then runs 2 again, and 3 and 4, which depend on it, and leaves 0 and 1 alone. One that chops makes
+pieces of steps: --format json has what it needs besides, columns, branches, loops and roll-backs.
 
-In a loop, 'from 3' means what step 3 has found in the same iteration, and 'from 3*' what it has found in this
-or any earlier one. In pictures, solid arrows go to what a key depends on, dashed ones to what values depend
-on, dotted ones to what may not run at all; a star is at those from earlier iterations; loops have boxes.";
+In a loop 'from 3' means what step 3 has found in the same iteration, and 'from 3*' what it has
+found in this or any earlier one. In pictures, solid arrows go to what has a key by them, dashed
+ones to what has values by them, dotted ones to what may not run at all; a star is at those from
+earlier iterations, and loops have boxes.";
 
 /// The options of `weft procedures`.
 #[derive(Args, Debug)]
