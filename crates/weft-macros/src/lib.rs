@@ -223,7 +223,12 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 /// more than there is, and never less.
 #[proc_macro_attribute]
 pub fn procedure(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    procedure::procedure(attribute.into(), item.into())
-        .unwrap_or_else(syn::Error::into_compile_error)
+    let item: proc_macro2::TokenStream = item.into();
+    procedure::procedure(attribute.into(), item.clone())
+        .unwrap_or_else(|error| {
+            // With the function as it stands, so that this is all that is wrong.
+            let error = error.into_compile_error();
+            quote::quote!(#item #error)
+        })
         .into()
 }

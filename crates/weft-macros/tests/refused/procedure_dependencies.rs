@@ -1,8 +1,8 @@
 //! Dependencies that cannot be seen, and tables that are not known.
+#![allow(unused)]
 
-use weft::operation::{Add, Operation};
+use weft::operation::Add;
 use weft::protocol::Protocol;
-use weft::schema::Index;
 use weft::{Error, Record, Table, Transaction, column_of, procedure};
 
 #[derive(Clone, Record)]

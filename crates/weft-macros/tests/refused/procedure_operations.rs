@@ -1,4 +1,5 @@
 //! Operations that are not in plain sight.
+#![allow(unused)]
 
 use weft::protocol::Protocol;
 use weft::{Error, Record, Table, Transaction, procedure};
@@ -56,15 +57,6 @@ fn other_method<P: Protocol>(
 ) -> Result<(), Error> {
     tx.delete(rows, &id)?;
     tx.rollback();
-    Ok(())
-}
-
-#[procedure(OtherNumber)]
-fn other_number<P: Protocol>(
-    rows: &Table<Row, P>,
-    tx: &Transaction<'_, P>,
-) -> Result<(), Error> {
-    tx.get(rows)?;
     Ok(())
 }
 

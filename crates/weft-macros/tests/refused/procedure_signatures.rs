@@ -1,4 +1,5 @@
 //! Functions that are no procedures.
+#![allow(unused)]
 
 use weft::protocol::Protocol;
 use weft::{Error, Record, Table, Transaction, procedure};

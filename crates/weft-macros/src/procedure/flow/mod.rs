@@ -77,6 +77,11 @@ pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
     }
 }
 
+/// What is wrong with a closure of an operation that writes to what it has captured.
+const NOT_ITS_OWN: &str = "the closure of an operation changes a variable that is not its own, and is not \
+                           run again where the operation keeps what it has returned: return the value \
+                           from the closure, and write it behind the operation";
+
 /// Whether a type is a number, or the like.
 fn is_plain(of: &syn::Type) -> bool {
     const PLAIN: &[&str] = &[
@@ -266,12 +271,7 @@ impl<'a> Analysis<'a> {
         span: Span,
     ) {
         if self.own_from.is_some_and(|first| variable < first) {
-            self.refuse(
-                span,
-                "the closure of an operation changes a variable that is not its own, and is not run again \
-                 where the operation keeps what it has returned: return the value from the closure, and \
-                 write it behind the operation",
-            );
+            self.refuse(span, NOT_ITS_OWN);
         }
         let origins = self.guard_of_write(variable).and(&value.origins);
         self.written.insert(variable);
@@ -308,7 +308,7 @@ impl<'a> Analysis<'a> {
                 continue;
             }
             if self.own_from.is_some_and(|first| alias < first) {
-                self.refuse(span, "the closure of an operation changes what is not its own");
+                self.refuse(span, NOT_ITS_OWN);
             }
             self.written.insert(alias);
             let origins = self.guard_of_write(alias).and(origins);
