@@ -24,6 +24,7 @@ use crate::check::CheckArguments;
 use crate::durable::export::ExportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
+use crate::procedures::ProceduresArguments;
 use crate::protocols::RAW;
 
 /// The seed of a run that names none: the same for everybody, so that a run can be repeated.
@@ -55,6 +56,8 @@ pub enum Command {
     },
     /// Check a recorded history of transactions for serializability, and explain what is wrong
     Check(CheckArguments),
+    /// Show what the transactions of a workload do, and what follows from what: text, or a graph
+    Procedures(ProceduresArguments),
     /// List the concurrency control protocols: name, what it is, where it is from
     Protocols,
     /// Look at a durable database's directory, or verify that it is whole; changes nothing

@@ -1,12 +1,14 @@
-//! Derive macros of the Weft database. Use them through the crate `weft`, which re-exports them.
+//! Macros of the Weft database. Use them through the crate `weft`, which re-exports them.
 //!
 //! In reading order: the grammar of the attributes (`attributes`), the row type that they describe
 //! once names are resolved and rules checked (`row`), and the code that is written for it
-//! (`generate`). `column_value` is the derive macro for the types of columns.
+//! (`generate`). `column_value` is the derive macro for the types of columns, and `procedure` the attribute
+//! for procedures.
 
 mod attributes;
 mod column_value;
 mod generate;
+mod procedure;
 mod row;
 
 use proc_macro::TokenStream;
@@ -157,4 +159,76 @@ pub fn derive_record(input: TokenStream) -> TokenStream {
 pub fn derive_column_value(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     column_value::column_value(&input).unwrap_or_else(syn::Error::into_compile_error).into()
+}
+
+/// Makes a procedure of a function: beside the function, which stays as it is, comes a struct of its arguments
+/// that implements `weft::procedure::Procedure`.
+///
+/// ```
+/// use weft::procedure::Procedure;
+/// use weft::protocol::{Dbx, Protocol};
+/// use weft::{Error, Record, Table, Transaction, procedure};
+///
+/// #[derive(Clone, Record)]
+/// pub struct Counter { #[record(key)] id: u32, next: Option<u32>, value: i64 }
+///
+/// /// Adds to a counter, and to all that follow it.
+/// #[procedure(AddAlong)]
+/// pub fn add_along<P: Protocol>(
+///     counters: &Table<Counter, P>,
+///     tx: &Transaction<'_, P>,
+///     first: u32,
+///     number: i64,
+/// ) -> Result<u32, Error> {
+///     let (mut next, mut changed) = (Some(first), 0);
+///     while let Some(id) = next {
+///         next = tx
+///             .update(counters, &id, |counter| {
+///                 counter.value += number;
+///                 counter.next
+///             })?
+///             .flatten();
+///         changed += 1;
+///     }
+///     Ok(changed)
+/// }
+///
+/// let shape = AddAlong::<Dbx>::shape();
+/// assert_eq!(shape.name, "add_along");
+/// // One step, in a loop, whose key comes from the one before.
+/// let [step] = shape.steps else { panic!() };
+/// let key = step.key_dependencies().next().unwrap();
+/// assert_eq!((key.on, key.carried), (0, Some(0)));
+/// assert_eq!(step.writes, Some(&["value"][..]));
+/// ```
+///
+/// # On the function
+///
+/// `#[procedure(Name)]` names the struct, which is as visible as the function. Its transaction is the parameter
+/// that is a `&Transaction<'_, P>`; if it is something else with the same methods, as a trait that transactions
+/// and snapshots have, it is named: `#[procedure(Name, transaction = view)]`.
+///
+/// The function returns a `Result<Output, Error>`. Parameters are references, or owned and `Clone`; what an
+/// operation returns is `Clone`. Given the same arguments, and the same results of its operations, it does the
+/// same: as in a `transact`, and it looks at nothing else that changes (clocks, random numbers, `Cell`s).
+///
+/// # What is refused
+///
+/// Everything that hides an operation, or on what it depends: a transaction that is passed on or stored,
+/// operations in closures and macros, methods that are none of a row's (`commit`), tables that are not reached
+/// from a parameter, closures of operations that change variables outside, operations in more than three
+/// nested loops, `async`, `unsafe`, and `ref mut`. Functions without operations may be called as one likes.
+///
+/// What depends on what is found by data flow, without types: see `flow` in the source. What is found may be
+/// more than there is, and never less.
+#[proc_macro_attribute]
+pub fn procedure(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let item: proc_macro2::TokenStream = item.into();
+    procedure::procedure(attribute.into(), item.clone())
+        .unwrap_or_else(|error| {
+            // With the function as it stands, so that this is all that is wrong.
+            let error = error.into_compile_error();
+            quote::quote!(#item #error)
+        })
+        .into()
 }

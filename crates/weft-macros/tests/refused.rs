@@ -1,4 +1,4 @@
-//! What `#[derive(Record)]` refuses, with the words that it finds for it: one program per file of
+//! What `#[derive(Record)]` and `#[procedure]` refuse, with the words that it finds for it: one program per file of
 //! `refused/`, beside the compiler's whole answer.
 
 #[test]

@@ -37,6 +37,7 @@ mod load;
 pub mod locks;
 pub mod mix;
 mod popularity;
+pub mod procedures;
 pub mod random;
 pub mod rtm;
 pub mod rubis;

@@ -65,7 +65,10 @@
 //!
 //! 6. [`operation`]: changes of a column that commute, for rows that many want to change at a time.
 //!
-//! 7. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
+//! 7. [`procedure`](mod@procedure): transactions whose steps are known beforehand, for protocols that
+//!    can do better with them.
+//!
+//! 8. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
 //!    survives its process, and crashes.
 //!
 //! # For who reads it
@@ -87,10 +90,11 @@
 //! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
 //!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
 //!    retry loop, closing.
-//! 8. `snapshot`: read-only views, and the versions that are kept for them.
-//! 9. [`durability`]: the log, checkpoints and recovery, of which `storage` makes a database with a
-//!    directory; `load`: filling tables without transactions.
-//! 10. `error`, `metrics`, `prefetch`: as they say.
+//! 8. [`procedure`](mod@procedure): what a transaction will do, and how it is done by steps.
+//! 9. `snapshot`: read-only views, and the versions that are kept for them.
+//! 10. [`durability`]: the log, checkpoints and recovery, of which `storage` makes a database with a
+//!     directory; `load`: filling tables without transactions.
+//! 11. `error`, `metrics`, `prefetch`: as they say.
 //!
 //! With the cargo feature `history` there is also `history`, which records what transactions did,
 //! for a checker.
@@ -116,6 +120,7 @@ mod metrics;
 pub mod operation;
 mod pool;
 mod prefetch;
+pub mod procedure;
 pub mod protocol;
 mod ranges;
 pub(crate) mod record;
@@ -129,7 +134,7 @@ mod turnstile;
 pub(crate) mod worker;
 
 pub use weft_htm as htm;
-pub use weft_macros::{ColumnValue, Record};
+pub use weft_macros::{ColumnValue, Record, procedure};
 
 pub use column::ColumnValue;
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};

@@ -94,7 +94,7 @@ fn tick(number: f64) -> String {
 }
 
 /// Text in which nothing is taken for markup.
-struct Escaped<'a>(&'a str);
+pub struct Escaped<'a>(pub &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

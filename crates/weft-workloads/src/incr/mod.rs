@@ -28,12 +28,15 @@ mod client;
 mod conditions;
 
 #[cfg(test)]
+mod procedure_tests;
+#[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};
 
+use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of, procedure};
 
 pub use client::{Client, Increment};
 
@@ -151,6 +154,12 @@ pub struct Incr<P: Protocol> {
     choice: Choice,
 }
 
+/// The shapes of its [procedures](weft::procedure).
+pub fn procedures() -> Vec<&'static Shape> {
+    use weft::protocol::Dbx;
+    vec![IncrementCounter::<Dbx>::shape()]
+}
+
 impl<P: Protocol> Workload<P> for Incr<P> {
     const NAME: &'static str = "incr";
     const TRANSACTIONS: &'static [&'static str] = &["increment"];
@@ -197,6 +206,17 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     }
 }
 
+/// Adds 1 to a counter.
+#[procedure(IncrementCounter)]
+#[inline]
+fn increment<P: Protocol>(
+    counters: &Table<Counter, P>,
+    tx: &Transaction<'_, P>,
+    key: u128,
+) -> Result<(), Error> {
+    tx.add(counters, &key, column_of!(Counter.value), 1)
+}
+
 impl<P: Protocol> Incr<P> {
     /// The transaction; whether it has succeeded, as it does once it has committed.
     ///
@@ -204,7 +224,7 @@ impl<P: Protocol> Incr<P> {
     /// The engine's, among them a conflict, after which it is to be run again.
     #[inline]
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Increment) -> Result<bool, Error> {
-        tx.add(&self.counters, &request.key, column_of!(Counter.value), 1)?;
+        increment(&self.counters, tx, request.key)?;
         Ok(true)
     }
 

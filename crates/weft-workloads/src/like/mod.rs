@@ -25,12 +25,15 @@ mod client;
 mod conditions;
 
 #[cfg(test)]
+mod procedure_tests;
+#[cfg(test)]
 mod tests;
 
 use std::hint::black_box;
 
+use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of, procedure};
 
 pub use client::{Client, Rank, Request};
 
@@ -112,6 +115,12 @@ pub struct Like<P: Protocol> {
     choice: Choice,
 }
 
+/// The shapes of its [procedures](weft::procedure).
+pub fn procedures() -> Vec<&'static Shape> {
+    use weft::protocol::Dbx;
+    vec![LikePage::<Dbx>::shape(), ReadPage::<Dbx>::shape()]
+}
+
 impl<P: Protocol> Workload<P> for Like<P> {
     const NAME: &'static str = "like";
     const TRANSACTIONS: &'static [&'static str] = &["like", "read"];
@@ -162,6 +171,41 @@ impl<P: Protocol> Workload<P> for Like<P> {
     }
 }
 
+/// A user likes a page.
+#[procedure(LikePage)]
+#[inline]
+fn like<P: Protocol>(
+    users: &Table<User, P>,
+    pages: &Table<Page, P>,
+    tx: &Transaction<'_, P>,
+    user: u64,
+    page: u64,
+) -> Result<(), Error> {
+    tx.add(pages, &page, column_of!(Page.likes), 1)?;
+    let updated = tx.update(users, &user, |row| {
+        row.last_page = Some(page);
+        row.likes_given += 1;
+    })?;
+    updated.expect("users stay");
+    Ok(())
+}
+
+/// Somebody looks at a page and at a user: the page's likes, and what the user has liked last and how
+/// often.
+#[procedure(ReadPage)]
+#[inline]
+fn read<P: Protocol>(
+    users: &Table<User, P>,
+    pages: &Table<Page, P>,
+    tx: &Transaction<'_, P>,
+    user: u64,
+    page: u64,
+) -> Result<(i64, Option<u64>, u64), Error> {
+    let page = tx.get(pages, &page)?.expect("pages stay");
+    let row = tx.get(users, &user)?.expect("users stay");
+    Ok((page.likes, row.last_page, row.likes_given))
+}
+
 impl<P: Protocol> Like<P> {
     /// The transaction; whether it has succeeded, as it does once it has committed.
     ///
@@ -171,17 +215,10 @@ impl<P: Protocol> Like<P> {
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Request) -> Result<bool, Error> {
         match *request {
             Request::Like { user, page, .. } => {
-                tx.add(&self.pages, &page, column_of!(Page.likes), 1)?;
-                let updated = tx.update(&self.users, &user, |row| {
-                    row.last_page = Some(page);
-                    row.likes_given += 1;
-                })?;
-                updated.expect("users stay");
+                like(&self.users, &self.pages, tx, user, page)?;
             }
             Request::Read { user, page } => {
-                black_box(tx.get(&self.pages, &page)?.expect("pages stay").likes);
-                let row = tx.get(&self.users, &user)?.expect("users stay");
-                black_box((row.last_page, row.likes_given));
+                black_box(read(&self.users, &self.pages, tx, user, page)?);
             }
         }
         Ok(true)

@@ -3,7 +3,7 @@
 //! Their new rows are drawn beforehand, keys included, so that none of them has to ask for a key.
 
 use weft::protocol::Protocol;
-use weft::{Error, Transaction, column_of};
+use weft::{Error, Transaction, column_of, procedure};
 
 use super::Tables;
 use super::interactions::TransactionType;
@@ -58,16 +58,19 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<bool, Error> {
     match change {
         Change::RegisterUser(user) => register_user(tables, tx, user),
-        Change::StoreItem(item) => store_item(tables, tx, item, operations),
+        Change::StoreItem(item) if operations => store_item(tables, tx, item),
+        Change::StoreItem(item) => store_item_by_reading(tables, tx, item),
         Change::StoreBuyNow(purchase) => store_buy_now(tables, tx, purchase),
         Change::StoreBid(bid) if operations => store_bid(tables, tx, bid),
         Change::StoreBid(bid) => store_bid_by_reading(tables, tx, bid),
-        Change::StoreComment(comment) => store_comment(tables, tx, comment, operations),
+        Change::StoreComment(comment) if operations => store_comment(tables, tx, comment),
+        Change::StoreComment(comment) => store_comment_by_reading(tables, tx, comment),
     }
 }
 
 /// Does not succeed if the nickname is somebody's.
-fn register_user<P: Protocol>(
+#[procedure(RegisterUser)]
+pub(super) fn register_user<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     user: &User,
@@ -81,35 +84,47 @@ fn register_user<P: Protocol>(
 }
 
 /// Inserts an item, and puts it into the lists of its category and of its seller's region.
-fn store_item<P: Protocol>(
+#[procedure(StoreItem)]
+pub(super) fn store_item<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     item: &Item,
-    operations: bool,
 ) -> Result<bool, Error> {
     let region = tx.get(&tables.users, &item.seller)?.expect("users are never removed").region;
     tx.insert(&tables.items, item.clone())?;
     tx.insert(&tables.auctions, Auction::new(item.id))?;
     let (in_category, in_region) = (item.category, (region, item.category));
-    if operations {
-        let order = (item.started, item.id);
-        let newest = column_of!(CategoryItems.newest);
-        tx.top_k_insert(&tables.category_items, &in_category, newest, order, item.id)?;
-        let newest = column_of!(RegionItems.newest);
-        tx.top_k_insert(&tables.region_items, &in_region, newest, order, item.id)?;
-    } else {
-        tx.update(&tables.category_items, &in_category, |row| {
-            insert_newest(&mut row.newest, item);
-        })?
-        .expect("every category has its list");
-        tx.update(&tables.region_items, &in_region, |row| insert_newest(&mut row.newest, item))?
-            .expect("every region has its list");
-    }
+    let order = (item.started, item.id);
+    let newest = column_of!(CategoryItems.newest);
+    tx.top_k_insert(&tables.category_items, &in_category, newest, order, item.id)?;
+    let newest = column_of!(RegionItems.newest);
+    tx.top_k_insert(&tables.region_items, &in_region, newest, order, item.id)?;
+    Ok(true)
+}
+
+/// The same by reading and writing.
+#[procedure(StoreItemByReading)]
+pub(super) fn store_item_by_reading<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    item: &Item,
+) -> Result<bool, Error> {
+    let region = tx.get(&tables.users, &item.seller)?.expect("users are never removed").region;
+    tx.insert(&tables.items, item.clone())?;
+    tx.insert(&tables.auctions, Auction::new(item.id))?;
+    let (in_category, in_region) = (item.category, (region, item.category));
+    tx.update(&tables.category_items, &in_category, |row| {
+        insert_newest(&mut row.newest, item);
+    })?
+    .expect("every category has its list");
+    tx.update(&tables.region_items, &in_region, |row| insert_newest(&mut row.newest, item))?
+        .expect("every region has its list");
     Ok(true)
 }
 
 /// Takes from the quantity. Does not succeed if less is left.
-fn store_buy_now<P: Protocol>(
+#[procedure(StoreBuyNow)]
+pub(super) fn store_buy_now<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     purchase: &Purchase,
@@ -129,7 +144,8 @@ fn store_buy_now<P: Protocol>(
 }
 
 /// The paper's Figure 7: nothing is read but by commutative operations.
-fn store_bid<P: Protocol>(
+#[procedure(StoreBid)]
+pub(super) fn store_bid<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     bid: &Bid,
@@ -146,7 +162,8 @@ fn store_bid<P: Protocol>(
 }
 
 /// The paper's Figure 6: the auction is read, and then written.
-fn store_bid_by_reading<P: Protocol>(
+#[procedure(StoreBidByReading)]
+pub(super) fn store_bid_by_reading<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     bid: &Bid,
@@ -158,19 +175,28 @@ fn store_bid_by_reading<P: Protocol>(
 }
 
 /// Adds to the rating of the user that is commented on.
-fn store_comment<P: Protocol>(
+#[procedure(StoreComment)]
+pub(super) fn store_comment<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     comment: &Comment,
-    operations: bool,
 ) -> Result<bool, Error> {
     let &Comment { to_user, rating, .. } = comment;
     tx.insert(&tables.comments, comment.clone())?;
-    if operations {
-        tx.add(&tables.ratings, &to_user, column_of!(Rating.rating), rating)?;
-    } else {
-        tx.update(&tables.ratings, &to_user, |row| row.rating += rating)?
-            .expect("every user has a rating");
-    }
+    tx.add(&tables.ratings, &to_user, column_of!(Rating.rating), rating)?;
+    Ok(true)
+}
+
+/// The same by reading and writing.
+#[procedure(StoreCommentByReading)]
+pub(super) fn store_comment_by_reading<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    comment: &Comment,
+) -> Result<bool, Error> {
+    let &Comment { to_user, rating, .. } = comment;
+    tx.insert(&tables.comments, comment.clone())?;
+    tx.update(&tables.ratings, &to_user, |row| row.rating += rating)?
+        .expect("every user has a rating");
     Ok(true)
 }

@@ -94,6 +94,7 @@ mod tests;
 
 use std::hint::black_box;
 
+use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Table, Transaction};
 
@@ -216,6 +217,32 @@ impl<P: Protocol> Rubis<P> {
             }
         }
     }
+}
+
+/// The shapes of its [procedures](weft::procedure).
+pub fn procedures() -> Vec<&'static Shape> {
+    use weft::protocol::Dbx;
+    vec![
+        queries::Authenticate::<Dbx>::shape(),
+        queries::BrowseCategories::<Dbx>::shape(),
+        queries::BrowseRegions::<Dbx>::shape(),
+        queries::SearchItemsByCategory::<Dbx>::shape(),
+        queries::SearchItemsByRegion::<Dbx>::shape(),
+        queries::ViewItem::<Dbx>::shape(),
+        queries::ViewUserInfo::<Dbx>::shape(),
+        queries::ViewBidHistory::<Dbx>::shape(),
+        queries::BuyNow::<Dbx>::shape(),
+        queries::PutComment::<Dbx>::shape(),
+        queries::AboutMe::<Dbx>::shape(),
+        changes::RegisterUser::<Dbx>::shape(),
+        changes::StoreItem::<Dbx>::shape(),
+        changes::StoreItemByReading::<Dbx>::shape(),
+        changes::StoreBuyNow::<Dbx>::shape(),
+        changes::StoreBid::<Dbx>::shape(),
+        changes::StoreBidByReading::<Dbx>::shape(),
+        changes::StoreComment::<Dbx>::shape(),
+        changes::StoreCommentByReading::<Dbx>::shape(),
+    ]
 }
 
 impl<P: Protocol> Workload<P> for Rubis<P> {

@@ -10,13 +10,13 @@
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Transaction};
+use weft::{Error, Transaction, procedure};
 
 use super::Tables;
 use super::interactions::TransactionType;
 use super::schema::{
-    Auction, Bid, CATEGORIES, Category, Cents, Comment, Item, LISTED, NewestItems, Purchase,
-    REGIONS, Region, User,
+    Auction, Bid, CATEGORIES, Category, Cents, Comment, Item, LISTED, Purchase, REGIONS, Region,
+    User,
 };
 
 /// The most rows of a user in a list: `workload_number_of_items_per_page` of RUBiS.
@@ -85,6 +85,12 @@ pub(super) struct Listed<'a> {
     pub(super) bidding: Bidding,
 }
 
+impl<'a> Listed<'a> {
+    fn new(item: &'a Item, auction: &Auction) -> Self {
+        Listed { item, bidding: Bidding::of(auction) }
+    }
+}
+
 /// What is known of a user: others' comments with their authors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Profile<'a> {
@@ -134,157 +140,227 @@ impl Answer<'_> {
     }
 }
 
-/// A transaction that reads, and its tables.
-struct Reader<'tx, 'db, P: Protocol> {
-    tables: &'tx Tables<P>,
-    tx: &'tx Transaction<'db, P>,
-}
-
 /// Asks.
 pub(super) fn run<'tx, P: Protocol>(
     tables: &'tx Tables<P>,
     tx: &'tx Transaction<'_, P>,
     query: &Query,
 ) -> Result<Answer<'tx>, Error> {
-    let reader = Reader { tables, tx };
     match query {
-        Query::Authenticate { nickname, password } => reader.authenticate(nickname, password),
-        Query::BrowseCategories { region } => reader.browse_categories(*region),
-        Query::BrowseRegions => reader.browse_regions(),
+        Query::Authenticate { nickname, password } => authenticate(tables, tx, nickname, password),
+        Query::BrowseCategories { region } => browse_categories(tables, tx, *region),
+        Query::BrowseRegions => browse_regions(tables, tx),
         Query::SearchItemsByCategory { category } => {
-            let list = tx.get(&tables.category_items, category)?;
-            reader.list(list.map(|list| &list.newest))
+            search_items_by_category(tables, tx, *category)
         }
         Query::SearchItemsByRegion { region, category } => {
-            let list = tx.get(&tables.region_items, &(*region, *category))?;
-            reader.list(list.map(|list| &list.newest))
+            search_items_by_region(tables, tx, *region, *category)
         }
-        Query::ViewItem { item } | Query::PutBid { item } => reader.view_item(*item),
-        Query::ViewUserInfo { user } => {
-            Ok(reader.profile(*user)?.map_or(Answer::Nothing, Answer::Profile))
-        }
-        Query::ViewBidHistory { item } => reader.bid_history(*item),
-        Query::BuyNow { item } => reader.form(*item, None),
-        Query::PutComment { item, to_user } => reader.form(*item, Some(*to_user)),
-        Query::AboutMe { user } => reader.about_me(*user),
+        Query::ViewItem { item } | Query::PutBid { item } => view_item(tables, tx, *item),
+        Query::ViewUserInfo { user } => view_user_info(tables, tx, *user),
+        Query::ViewBidHistory { item } => view_bid_history(tables, tx, *item),
+        Query::BuyNow { item } => buy_now(tables, tx, *item),
+        Query::PutComment { item, to_user } => put_comment(tables, tx, *item, *to_user),
+        Query::AboutMe { user } => about_me(tables, tx, *user),
     }
 }
 
-impl<'tx, P: Protocol> Reader<'tx, '_, P> {
-    fn user(&self, user: u64) -> Result<Option<&'tx User>, Error> {
-        self.tx.get(&self.tables.users, &user)
-    }
+#[procedure(Authenticate)]
+pub(super) fn authenticate<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    nickname: &ArrayString<20>,
+    password: &str,
+) -> Result<Answer<'tx>, Error> {
+    let user = tx.get_by(&tables.users, User::NICKNAME, nickname)?;
+    let user = user.filter(|user| user.password.as_str() == password);
+    Ok(user.map_or(Answer::Nothing, |user| Answer::User(user.id)))
+}
 
-    fn item(&self, item: u64) -> Result<Option<&'tx Item>, Error> {
-        self.tx.get(&self.tables.items, &item)
+#[procedure(BrowseCategories)]
+pub(super) fn browse_categories<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    region: Option<u8>,
+) -> Result<Answer<'tx>, Error> {
+    let region = match region {
+        Some(region) => tx.get(&tables.regions, &region)?,
+        None => None,
+    };
+    let mut categories = ArrayVec::new();
+    for category in tx.range(&tables.categories, ..).take(categories.capacity()) {
+        categories.push(category?);
     }
+    Ok(Answer::Categories { region, categories })
+}
 
-    /// An item and its bids summed up.
-    fn listed(&self, item: u64) -> Result<Option<Listed<'tx>>, Error> {
-        let Some(item) = self.item(item)? else { return Ok(None) };
-        let auction = self.tx.get(&self.tables.auctions, &item.id)?;
-        Ok(auction.map(|auction| Listed { item, bidding: Bidding::of(auction) }))
+#[procedure(BrowseRegions)]
+pub(super) fn browse_regions<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+) -> Result<Answer<'tx>, Error> {
+    let mut regions = ArrayVec::new();
+    for region in tx.range(&tables.regions, ..).take(regions.capacity()) {
+        regions.push(region?);
     }
+    Ok(Answer::Regions(regions))
+}
 
-    fn authenticate(
-        &self,
-        nickname: &ArrayString<20>,
-        password: &str,
-    ) -> Result<Answer<'tx>, Error> {
-        let user = self.tx.get_by(&self.tables.users, User::NICKNAME, nickname)?;
-        let user = user.filter(|user| user.password.as_str() == password);
-        Ok(user.map_or(Answer::Nothing, |user| Answer::User(user.id)))
+/// The items of a list that is kept.
+#[procedure(SearchItemsByCategory)]
+pub(super) fn search_items_by_category<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    category: u8,
+) -> Result<Answer<'tx>, Error> {
+    let list = tx.get(&tables.category_items, &category)?;
+    let Some(newest) = list.map(|list| &list.newest) else { return Ok(Answer::Nothing) };
+    tx.prefetch(&tables.items, newest.values().copied())?;
+    tx.prefetch(&tables.auctions, newest.values().copied())?;
+    let mut items = ArrayVec::new();
+    for &item in newest.values() {
+        let Some(item) = tx.get(&tables.items, &item)? else { continue };
+        let auction = tx.get(&tables.auctions, &item.id)?;
+        items.extend(auction.map(|auction| Listed::new(item, auction)));
     }
+    Ok(Answer::Items(items))
+}
 
-    fn browse_categories(&self, region: Option<u8>) -> Result<Answer<'tx>, Error> {
-        let region = match region {
-            Some(region) => self.tx.get(&self.tables.regions, &region)?,
-            None => None,
-        };
-        let mut categories = ArrayVec::new();
-        for category in self.tx.range(&self.tables.categories, ..).take(categories.capacity()) {
-            categories.push(category?);
-        }
-        Ok(Answer::Categories { region, categories })
+/// Likewise.
+#[procedure(SearchItemsByRegion)]
+pub(super) fn search_items_by_region<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    region: u8,
+    category: u8,
+) -> Result<Answer<'tx>, Error> {
+    let list = tx.get(&tables.region_items, &(region, category))?;
+    let Some(newest) = list.map(|list| &list.newest) else { return Ok(Answer::Nothing) };
+    tx.prefetch(&tables.items, newest.values().copied())?;
+    tx.prefetch(&tables.auctions, newest.values().copied())?;
+    let mut items = ArrayVec::new();
+    for &item in newest.values() {
+        let Some(item) = tx.get(&tables.items, &item)? else { continue };
+        let auction = tx.get(&tables.auctions, &item.id)?;
+        items.extend(auction.map(|auction| Listed::new(item, auction)));
     }
+    Ok(Answer::Items(items))
+}
 
-    fn browse_regions(&self) -> Result<Answer<'tx>, Error> {
-        let mut regions = ArrayVec::new();
-        for region in self.tx.range(&self.tables.regions, ..).take(regions.capacity()) {
-            regions.push(region?);
-        }
-        Ok(Answer::Regions(regions))
-    }
+#[procedure(ViewItem)]
+pub(super) fn view_item<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    item: u64,
+) -> Result<Answer<'tx>, Error> {
+    let Some(item) = tx.get(&tables.items, &item)? else { return Ok(Answer::Nothing) };
+    let Some(auction) = tx.get(&tables.auctions, &item.id)? else { return Ok(Answer::Nothing) };
+    let seller = tx.get(&tables.users, &item.seller)?;
+    let listed = Listed::new(item, auction);
+    Ok(seller.map_or(Answer::Nothing, |seller| Answer::Item { listed, seller }))
+}
 
-    /// The items of a list that is kept.
-    fn list(&self, newest: Option<&NewestItems>) -> Result<Answer<'tx>, Error> {
-        let Some(newest) = newest else { return Ok(Answer::Nothing) };
-        self.tx.prefetch(&self.tables.items, newest.values().copied())?;
-        self.tx.prefetch(&self.tables.auctions, newest.values().copied())?;
-        let mut items = ArrayVec::new();
-        for &item in newest.values() {
-            items.extend(self.listed(item)?);
-        }
-        Ok(Answer::Items(items))
+#[procedure(ViewBidHistory)]
+pub(super) fn view_bid_history<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    item: u64,
+) -> Result<Answer<'tx>, Error> {
+    let auction = tx.get(&tables.auctions, &item)?;
+    let item = tx.get(&tables.items, &item)?;
+    let (Some(item), Some(auction)) = (item, auction) else { return Ok(Answer::Nothing) };
+    let keys = auction.top_bids.tuples().map(|bid| (bid.value, bid.order.1));
+    tx.prefetch(&tables.bids, keys.clone())?;
+    tx.prefetch(&tables.users, keys.clone().map(|(bidder, _)| bidder))?;
+    let mut bids = ArrayVec::new();
+    for key in keys {
+        let bid = tx.get(&tables.bids, &key)?;
+        let bidder = tx.get(&tables.users, &key.0)?;
+        bids.extend(bid.zip(bidder));
     }
+    Ok(Answer::Bids { item, bids })
+}
 
-    fn view_item(&self, item: u64) -> Result<Answer<'tx>, Error> {
-        let Some(listed) = self.listed(item)? else { return Ok(Answer::Nothing) };
-        let seller = self.user(listed.item.seller)?;
-        Ok(seller.map_or(Answer::Nothing, |seller| Answer::Item { listed, seller }))
-    }
+/// An item, and its seller.
+#[procedure(BuyNow)]
+pub(super) fn buy_now<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    item: u64,
+) -> Result<Answer<'tx>, Error> {
+    let Some(item) = tx.get(&tables.items, &item)? else { return Ok(Answer::Nothing) };
+    let user = tx.get(&tables.users, &item.seller)?;
+    Ok(user.map_or(Answer::Nothing, |user| Answer::Form { item, user }))
+}
 
-    fn bid_history(&self, item: u64) -> Result<Answer<'tx>, Error> {
-        let auction = self.tx.get(&self.tables.auctions, &item)?;
-        let (Some(item), Some(auction)) = (self.item(item)?, auction) else {
-            return Ok(Answer::Nothing);
-        };
-        let keys = auction.top_bids.tuples().map(|bid| (bid.value, bid.order.1));
-        self.tx.prefetch(&self.tables.bids, keys.clone())?;
-        self.tx.prefetch(&self.tables.users, keys.clone().map(|(bidder, _)| bidder))?;
-        let mut bids = ArrayVec::new();
-        for key in keys {
-            let bid = self.tx.get(&self.tables.bids, &key)?;
-            bids.extend(bid.zip(self.user(key.0)?));
-        }
-        Ok(Answer::Bids { item, bids })
-    }
+/// An item, and a user.
+#[procedure(PutComment)]
+pub(super) fn put_comment<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    item: u64,
+    to_user: u64,
+) -> Result<Answer<'tx>, Error> {
+    let Some(item) = tx.get(&tables.items, &item)? else { return Ok(Answer::Nothing) };
+    let user = tx.get(&tables.users, &to_user)?;
+    Ok(user.map_or(Answer::Nothing, |user| Answer::Form { item, user }))
+}
 
-    /// An item, and its seller or another user.
-    fn form(&self, item: u64, user: Option<u64>) -> Result<Answer<'tx>, Error> {
-        let Some(item) = self.item(item)? else { return Ok(Answer::Nothing) };
-        let user = self.user(user.unwrap_or(item.seller))?;
-        Ok(user.map_or(Answer::Nothing, |user| Answer::Form { item, user }))
+#[procedure(ViewUserInfo)]
+pub(super) fn view_user_info<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    user: u64,
+) -> Result<Answer<'tx>, Error> {
+    let rating = tx.get(&tables.ratings, &user)?;
+    let user = tx.get(&tables.users, &user)?;
+    let (Some(user), Some(rating)) = (user, rating) else { return Ok(Answer::Nothing) };
+    let mut comments = ArrayVec::new();
+    for comment in tx.prefix(&tables.comments, &user.id).descending().take(PAGE) {
+        let comment = comment?;
+        let author = tx.get(&tables.users, &comment.from_user)?;
+        comments.extend(author.map(|author| (comment, author)));
     }
+    Ok(Answer::Profile(Profile { user, rating: rating.rating, comments }))
+}
 
-    fn profile(&self, user: u64) -> Result<Option<Profile<'tx>>, Error> {
-        let rating = self.tx.get(&self.tables.ratings, &user)?;
-        let (Some(user), Some(rating)) = (self.user(user)?, rating) else { return Ok(None) };
-        let mut comments = ArrayVec::new();
-        for comment in self.tx.prefix(&self.tables.comments, &user.id).descending().take(PAGE) {
-            let comment = comment?;
-            comments.extend(self.user(comment.from_user)?.map(|author| (comment, author)));
-        }
-        Ok(Some(Profile { user, rating: rating.rating, comments }))
+#[procedure(AboutMe)]
+pub(super) fn about_me<'tx, P: Protocol>(
+    tables: &'tx Tables<P>,
+    tx: &'tx Transaction<'_, P>,
+    user: u64,
+) -> Result<Answer<'tx>, Error> {
+    // As others see the user.
+    let rating = tx.get(&tables.ratings, &user)?;
+    let row = tx.get(&tables.users, &user)?;
+    let (Some(row), Some(rating)) = (row, rating) else { return Ok(Answer::Nothing) };
+    let mut comments = ArrayVec::new();
+    for comment in tx.prefix(&tables.comments, &user).descending().take(PAGE) {
+        let comment = comment?;
+        let author = tx.get(&tables.users, &comment.from_user)?;
+        comments.extend(author.map(|author| (comment, author)));
     }
+    let profile = Profile { user: row, rating: rating.rating, comments };
 
-    fn about_me(&self, user: u64) -> Result<Answer<'tx>, Error> {
-        let Some(profile) = self.profile(user)? else { return Ok(Answer::Nothing) };
-        let mut bids = ArrayVec::new();
-        for bid in self.tx.prefix(&self.tables.bids, &user).descending().take(PAGE) {
-            let bid = bid?;
-            bids.extend(self.listed(bid.item)?.map(|listed| (bid, listed)));
-        }
-        let mut purchases = ArrayVec::new();
-        for purchase in self.tx.prefix(&self.tables.purchases, &user).descending().take(PAGE) {
-            let purchase = purchase?;
-            purchases.extend(self.item(purchase.item)?.map(|item| (purchase, item)));
-        }
-        let mut selling = ArrayVec::new();
-        let items = self.tx.prefix_by(&self.tables.items, Item::SELLER, &user);
-        for item in items.descending().take(PAGE) {
-            selling.extend(self.listed(item?.id)?);
-        }
-        Ok(Answer::AboutMe { profile, bids, purchases, selling })
+    let mut bids = ArrayVec::new();
+    for bid in tx.prefix(&tables.bids, &user).descending().take(PAGE) {
+        let bid = bid?;
+        let Some(item) = tx.get(&tables.items, &bid.item)? else { continue };
+        let auction = tx.get(&tables.auctions, &item.id)?;
+        bids.extend(auction.map(|auction| (bid, Listed::new(item, auction))));
     }
+    let mut purchases = ArrayVec::new();
+    for purchase in tx.prefix(&tables.purchases, &user).descending().take(PAGE) {
+        let purchase = purchase?;
+        let item = tx.get(&tables.items, &purchase.item)?;
+        purchases.extend(item.map(|item| (purchase, item)));
+    }
+    let mut selling = ArrayVec::new();
+    for item in tx.prefix_by(&tables.items, Item::SELLER, &user).descending().take(PAGE) {
+        // The row again, by its key.
+        let Some(item) = tx.get(&tables.items, &item?.id)? else { continue };
+        let auction = tx.get(&tables.auctions, &item.id)?;
+        selling.extend(auction.map(|auction| Listed::new(item, auction)));
+    }
+    Ok(Answer::AboutMe { profile, bids, purchases, selling })
 }

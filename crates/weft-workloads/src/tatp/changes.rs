@@ -4,7 +4,7 @@
 //! have changed nothing: what they had changed before is rolled back.
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, procedure};
 
 use super::client::Client;
 use super::load::{draw_location, draw_number};
@@ -105,52 +105,98 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<(), NotMade> {
     match *change {
         Change::SubscriberData { s_id, bit_1, sf_type, data_a } => {
-            tx.update(&tables.subscriber, &s_id, |row| row.bit[0] = bit_1)?
-                .expect("subscribers are never removed");
-            tx.update(&tables.special_facility, &(s_id, sf_type), |row| row.data_a = data_a)?
-                .ok_or(NotMade::Unsuccessful)
+            update_subscriber_data(tables, tx, s_id, bit_1, sf_type, data_a)
         }
         Change::Location { sub_nbr, vlr_location } => {
-            let s_id = find(tables, tx, &sub_nbr)?;
-            tx.update(&tables.subscriber, &s_id, |row| row.vlr_location = vlr_location)?
-                .expect("subscribers are never removed");
-            Ok(())
+            update_location(tables, tx, sub_nbr, vlr_location)
         }
         Change::Insert { sub_nbr, sf_type, start_time, end_time, numberx } => {
-            let s_id = find(tables, tx, &sub_nbr)?;
-            // The facilities that the subscriber has are asked for, and then one of any type is
-            // referred to: if there is none, that breaks the foreign key.
-            let mut is_there = false;
-            for facility in tx.prefix(&tables.special_facility, &s_id) {
-                is_there |= facility?.sf_type == sf_type;
-            }
-            if !is_there {
-                return Err(NotMade::Unsuccessful);
-            }
-            let row = CallForwarding { s_id, sf_type, start_time, end_time, numberx };
-            match tx.insert(&tables.call_forwarding, row) {
-                Err(Error::Failure(Failure::DuplicateKey { .. })) => Err(NotMade::Unsuccessful),
-                inserted => Ok(inserted?),
-            }
+            insert_call_forwarding(tables, tx, sub_nbr, sf_type, start_time, end_time, numberx)
         }
         Change::Delete { sub_nbr, sf_type, start_time } => {
-            let s_id = find(tables, tx, &sub_nbr)?;
-            let key = (s_id, sf_type, start_time);
-            match tx.delete(&tables.call_forwarding, &key)? {
-                true => Ok(()),
-                false => Err(NotMade::Unsuccessful),
-            }
+            delete_call_forwarding(tables, tx, sub_nbr, sf_type, start_time)
         }
     }
 }
 
-/// The subscriber with a number.
+#[procedure(UpdateSubscriberData)]
 #[inline]
-fn find<P: Protocol>(
+pub(super) fn update_subscriber_data<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
-    sub_nbr: &Number,
-) -> Result<u32, Error> {
-    let found = tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, sub_nbr)?;
-    Ok(found.expect("every number that is drawn is a subscriber's").s_id)
+    s_id: u32,
+    bit_1: bool,
+    sf_type: u8,
+    data_a: u8,
+) -> Result<(), NotMade> {
+    tx.update(&tables.subscriber, &s_id, |row| row.bit[0] = bit_1)?
+        .expect("subscribers are never removed");
+    tx.update(&tables.special_facility, &(s_id, sf_type), |row| row.data_a = data_a)?
+        .ok_or(NotMade::Unsuccessful)
+}
+
+#[procedure(UpdateLocation)]
+#[inline]
+pub(super) fn update_location<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    sub_nbr: Number,
+    vlr_location: u32,
+) -> Result<(), NotMade> {
+    let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
+    tx.update(&tables.subscriber, &s_id, |row| row.vlr_location = vlr_location)?
+        .expect("subscribers are never removed");
+    Ok(())
+}
+
+#[procedure(InsertCallForwarding)]
+#[inline]
+pub(super) fn insert_call_forwarding<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    sub_nbr: Number,
+    sf_type: u8,
+    start_time: u8,
+    end_time: u8,
+    numberx: Number,
+) -> Result<(), NotMade> {
+    let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
+    // The facilities that the subscriber has are asked for, and then one of any type is referred to:
+    // if there is none, that breaks the foreign key.
+    let mut is_there = false;
+    for facility in tx.prefix(&tables.special_facility, &s_id) {
+        is_there |= facility?.sf_type == sf_type;
+    }
+    if !is_there {
+        return Err(NotMade::Unsuccessful);
+    }
+    match tx.insert(
+        &tables.call_forwarding,
+        CallForwarding { s_id, sf_type, start_time, end_time, numberx },
+    ) {
+        Err(Error::Failure(Failure::DuplicateKey { .. })) => Err(NotMade::Unsuccessful),
+        inserted => Ok(inserted?),
+    }
+}
+
+#[procedure(DeleteCallForwarding)]
+#[inline]
+pub(super) fn delete_call_forwarding<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    sub_nbr: Number,
+    sf_type: u8,
+    start_time: u8,
+) -> Result<(), NotMade> {
+    let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
+    match tx.delete(&tables.call_forwarding, &(s_id, sf_type, start_time))? {
+        true => Ok(()),
+        false => Err(NotMade::Unsuccessful),
+    }
+}
+
+/// The subscriber that was found by a number.
+#[inline]
+fn id_of(found: Option<&Subscriber>) -> u32 {
+    found.expect("every number that is drawn is a subscriber's").s_id
 }

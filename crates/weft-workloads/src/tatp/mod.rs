@@ -38,6 +38,7 @@ pub mod schema;
 #[cfg(test)]
 mod tests;
 
+use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Database, Failure, Table};
 
@@ -88,6 +89,20 @@ pub struct Tatp<P: Protocol> {
     /// Of the load: verification draws the rows again.
     seed: u64,
     ledgers: Ledgers,
+}
+
+/// The shapes of its [procedures](weft::procedure).
+pub fn procedures() -> Vec<&'static Shape> {
+    use weft::protocol::Dbx;
+    vec![
+        queries::GetSubscriberData::<Dbx>::shape(),
+        queries::GetNewDestination::<Dbx>::shape(),
+        queries::GetAccessData::<Dbx>::shape(),
+        changes::UpdateSubscriberData::<Dbx>::shape(),
+        changes::UpdateLocation::<Dbx>::shape(),
+        changes::InsertCallForwarding::<Dbx>::shape(),
+        changes::DeleteCallForwarding::<Dbx>::shape(),
+    ]
 }
 
 impl<P: Protocol> Workload<P> for Tatp<P> {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Error, Failure, procedure};
 
 use super::client::Client;
 use super::schema::{AccessInfo, Number, START_TIMES, Subscriber};
@@ -26,7 +26,7 @@ pub(super) enum Query {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
     SubscriberData(Option<Subscriber>),
-    NewDestination(ArrayVec<Number, { START_TIMES.len() }>),
+    NewDestination(Destinations),
     AccessData(Option<AccessInfo>),
 }
 
@@ -81,24 +81,62 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<Answer, Error> {
     match *query {
         Query::SubscriberData { s_id } => {
-            Ok(Answer::SubscriberData(view.get(&tables.subscriber, &s_id)?.cloned()))
+            Ok(Answer::SubscriberData(get_subscriber_data(tables, view, s_id)?))
         }
         Query::NewDestination { s_id, sf_type, start_time, end_time } => {
-            let mut numbers = ArrayVec::new();
-            let facility = view.get(&tables.special_facility, &(s_id, sf_type))?;
-            if facility.is_some_and(|facility| facility.is_active) {
-                let started = (s_id, sf_type, 0)..=(s_id, sf_type, start_time);
-                for forwarding in view.range(&tables.call_forwarding, started) {
-                    let forwarding = forwarding?;
-                    if end_time < forwarding.end_time {
-                        numbers.push(forwarding.numberx);
-                    }
-                }
-            }
+            let numbers = get_new_destination(tables, view, s_id, sf_type, start_time, end_time)?;
             Ok(Answer::NewDestination(numbers))
         }
         Query::AccessData { s_id, ai_type } => {
-            Ok(Answer::AccessData(view.get(&tables.access_info, &(s_id, ai_type))?.cloned()))
+            Ok(Answer::AccessData(get_access_data(tables, view, s_id, ai_type)?))
         }
     }
+}
+
+#[procedure(GetSubscriberData, transaction = view)]
+#[inline]
+pub(super) fn get_subscriber_data<P: Protocol>(
+    tables: &Tables<P>,
+    view: &impl View<P>,
+    s_id: u32,
+) -> Result<Option<Subscriber>, Error> {
+    Ok(view.get(&tables.subscriber, &s_id)?.cloned())
+}
+
+/// The numbers that calls are forwarded to.
+type Destinations = ArrayVec<Number, { START_TIMES.len() }>;
+
+#[procedure(GetNewDestination, transaction = view)]
+#[inline]
+pub(super) fn get_new_destination<P: Protocol>(
+    tables: &Tables<P>,
+    view: &impl View<P>,
+    s_id: u32,
+    sf_type: u8,
+    start_time: u8,
+    end_time: u8,
+) -> Result<Destinations, Error> {
+    let mut numbers = ArrayVec::new();
+    let facility = view.get(&tables.special_facility, &(s_id, sf_type))?;
+    if facility.is_some_and(|facility| facility.is_active) {
+        let started = (s_id, sf_type, 0)..=(s_id, sf_type, start_time);
+        for forwarding in view.range(&tables.call_forwarding, started) {
+            let forwarding = forwarding?;
+            if end_time < forwarding.end_time {
+                numbers.push(forwarding.numberx);
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+#[procedure(GetAccessData, transaction = view)]
+#[inline]
+pub(super) fn get_access_data<P: Protocol>(
+    tables: &Tables<P>,
+    view: &impl View<P>,
+    s_id: u32,
+    ai_type: u8,
+) -> Result<Option<AccessInfo>, Error> {
+    Ok(view.get(&tables.access_info, &(s_id, ai_type))?.cloned())
 }

@@ -1,14 +1,10 @@
 //! How Payment and Order-Status find their customer: by number or by last name (clauses 2.5.1.2
 //! and 2.6.1.2).
 
-use arrayvec::ArrayString;
-use weft::protocol::Protocol;
-use weft::{Error, Table};
-
 use super::client::Client;
 use super::random::last_name;
-use super::schema::{Customer, NAME_BYTES_MAX};
-use crate::view::View;
+use super::schema::NAME_BYTES_MAX;
+use arrayvec::ArrayString;
 
 /// What the user knows of the customer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,29 +27,11 @@ impl Selector {
             Selector::Number(client.draw_customer())
         }
     }
+}
 
-    /// The number of the selected customer of a district. `found` is a buffer, left with the
-    /// numbers of those who bear the name.
-    ///
-    /// By last name (clause 2.5.2.2, case 2): of the n customers who bear it, sorted by first
-    /// name, the one in position n / 2, rounded up.
-    #[inline]
-    pub(super) fn find<P: Protocol>(
-        &self,
-        customers: &Table<Customer, P>,
-        view: &impl View<P>,
-        (w_id, d_id): (u16, u8),
-        found: &mut Vec<u32>,
-    ) -> Result<u32, Error> {
-        match self {
-            Selector::Number(c_id) => Ok(*c_id),
-            Selector::LastName(last) => {
-                found.clear();
-                for customer in view.prefix_by(customers, Customer::BY_NAME, &(w_id, d_id, *last)) {
-                    found.push(customer?.c_id);
-                }
-                Ok(found[found.len().div_ceil(2) - 1])
-            }
-        }
-    }
+/// Of the customers of a district who bear a name, sorted by first name, the one that is meant (clause
+/// 2.5.2.2, case 2): the one in position n / 2, rounded up.
+#[inline]
+pub(super) fn middle(found: &[u32]) -> u32 {
+    found[found.len().div_ceil(2) - 1]
 }

@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, procedure};
 
 use super::client::Client;
 use super::schema::{Cents, DISTRICTS, Timestamp};
@@ -48,29 +48,6 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     Ok(false)
 }
 
-/// The transaction's profile (clause 2.7.4.2), for all districts: first all the orders, then all
-/// their lines and customers, who can be fetched together once they are known.
-pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    input: &Input,
-) -> Result<Output, Error> {
-    let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
-    for d_id in 1..=DISTRICTS {
-        orders.extend(take_order(tables, tx, input, d_id)?);
-    }
-    tx.prefetch_for_update(
-        &tables.customer,
-        orders.iter().map(|order| (input.w_id, order.d_id, order.c_id)),
-    )?;
-    let mut output = [None; DISTRICTS as usize];
-    for order in &orders {
-        deliver(tables, tx, input, order)?;
-        output[usize::from(order.d_id) - 1] = Some(order.o_id);
-    }
-    Ok(output)
-}
-
 /// An order on its way.
 struct Order {
     d_id: u8,
@@ -78,59 +55,60 @@ struct Order {
     c_id: u32,
 }
 
-/// Takes a district's oldest order off the list of new ones, and gives it to the carrier.
-fn take_order<P: Protocol>(
+/// The transaction's profile (clause 2.7.4.2), for all districts: first all the orders, then all
+/// their lines and customers, who can be fetched together once they are known.
+#[procedure(Delivery)]
+pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
     input: &Input,
-    d_id: u8,
-) -> Result<Option<Order>, Error> {
-    let &Input { w_id, carrier_id, .. } = input;
+) -> Result<Output, Error> {
+    let &Input { w_id, carrier_id, date } = input;
 
-    // The new order with the lowest number; without one the district is skipped.
-    let Some(oldest) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
-        return Ok(None);
-    };
-    let o_id = oldest?.no_o_id;
+    let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
+    for d_id in 1..=DISTRICTS {
+        // The new order with the lowest number; without one the district is skipped.
+        let Some(oldest) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
+            continue;
+        };
+        let o_id = oldest?.no_o_id;
 
-    // It is deleted,
-    tx.delete(&tables.new_order, &(w_id, d_id, o_id))?;
+        // It is deleted,
+        tx.delete(&tables.new_order, &(w_id, d_id, o_id))?;
 
-    // and its order gets the carrier. (An order is inserted together with its new order. One that
-    // is missing here has been seen half-way by an attempt that will not commit; the consistency
-    // conditions would tell if it did.)
-    let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
-        order.o_carrier_id = Some(carrier_id);
-        order.o_c_id
-    })?;
-    Ok(c_id.map(|c_id| Order { d_id, o_id, c_id }))
-}
-
-/// Delivers an order's lines, and charges the customer.
-fn deliver<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    input: &Input,
-    order: &Order,
-) -> Result<(), Error> {
-    let &Input { w_id, date, .. } = input;
-    let &Order { d_id, o_id, c_id } = order;
-
-    // The lines of the order get the date, and their amounts are added up.
-    let mut ol_total: Cents = 0;
-    for line in tx.prefix(&tables.order_line, &(w_id, d_id, o_id)) {
-        let line = line?;
-        ol_total += line.ol_amount;
-        tx.update(&tables.order_line, &(w_id, d_id, o_id, line.ol_number), |line| {
-            line.ol_delivery_d = Some(date);
+        // and its order gets the carrier. (An order is inserted together with its new order. One
+        // that is missing here has been seen half-way by an attempt that will not commit; the
+        // consistency conditions would tell if it did.)
+        let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
+            order.o_carrier_id = Some(carrier_id);
+            order.o_c_id
         })?;
+        orders.extend(c_id.map(|c_id| Order { d_id, o_id, c_id }));
     }
+    tx.prefetch_for_update(
+        &tables.customer,
+        orders.iter().map(|order| (w_id, order.d_id, order.c_id)),
+    )?;
 
-    // The customer owes the total.
-    tx.update(&tables.customer, &(w_id, d_id, c_id), |customer| {
-        customer.c_balance += ol_total;
-        customer.c_delivery_cnt += 1;
-    })?
-    .expect("customers are never removed");
-    Ok(())
+    let mut output = [None; DISTRICTS as usize];
+    for &Order { d_id, o_id, c_id } in &orders {
+        // The lines of the order get the date, and their amounts are added up.
+        let mut ol_total: Cents = 0;
+        for line in tx.prefix(&tables.order_line, &(w_id, d_id, o_id)) {
+            let line = line?;
+            ol_total += line.ol_amount;
+            tx.update(&tables.order_line, &(w_id, d_id, o_id, line.ol_number), |line| {
+                line.ol_delivery_d = Some(date);
+            })?;
+        }
+
+        // The customer owes the total.
+        tx.update(&tables.customer, &(w_id, d_id, c_id), |customer| {
+            customer.c_balance += ol_total;
+            customer.c_delivery_cnt += 1;
+        })?
+        .expect("customers are never removed");
+        output[usize::from(d_id) - 1] = Some(o_id);
+    }
+    Ok(output)
 }

@@ -50,6 +50,7 @@ pub mod stock_level;
 mod tests;
 
 use weft::htm::word::{Ordering, Word};
+use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Builder, Database, Failure, Table};
 
@@ -190,6 +191,18 @@ impl<P: Protocol> Tpcc<P> {
         let warehouses = self.parameters.warehouses;
         (1..=warehouses).flat_map(|w_id| (1..=DISTRICTS).map(move |d_id| (w_id, d_id)))
     }
+}
+
+/// The shapes of its [procedures](weft::procedure).
+pub fn procedures() -> Vec<&'static Shape> {
+    use weft::protocol::Dbx;
+    vec![
+        new_order::NewOrder::<Dbx>::shape(),
+        payment::Payment::<Dbx>::shape(),
+        order_status::OrderStatus::<Dbx>::shape(),
+        delivery::Delivery::<Dbx>::shape(),
+        stock_level::StockLevel::<Dbx>::shape(),
+    ]
 }
 
 impl<P: Protocol> Workload<P> for Tpcc<P> {

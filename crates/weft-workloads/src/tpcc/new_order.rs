@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, procedure};
 
 use super::client::Client;
 use super::random::is_original;
@@ -143,6 +143,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 }
 
 /// The transaction's profile (clause 2.4.2.2).
+#[procedure(NewOrder)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
@@ -196,68 +197,55 @@ pub(super) fn run<P: Protocol>(
         NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: output.o_id },
     )?;
 
-    // The items, one by one.
+    // The items, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
     let mut sum = 0;
     for (position, line) in lines.iter().enumerate() {
-        let entered = enter_line(tables, tx, input, output.o_id, position, line)?;
-        sum += entered.ol_amount;
-        output.lines.push(entered);
+        // The item's price, name and data. If it is not found the order is rolled back.
+        let Some(item) = tx.get(&tables.item, &line.i_id)? else {
+            return Err(NotEntered::UnusedItem);
+        };
+
+        // Its stock: taken from the quantity, which is filled up by 91 before it falls below 10.
+        let (s_quantity, ol_dist_info, brand) = tx
+            .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
+                let quantity = i32::from(line.quantity);
+                stock.s_quantity -= quantity;
+                if stock.s_quantity < 10 {
+                    stock.s_quantity += 91;
+                }
+                stock.s_ytd += u64::from(line.quantity);
+                stock.s_order_cnt += 1;
+                if line.supply_w_id != w_id {
+                    stock.s_remote_cnt += 1;
+                }
+                let brand = is_original(&item.i_data) && is_original(&stock.s_data);
+                (stock.s_quantity, stock.s_dist[usize::from(d_id) - 1], brand)
+            })?
+            .expect("stock is never removed");
+
+        let ol_amount = Cents::from(line.quantity) * item.i_price;
+        tx.insert(
+            &tables.order_line,
+            OrderLine {
+                ol_w_id: w_id,
+                ol_d_id: d_id,
+                ol_o_id: output.o_id,
+                ol_number: position as u8 + 1,
+                ol_quantity: line.quantity,
+                ol_supply_w_id: line.supply_w_id,
+                ol_i_id: line.i_id,
+                ol_delivery_d: None,
+                ol_amount,
+                ol_dist_info,
+            },
+        )?;
+        sum += ol_amount;
+        let (i_name, i_price) = (item.i_name, item.i_price);
+        output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
     }
 
     output.total_amount = total_amount(sum, output);
     Ok(())
-}
-
-/// One item of the order (clause 2.4.2.2, "for each O_OL_CNT item on the order").
-#[inline]
-fn enter_line<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    input: &Input,
-    o_id: u32,
-    position: usize,
-    line: &LineInput,
-) -> Result<LineOutput, NotEntered> {
-    // The item's price, name and data. If it is not found the order is rolled back.
-    let Some(item) = tx.get(&tables.item, &line.i_id)? else {
-        return Err(NotEntered::UnusedItem);
-    };
-
-    // Its stock: taken from the quantity, which is filled up by 91 before it falls below 10.
-    let (s_quantity, ol_dist_info, brand) = tx
-        .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
-            let quantity = i32::from(line.quantity);
-            stock.s_quantity -= quantity;
-            if stock.s_quantity < 10 {
-                stock.s_quantity += 91;
-            }
-            stock.s_ytd += u64::from(line.quantity);
-            stock.s_order_cnt += 1;
-            if line.supply_w_id != input.w_id {
-                stock.s_remote_cnt += 1;
-            }
-            let brand = is_original(&item.i_data) && is_original(&stock.s_data);
-            (stock.s_quantity, stock.s_dist[usize::from(input.d_id) - 1], brand)
-        })?
-        .expect("stock is never removed");
-
-    let ol_amount = Cents::from(line.quantity) * item.i_price;
-    tx.insert(
-        &tables.order_line,
-        OrderLine {
-            ol_w_id: input.w_id,
-            ol_d_id: input.d_id,
-            ol_o_id: o_id,
-            ol_number: position as u8 + 1,
-            ol_quantity: line.quantity,
-            ol_supply_w_id: line.supply_w_id,
-            ol_i_id: line.i_id,
-            ol_delivery_d: None,
-            ol_amount,
-            ol_dist_info,
-        },
-    )?;
-    Ok(LineOutput { i_name: item.i_name, i_price: item.i_price, s_quantity, brand, ol_amount })
 }
 
 /// Sum of the amounts × (1 − C_DISCOUNT) × (1 + W_TAX + D_TAX), rounded to the cent.

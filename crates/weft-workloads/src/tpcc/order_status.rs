@@ -6,11 +6,11 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Error, Failure, procedure};
 
 use super::client::Client;
-use super::customer::Selector;
-use super::schema::{Cents, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp};
+use super::customer::{Selector, middle};
+use super::schema::{Cents, Customer, LINES_MAX, NAME_BYTES_MAX, Order, Timestamp};
 use super::{Tables, Tpcc, failure_of};
 use crate::view::View;
 
@@ -94,6 +94,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 }
 
 /// The transaction's profile (clause 2.6.2.2).
+#[procedure(OrderStatus, transaction = view)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     view: &impl View<P>,
@@ -103,30 +104,28 @@ pub(super) fn run<P: Protocol>(
     let &Input { w_id, d_id, ref customer } = input;
 
     // The customer, by number (case 1) or by last name (case 2).
-    let c_id = customer.find(&tables.customer, view, (w_id, d_id), found)?;
+    let c_id = match customer {
+        Selector::Number(c_id) => *c_id,
+        Selector::LastName(last) => {
+            let name = (w_id, d_id, *last);
+            found.clear();
+            for customer in view.prefix_by(&tables.customer, Customer::BY_NAME, &name) {
+                found.push(customer?.c_id);
+            }
+            middle(found)
+        }
+    };
     let customer =
         view.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
+    let (c_first, c_last, c_balance) = (customer.c_first, customer.c_last, customer.c_balance);
 
     // The order with the largest number of all that are the customer's.
-    let order = match view.last_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id))? {
-        Some(order) => Some(show(tables, view, order)?),
-        None => None,
+    let last = view.last_by(&tables.order, Order::BY_CUSTOMER, &(w_id, d_id, c_id))?;
+    let Some(order) = last else {
+        return Ok(Output { c_id, c_first, c_last, c_balance, order: None });
     };
-    Ok(Output {
-        c_id,
-        c_first: customer.c_first,
-        c_last: customer.c_last,
-        c_balance: customer.c_balance,
-        order,
-    })
-}
 
-/// The order and its lines.
-fn show<P: Protocol>(
-    tables: &Tables<P>,
-    view: &impl View<P>,
-    order: &Order,
-) -> Result<OrderOutput, Error> {
+    // The order's lines.
     let mut lines = ArrayVec::new();
     for line in view.prefix(&tables.order_line, &(order.o_w_id, order.o_d_id, order.o_id)) {
         let line = line?;
@@ -138,10 +137,11 @@ fn show<P: Protocol>(
             delivery_d: line.ol_delivery_d,
         });
     }
-    Ok(OrderOutput {
+    let order = OrderOutput {
         o_id: order.o_id,
         entry_d: order.o_entry_d,
         carrier_id: order.o_carrier_id,
         lines,
-    })
+    };
+    Ok(Output { c_id, c_first, c_last, c_balance, order: Some(order) })
 }

@@ -8,10 +8,10 @@ use std::hint::black_box;
 
 use arrayvec::ArrayString;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction};
+use weft::{Error, Failure, Transaction, procedure};
 
 use super::client::Client;
-use super::customer::Selector;
+use super::customer::{Selector, middle};
 use super::schema::{BAD_CREDIT, Cents, Customer, History, NAME_BYTES_MAX, Timestamp};
 use super::{Tables, Tpcc, failure_of};
 
@@ -86,6 +86,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 }
 
 /// The transaction's profile (clause 2.5.2.2).
+#[procedure(Payment)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     tx: &Transaction<'_, P>,
@@ -109,8 +110,17 @@ pub(super) fn run<P: Protocol>(
         .expect("districts are never removed");
 
     // The customer, by number (case 1) or by last name (case 2).
-    let home = (input.c_w_id, input.c_d_id);
-    let c_id = input.customer.find(&tables.customer, tx, home, found)?;
+    let c_id = match &input.customer {
+        Selector::Number(c_id) => *c_id,
+        Selector::LastName(last) => {
+            let name = (input.c_w_id, input.c_d_id, *last);
+            found.clear();
+            for customer in tx.prefix_by(&tables.customer, Customer::BY_NAME, &name) {
+                found.push(customer?.c_id);
+            }
+            middle(found)
+        }
+    };
     let output = tx
         .update(&tables.customer, &(input.c_w_id, input.c_d_id, c_id), |customer| {
             pay(customer, input)

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Error, Failure, procedure};
 
 use super::client::Client;
 use super::{Tables, Tpcc, failure_of};
@@ -54,6 +54,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 
 /// The transaction's profile (clause 2.8.2.2): the number of distinct items that are short.
 /// `found` is a buffer.
+#[procedure(StockLevel, transaction = view)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
     view: &impl View<P>,

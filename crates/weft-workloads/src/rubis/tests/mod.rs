@@ -4,6 +4,7 @@
 mod concurrency;
 mod model;
 mod population;
+mod procedures;
 
 use weft::htm::Choice;
 use weft::protocol::{PROTOCOLS, Protocol};

@@ -1,0 +1,359 @@
+//! What is written for a procedure: the function as it stands, a struct of its arguments, and what makes that
+//! a `Procedure`.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Attribute, Error, Expr, GenericParam, Generics, Ident, Lifetime, Type, TypeReference,
+    Visibility, parse_quote,
+};
+
+use super::flow::{Flow, Found, Origins};
+use super::function::{Function, Kind, Parameter};
+use super::steps::{Site, Steps, columns_tokens};
+
+pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream, Error> {
+    let original = &function.item;
+    let structure = structure(function);
+    let shape = shape(function, steps, flow)?;
+    let execute = execute(function, steps);
+    let run = run(function);
+    let (name, protocol) = (&function.name, &function.protocol);
+    let generics = generics(function);
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let output = with_lifetime(&function.output, "'tx");
+    let error = &function.error;
+    Ok(quote! {
+        #original
+        #structure
+
+        #[automatically_derived]
+        #[allow(
+            clippy::all,
+            unreachable_code,
+            unused_mut,
+            unused_variables,
+            reason = "the function above is the one that is looked at"
+        )]
+        impl #impl_generics ::weft::procedure::Procedure<#protocol> for #name #type_generics #where_clause {
+            type Output<'tx> = #output where Self: 'tx;
+            type Error = #error;
+            #shape
+            #run
+            #execute
+        }
+    })
+}
+
+/// The struct's lifetime, if it has references.
+fn lifetime(function: &Function) -> Option<Lifetime> {
+    struct Lifetimes(bool);
+    impl<'ast> Visit<'ast> for Lifetimes {
+        fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
+            self.0 |= lifetime.ident != "static";
+        }
+        fn visit_type_reference(&mut self, reference: &'ast TypeReference) {
+            self.0 = true;
+            visit::visit_type_reference(self, reference);
+        }
+    }
+    let mut lifetimes = Lifetimes(false);
+    for parameter in &function.parameters {
+        lifetimes.0 |= parameter.kind != Kind::Owned;
+        lifetimes.visit_type(&parameter.of);
+    }
+    lifetimes.0.then(|| Lifetime::new("'args", Span::call_site()))
+}
+
+/// The struct's parameters: those of the function, with one lifetime in place of all.
+fn generics(function: &Function) -> Generics {
+    let mut generics = function.item.sig.generics.clone();
+    generics.params = generics
+        .params
+        .into_iter()
+        .filter(|parameter| !matches!(parameter, GenericParam::Lifetime(_)))
+        .collect();
+    if let Some(lifetime) = lifetime(function) {
+        generics.params.insert(0, parse_quote!(#lifetime));
+        for parameter in &mut generics.params {
+            if let GenericParam::Type(of) = parameter {
+                of.bounds.push(parse_quote!(#lifetime));
+            }
+        }
+    }
+    generics
+}
+
+/// A type with this lifetime in place of all that it has.
+fn with_lifetime(of: &Type, name: &str) -> Type {
+    struct Replace(Lifetime);
+    impl VisitMut for Replace {
+        fn visit_lifetime_mut(&mut self, lifetime: &mut Lifetime) {
+            if lifetime.ident != "static" {
+                *lifetime = self.0.clone();
+            }
+        }
+        fn visit_type_reference_mut(&mut self, reference: &mut TypeReference) {
+            reference.lifetime.get_or_insert_with(|| self.0.clone());
+            visit_mut::visit_type_reference_mut(self, reference);
+        }
+    }
+    let mut replaced = of.clone();
+    Replace(Lifetime::new(name, Span::call_site())).visit_type_mut(&mut replaced);
+    replaced
+}
+
+/// The type of a parameter's field, or of its local in a pass.
+fn type_of(parameter: &Parameter, name: &str) -> TokenStream {
+    let of = with_lifetime(&parameter.of, name);
+    let lifetime = Lifetime::new(name, Span::call_site());
+    match parameter.kind {
+        Kind::Shared => quote!(&#lifetime #of),
+        Kind::Exclusive => quote!(&#lifetime mut #of),
+        Kind::Owned => quote!(#of),
+    }
+}
+
+fn structure(function: &Function) -> TokenStream {
+    let (name, visibility) = (&function.name, &function.item.vis);
+    let generics = generics(function);
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    let parameters: Vec<&Ident> = function.parameters.iter().map(|it| &it.name).collect();
+    let types: Vec<_> = function.parameters.iter().map(|it| type_of(it, "'args")).collect();
+    let of_types: Vec<Ident> =
+        function.item.sig.generics.type_params().map(|it| it.ident.clone()).collect();
+    let of_function = format!("The function [`{}`] as a procedure.", function.item.sig.ident);
+    let documentation: Vec<&Attribute> =
+        function.item.attrs.iter().filter(|it| it.path().is_ident("doc")).collect();
+    let new = new_function(visibility, &parameters, &types);
+    quote! {
+        #[doc = #of_function]
+        #[doc = ""]
+        #(#documentation)*
+        #[allow(dead_code, reason = "not every protocol executes procedures")]
+        #visibility struct #name #impl_generics #where_clause {
+            #(#parameters: #types,)*
+            __weft_types: ::core::marker::PhantomData<fn() -> (#(#of_types,)*)>,
+        }
+
+        #[allow(dead_code, reason = "not every protocol executes procedures")]
+        impl #impl_generics #name #type_generics #where_clause {
+            #new
+        }
+    }
+}
+
+fn new_function(
+    visibility: &Visibility,
+    parameters: &[&Ident],
+    types: &[TokenStream],
+) -> TokenStream {
+    quote! {
+        /// Of these arguments, which are the function's but for the transaction.
+        #[allow(clippy::too_many_arguments, reason = "they are the function's")]
+        #visibility fn new(#(#parameters: #types),*) -> Self {
+            Self { #(#parameters,)* __weft_types: ::core::marker::PhantomData }
+        }
+    }
+}
+
+fn run(function: &Function) -> TokenStream {
+    let called = &function.item.sig.ident;
+    let protocol = &function.protocol;
+    let arguments = function.order.iter().map(|name| {
+        match function.parameters.iter().find(|parameter| parameter.name == *name) {
+            None => quote!(__weft_transaction),
+            Some(parameter) => argument(parameter),
+        }
+    });
+    quote! {
+        fn run<'tx>(
+            &mut self,
+            __weft_transaction: &'tx ::weft::Transaction<'_, #protocol>,
+        ) -> ::core::result::Result<Self::Output<'tx>, Self::Error>
+        where
+            Self: 'tx,
+        {
+            #called(#(#arguments),*)
+        }
+    }
+}
+
+/// An argument, for once.
+fn argument(parameter: &Parameter) -> TokenStream {
+    let name = &parameter.name;
+    match parameter.kind {
+        Kind::Shared => quote!(self.#name),
+        Kind::Exclusive => quote!(&mut *self.#name),
+        Kind::Owned => quote!(::core::clone::Clone::clone(&self.#name)),
+    }
+}
+
+fn execute(function: &Function, steps: &Steps) -> TokenStream {
+    let protocol = &function.protocol;
+    let slots: Vec<Ident> =
+        (0..steps.sites.len()).map(|number| format_ident!("__weft_slot_{number}")).collect();
+    let numbers = 0..steps.sites.len();
+    let arguments = function.parameters.iter().map(|parameter| {
+        let (name, value) = (&parameter.name, argument(parameter));
+        let mutability = parameter.is_mutable.then(|| quote!(mut));
+        match parameter.kind {
+            Kind::Exclusive => quote!(let #mutability #name = #value;),
+            _ => {
+                let of = type_of(parameter, "'tx");
+                quote!(let #mutability #name: #of = #value;)
+            }
+        }
+    });
+    let body = &steps.body;
+    quote! {
+        fn execute<'tx, D: ::weft::procedure::Driver<#protocol>>(
+            &mut self,
+            __weft_driver: &'tx D,
+        ) -> ::core::result::Result<Self::Output<'tx>, Self::Error>
+        where
+            Self: 'tx,
+        {
+            #(let #slots = ::weft::procedure::Slot::default();)*
+            let __weft_walk = ::weft::procedure::Walk::<#protocol, D>::new(
+                __weft_driver,
+                <Self as ::weft::procedure::Procedure<#protocol>>::shape(),
+            );
+            loop {
+                __weft_walk.begin_pass();
+                let __weft_result =
+                    (|| -> ::core::result::Result<Self::Output<'tx>, Self::Error> {
+                        #(#arguments)*
+                        #body
+                    })();
+                if __weft_result.is_ok() {
+                    #(__weft_walk.sweep(#numbers, &#slots);)*
+                }
+                if !__weft_walk.end_pass(__weft_result.is_ok()) {
+                    return __weft_result;
+                }
+            }
+        }
+    }
+}
+
+// ---- the shape ----------------------------------------------------------------------------------
+
+fn shape(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream, Error> {
+    let name = snake_case(&function.name.to_string());
+    let described: Vec<TokenStream> = steps
+        .sites
+        .iter()
+        .zip(&flow.steps)
+        .map(|(site, found)| step(function, site, found))
+        .collect::<Result<_, _>>()?;
+    let loops = steps.loops.iter().zip(&flow.loops).map(|(site, guards)| {
+        let ((first, end), depth, line) = (site.steps, site.depth, site.line as u32);
+        let guards = dependencies(guards);
+        quote!(::weft::procedure::Loop { steps: (#first, #end), depth: #depth, guards: #guards, line: #line })
+    });
+    let rollbacks = flow.rollbacks.iter().map(|&(before, line)| {
+        let line = line as u32;
+        quote!(::weft::procedure::Rollback { before: #before, line: #line })
+    });
+    Ok(quote! {
+        fn shape() -> &'static ::weft::procedure::Shape {
+            const {
+                &::weft::procedure::Shape {
+                    name: #name,
+                    steps: &[#(#described),*],
+                    loops: &[#(#loops),*],
+                    rollbacks: &[#(#rollbacks),*],
+                }
+            }
+        }
+    })
+}
+
+fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, Error> {
+    let method = site.method.name;
+    let access = site.method.access.tokens(site.kind);
+    let table = table(function, &site.table)?;
+    let index = match &site.index {
+        Some(index) => quote!(::core::option::Option::Some((#index).description().name)),
+        None => quote!(::core::option::Option::None),
+    };
+    let reads = columns_tokens(&site.reads, Span::call_site());
+    let writes = columns_tokens(&site.writes, Span::call_site());
+    let (loops, line) = (&site.loops, site.line as u32);
+    let keys = dependencies(&found.keys);
+    let values = dependencies(&found.values);
+    let guards = dependencies(&found.guards);
+    let columns = found.columns.iter().map(|(name, origins)| {
+        let on = dependencies(origins);
+        quote!((#name, #on))
+    });
+    Ok(quote! {
+        ::weft::procedure::Step {
+            method: #method,
+            access: #access,
+            table: #table,
+            index: #index,
+            reads: #reads,
+            writes: #writes,
+            loops: &[#(#loops),*],
+            keys: #keys,
+            values: #values,
+            columns: &[#(#columns),*],
+            guards: #guards,
+            line: #line,
+        }
+    })
+}
+
+/// The table that an expression reaches, from the one parameter that it names.
+fn table(function: &Function, table: &Expr) -> Result<TokenStream, Error> {
+    let root = root(table);
+    let parameter = function.parameters.iter().find(|parameter| root == Some(&parameter.name));
+    let Some(parameter) = parameter else {
+        return Err(Error::new(
+            table.span(),
+            "it has to be known which table this is: name it by a parameter, as `&tables.name`",
+        ));
+    };
+    let (name, of) = (&parameter.name, with_lifetime(&parameter.of, "'_"));
+    let span = table.span();
+    Ok(quote_spanned!(span=> ::weft::procedure::TableShape::reached(|#name: &#of| #table)))
+}
+
+/// The variable in which a place lies.
+fn root(expression: &Expr) -> Option<&Ident> {
+    match expression {
+        Expr::Path(path) => path.path.get_ident(),
+        Expr::Field(field) => root(&field.base),
+        Expr::Reference(reference) => root(&reference.expr),
+        Expr::Paren(paren) => root(&paren.expr),
+        _ => None,
+    }
+}
+
+fn dependencies(origins: &Origins) -> TokenStream {
+    let each = origins.0.iter().map(|(on, carried)| {
+        let carried = match carried {
+            Some(depth) => quote!(::core::option::Option::Some(#depth)),
+            None => quote!(::core::option::Option::None),
+        };
+        quote!(::weft::procedure::Dependency { on: #on, carried: #carried })
+    });
+    quote!(&[#(#each),*])
+}
+
+/// `NewOrder` as `new_order`.
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for character in name.chars() {
+        if character.is_uppercase() && !snake.is_empty() {
+            snake.push('_');
+        }
+        snake.extend(character.to_lowercase());
+    }
+    snake
+}

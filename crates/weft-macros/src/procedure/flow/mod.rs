@@ -1,0 +1,417 @@
+//! The analysis: which operations' results flow into which operations.
+//!
+//! It goes over the body as it runs, statement by statement, with what every variable is computed from
+//! ([`state`]); over the ways of a branch one by one, and joins them; over the body of a loop until nothing
+//! new is found. Whatever is assigned under a condition comes also from what the condition comes from.
+//!
+//! It knows no types, so it assumes the worst. A method that is called on a variable which may be changed
+//! changes it, by all that its arguments come from, unless the method is known not to; so does a function
+//! that is given it by `&mut`, and a macro that names it. A variable that may hold a `&mut` to another one is
+//! an *alias* of that: what is written to it is written to both. So dependencies may be found that are none,
+//! but not the other way round, for a body that is a function of its arguments and of what its operations
+//! return: it must not look at clocks, at random numbers, at statics or through `Cell`s.
+//!
+//! In reading order: this file, what a step is found to depend on; `state`; `statements`, blocks, branches,
+//! loops; `expressions`; `calls`, methods, functions, closures and macros.
+
+mod calls;
+mod expressions;
+mod state;
+mod statements;
+
+use std::collections::BTreeSet;
+
+use proc_macro2::Span;
+use syn::{Block, Error, Expr, Pat};
+
+use super::function::{Kind, Parameter};
+use super::steps::Steps;
+pub use state::Origins;
+use state::{Held, State, Value, Variable};
+
+/// What a step depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    pub keys: Origins,
+    pub values: Origins,
+    /// Of a row that is written out, column by column.
+    pub columns: Vec<(String, Origins)>,
+    pub guards: Origins,
+}
+
+/// What was found of the whole body.
+pub struct Flow {
+    pub steps: Vec<Found>,
+    /// What each loop goes by.
+    pub loops: Vec<Origins>,
+    /// Where it may end by an error of its own: the steps before have lesser numbers, and the line.
+    pub rollbacks: Vec<(usize, usize)>,
+}
+
+pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
+    let mut analysis = Analysis::new(steps);
+    analysis.scopes.push(Vec::new());
+    for parameter in parameters {
+        let variable = analysis.declare(&parameter.name.to_string());
+        analysis.kinds[variable].is_mutable = parameter.is_mutable;
+        analysis.kinds[variable].is_exclusive_reference = parameter.kind == Kind::Exclusive;
+        // A `&mut`, or a value that may have one in it.
+        let may_change = match parameter.kind {
+            Kind::Shared => false,
+            Kind::Exclusive => true,
+            Kind::Owned => !is_plain(&parameter.of),
+        };
+        let aliases = if may_change { BTreeSet::from([variable]) } else { BTreeSet::new() };
+        analysis.state.0.insert(variable, Held { aliases, ..Held::default() });
+    }
+    analysis.block(&steps.body);
+    analysis.note_tail(&steps.body);
+    match analysis.error {
+        Some(error) => Err(error),
+        None => {
+            let Analysis { found, loop_guards, mut rollbacks, .. } = analysis;
+            rollbacks.sort_unstable();
+            rollbacks.dedup();
+            Ok(Flow { steps: found, loops: loop_guards, rollbacks })
+        }
+    }
+}
+
+/// What is wrong with a closure of an operation that writes to what it has captured.
+const NOT_ITS_OWN: &str = "the closure of an operation changes a variable that is not its own, and is not \
+                           run again where the operation keeps what it has returned: return the value \
+                           from the closure, and write it behind the operation";
+
+/// Whether a type is a number, or the like.
+fn is_plain(of: &syn::Type) -> bool {
+    const PLAIN: &[&str] = &[
+        "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16",
+        "u32", "u64", "u128", "usize", "String",
+    ];
+    matches!(of, syn::Type::Path(path) if PLAIN.iter().any(|plain| path.path.is_ident(plain)))
+}
+
+/// How a variable was declared.
+#[derive(Clone, Copy, Debug, Default)]
+struct VariableKind {
+    /// By `mut`.
+    is_mutable: bool,
+    /// As a `&mut`: nothing that is not `Copy` can be moved out of its fields.
+    is_exclusive_reference: bool,
+    /// Under so many conditions, and within so many loops: what is written to it under others, or in others,
+    /// may not be written. (Who reads it has met all the conditions that it was declared under.)
+    guards: usize,
+    frames: usize,
+}
+
+/// A loop, or a block with a label, that the analysis is in.
+struct Frame {
+    label: Option<String>,
+    is_loop: bool,
+    /// What decides when it is left.
+    exits: Origins,
+    /// What decides whether the rest of an iteration is come to.
+    skips: Origins,
+    /// What is known where it is left early, and where an iteration is.
+    left: Option<State>,
+    continued: Option<State>,
+}
+
+struct Analysis<'a> {
+    steps: &'a Steps,
+    found: Vec<Found>,
+    loop_guards: Vec<Origins>,
+    rollbacks: Vec<(usize, usize)>,
+    state: State,
+    /// Names in scope, the innermost last.
+    scopes: Vec<Vec<(String, Variable)>>,
+    kinds: Vec<VariableKind>,
+    /// What decides that this point is come to.
+    guards: Vec<Origins>,
+    frames: Vec<Frame>,
+    /// What decides whether the procedure has ended before.
+    ends: Origins,
+    /// All that was read of variables since this was cleared.
+    read: Origins,
+    /// Variables that were written since this was cleared.
+    written: BTreeSet<Variable>,
+    /// In the closure of an operation: variables with lesser numbers are not its own.
+    own_from: Option<Variable>,
+    /// How many steps have been come by.
+    steps_before: usize,
+    /// The loops with operations around this point, from the outermost.
+    counted: Vec<usize>,
+    error: Option<Error>,
+}
+
+impl<'a> Analysis<'a> {
+    fn new(steps: &'a Steps) -> Self {
+        Analysis {
+            steps,
+            found: vec![Found::default(); steps.sites.len()],
+            loop_guards: vec![Origins::default(); steps.loops.len()],
+            rollbacks: Vec::new(),
+            state: State::default(),
+            scopes: Vec::new(),
+            kinds: Vec::new(),
+            guards: Vec::new(),
+            frames: Vec::new(),
+            ends: Origins::default(),
+            read: Origins::default(),
+            written: BTreeSet::new(),
+            own_from: None,
+            steps_before: 0,
+            counted: Vec::new(),
+            error: None,
+        }
+    }
+
+    fn refuse(&mut self, span: Span, message: impl std::fmt::Display) {
+        let error = Error::new(span, message);
+        match &mut self.error {
+            // Loops are gone over more than once.
+            Some(first) => {
+                let known = first.clone().into_iter().any(|known| {
+                    known.to_string() == error.to_string()
+                        && format!("{:?}", known.span()) == format!("{:?}", error.span())
+                });
+                if !known {
+                    first.combine(error);
+                }
+            }
+            None => self.error = Some(error),
+        }
+    }
+
+    // ---- variables --------------------------------------------------------------------------
+
+    fn declare(&mut self, name: &str) -> Variable {
+        let variable = self.kinds.len();
+        let (guards, frames) = (self.guards.len(), self.frames.len());
+        self.kinds.push(VariableKind { guards, frames, ..VariableKind::default() });
+        self.state.0.insert(variable, Held::default());
+        let scope = self.scopes.last_mut().expect("there is a scope");
+        scope.push((name.to_owned(), variable));
+        variable
+    }
+
+    fn lookup(&self, name: &str) -> Option<Variable> {
+        let mut names = self.scopes.iter().rev().flat_map(|scope| scope.iter().rev());
+        names.find(|(known, _)| known == name).map(|&(_, variable)| variable)
+    }
+
+    /// Runs `body` in a scope of its own.
+    fn scoped<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.scopes.push(Vec::new());
+        let result = body(self);
+        let scope = self.scopes.pop().expect("it was pushed");
+        let gone: BTreeSet<Variable> = scope.into_iter().map(|(_, variable)| variable).collect();
+        self.state.forget(&gone);
+        for frame in &mut self.frames {
+            let states = frame.left.iter_mut().chain(&mut frame.continued);
+            states.for_each(|state| state.forget(&gone));
+        }
+        result
+    }
+
+    /// Runs `body` under a condition.
+    fn guarded<R>(&mut self, guard: Origins, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.guards.push(guard);
+        let result = body(self);
+        self.guards.pop();
+        result
+    }
+
+    /// What decides that this point is come to.
+    fn guard(&self) -> Origins {
+        self.guard_within(0, 0)
+    }
+
+    /// What decides it, as far as it is within so many conditions and loops.
+    fn guard_within(&self, guards: usize, frames: usize) -> Origins {
+        let skips = self.frames.iter().skip(frames).map(|frame| &frame.skips);
+        self.guards.iter().skip(guards).chain(skips).fold(Origins::default(), Origins::and)
+    }
+
+    /// What decides whether a variable is written to at this point.
+    fn guard_of_write(&self, variable: Variable) -> Origins {
+        let kind = self.kinds[variable];
+        self.guard_within(kind.guards, kind.frames)
+    }
+
+    /// Whether a variable can be changed by what gets it, or a method that is called on it.
+    fn may_change(&self, variable: Variable) -> bool {
+        let kind = self.kinds[variable];
+        let has_aliases = self.state.0.get(&variable).is_some_and(|held| !held.aliases.is_empty());
+        kind.is_mutable || kind.is_exclusive_reference || has_aliases
+    }
+
+    fn held(&self, variable: Variable) -> Held {
+        self.state.0.get(&variable).cloned().unwrap_or_default()
+    }
+
+    /// Reads a variable, or a field of it.
+    fn read(&mut self, variable: Variable, field: Option<&str>) -> Origins {
+        let held = self.held(variable);
+        let origins = match field {
+            Some(name) => held.field(name),
+            None => held.all(),
+        };
+        self.read.add(&origins);
+        origins
+    }
+
+    /// Writes to a variable, or a field of it: in place of what was there, or besides.
+    fn write(
+        &mut self,
+        variable: Variable,
+        field: Option<&str>,
+        value: &Value,
+        replaces: bool,
+        span: Span,
+    ) {
+        if self.own_from.is_some_and(|first| variable < first) {
+            self.refuse(span, NOT_ITS_OWN);
+        }
+        let origins = self.guard_of_write(variable).and(&value.origins);
+        self.written.insert(variable);
+        let aliases: BTreeSet<Variable> = {
+            let held = self.state.0.entry(variable).or_default();
+            let of_field = match field {
+                Some(name) => held.fields.entry(name.to_owned()).or_default(),
+                None => &mut held.whole,
+            };
+            match replaces {
+                true => *of_field = origins.clone(),
+                false => of_field.add(&origins),
+            }
+            if replaces && field.is_none() {
+                held.fields.clear();
+            }
+            held.aliases.extend(&value.aliases);
+            held.aliases.clone()
+        };
+        self.write_through(aliases, &value.origins, BTreeSet::from([variable]), span);
+    }
+
+    /// Writes to all that can be changed through aliases.
+    fn write_through(
+        &mut self,
+        aliases: BTreeSet<Variable>,
+        origins: &Origins,
+        mut done: BTreeSet<Variable>,
+        span: Span,
+    ) {
+        let mut to_do: Vec<Variable> = aliases.into_iter().collect();
+        while let Some(alias) = to_do.pop() {
+            if !done.insert(alias) {
+                continue;
+            }
+            if self.own_from.is_some_and(|first| alias < first) {
+                self.refuse(span, NOT_ITS_OWN);
+            }
+            self.written.insert(alias);
+            let origins = self.guard_of_write(alias).and(origins);
+            let held = self.state.0.entry(alias).or_default();
+            held.whole.add(&origins);
+            to_do.extend(&held.aliases);
+        }
+    }
+
+    /// Binds the names of a pattern.
+    fn bind(&mut self, pattern: &Pat, value: &Value) {
+        match pattern {
+            Pat::Ident(ident) => {
+                if let (Some(by_ref), Some(_)) = (&ident.by_ref, &ident.mutability) {
+                    self.refuse(
+                        by_ref.span,
+                        "write `&mut` before what is matched, and not `ref mut`",
+                    );
+                }
+                let name = ident.ident.to_string();
+                // Constants and variants look alike, and begin with a capital letter.
+                if name.starts_with(|first: char| first.is_lowercase() || first == '_') {
+                    let variable = self.declare(&name);
+                    self.kinds[variable].is_mutable = ident.mutability.is_some();
+                    let Value { origins: whole, aliases } = value.clone();
+                    self.state.0.insert(variable, Held { whole, aliases, ..Held::default() });
+                }
+                if let Some((_, sub)) = &ident.subpat {
+                    self.bind(sub, value);
+                }
+            }
+            // Each alternative binds the same names, and so the last hides the others.
+            Pat::Or(or) => or.cases.iter().for_each(|case| self.bind(case, value)),
+            Pat::Paren(paren) => self.bind(&paren.pat, value),
+            Pat::Reference(reference) => self.bind(&reference.pat, value),
+            Pat::Slice(slice) => slice.elems.iter().for_each(|part| self.bind(part, value)),
+            Pat::Struct(of) => of.fields.iter().for_each(|field| self.bind(&field.pat, value)),
+            Pat::Tuple(tuple) => tuple.elems.iter().for_each(|part| self.bind(part, value)),
+            Pat::TupleStruct(of) => of.elems.iter().for_each(|part| self.bind(part, value)),
+            Pat::Type(typed) => self.bind(&typed.pat, value),
+            Pat::Const(_)
+            | Pat::Lit(_)
+            | Pat::Path(_)
+            | Pat::Range(_)
+            | Pat::Rest(_)
+            | Pat::Wild(_) => {}
+            other => {
+                let span = syn::spanned::Spanned::span(other);
+                self.refuse(span, "it cannot be seen what this pattern binds: write it out");
+            }
+        }
+    }
+
+    /// What a pattern binds, if it is matched against an expression.
+    fn bind_expression(&mut self, pattern: &Pat, expression: &Expr, value: &Value) {
+        if let (Pat::Tuple(patterns), Expr::Tuple(values)) = (pattern, expression)
+            && patterns.elems.len() == values.elems.len()
+            && !patterns.elems.iter().any(|part| matches!(part, Pat::Rest(_)))
+        {
+            // All is read before anything is bound.
+            let parts: Vec<Value> = values
+                .elems
+                .iter()
+                .map(|part| self.expression(part).and(&self.through_place(part)))
+                .collect();
+            for (pattern, value) in patterns.elems.iter().zip(&parts) {
+                self.bind(pattern, value);
+            }
+            return;
+        }
+        let value = value.clone().and(&self.through_place(expression));
+        self.bind(pattern, &value);
+        if let (Pat::Ident(_), Expr::Reference(reference)) = (pattern, expression)
+            && reference.mutability.is_some()
+        {
+            let last = self.kinds.len() - 1;
+            self.kinds[last].is_exclusive_reference = true;
+        }
+    }
+
+    /// The variable that a pattern's parts may refer to, if it is matched against a place.
+    fn through_place(&self, expression: &Expr) -> Value {
+        let mut value = Value::default();
+        if let Some((variable, _)) = self.place(expression)
+            && self.may_change(variable)
+            && !matches!(expression, Expr::Path(_) | Expr::Field(_) if self.is_copied(expression))
+        {
+            value.aliases.insert(variable);
+        }
+        value
+    }
+
+    /// Whether an expression is a field of a `&mut`, of which a `let` can only take a copy.
+    fn is_copied(&self, expression: &Expr) -> bool {
+        match (expression, self.place(expression)) {
+            (Expr::Field(_), Some((variable, _))) => self.kinds[variable].is_exclusive_reference,
+            _ => false,
+        }
+    }
+
+    fn note_tail(&mut self, body: &Block) {
+        if let Some(syn::Stmt::Expr(tail, None)) = body.stmts.last() {
+            self.note_end(tail);
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What is known of methods: those of a transaction, which are a procedure's operations, and those of the
+//! standard library's types that change nothing.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+/// An operation, as a method of a transaction.
+#[derive(Debug)]
+pub struct Method {
+    pub name: &'static str,
+    pub access: Access,
+    /// Its arguments behind the table.
+    pub arguments: &'static [Argument],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    Read,
+    ReadWrite,
+    Insert,
+    Delete,
+    Scan,
+    /// The commutative operation of this name.
+    Operation(&'static str),
+    /// The one that stands among the arguments.
+    AnyOperation,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// A key, keys, or a range of them.
+    Key,
+    Value,
+    Index,
+    Column,
+    /// A whole row, which has its key in it.
+    Row,
+    /// A closure that changes a row.
+    Change,
+    /// A commutative operation.
+    Operation,
+}
+
+use Argument::{Change, Column, Index, Key, Operation, Row, Value};
+
+macro_rules! method {
+    ($name:ident, $access:expr, $($argument:ident),*) => {
+        Method { name: stringify!($name), access: $access, arguments: &[$($argument),*] }
+    };
+}
+
+/// THE list of operations: what `weft::procedure::At` has, and nothing else.
+const METHODS: &[Method] = &[
+    method!(get, Access::Read, Key),
+    method!(get_many, Access::Read, Key),
+    method!(get_by, Access::Scan, Index, Key),
+    method!(last_by, Access::Scan, Index, Key),
+    method!(range, Access::Scan, Key),
+    method!(prefix, Access::Scan, Key),
+    method!(range_by, Access::Scan, Index, Key),
+    method!(prefix_by, Access::Scan, Index, Key),
+    method!(insert, Access::Insert, Row),
+    method!(upsert, Access::ReadWrite, Row),
+    method!(update, Access::ReadWrite, Key, Change),
+    method!(delete, Access::Delete, Key),
+    method!(apply, Access::AnyOperation, Key, Column, Operation),
+    method!(add, Access::Operation("Add"), Key, Column, Value),
+    method!(mul, Access::Operation("Mul"), Key, Column, Value),
+    method!(max, Access::Operation("Max"), Key, Column, Value),
+    method!(min, Access::Operation("Min"), Key, Column, Value),
+    method!(or, Access::Operation("Or"), Key, Column, Value),
+    method!(and, Access::Operation("And"), Key, Column, Value),
+    method!(ordered_put, Access::Operation("OrderedPut"), Key, Column, Value, Value),
+    method!(top_k_insert, Access::Operation("TopKInsert"), Key, Column, Value, Value),
+    method!(union, Access::Operation("Union"), Key, Column, Value),
+];
+
+/// Operations that `apply` may get.
+const OPERATIONS: &[&str] =
+    &["Add", "Mul", "Max", "Min", "Or", "And", "OrderedPut", "TopKInsert", "Union"];
+
+/// Hints: no operations as far as the transaction is concerned.
+const HINTS: &[&str] = &["prefetch", "prefetch_for_update"];
+
+/// The operation of this name.
+pub fn operation(name: &str) -> Option<&'static Method> {
+    METHODS.iter().find(|method| method.name == name)
+}
+
+pub fn is_hint(name: &str) -> bool {
+    HINTS.contains(&name)
+}
+
+/// The names of all, for messages.
+pub fn names() -> String {
+    METHODS
+        .iter()
+        .map(|method| method.name)
+        .chain(HINTS.iter().copied())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The kind of a commutative operation, by the name of its type.
+pub fn operation_kind(name: &str) -> Option<&'static str> {
+    OPERATIONS.iter().find(|kind| **kind == name).copied()
+}
+
+impl Access {
+    /// As an expression; `kind` is the operation of `apply`.
+    pub fn tokens(self, kind: Option<&str>) -> TokenStream {
+        let plain = |name: &str| {
+            let name = quote::format_ident!("{name}");
+            quote!(::weft::procedure::Access::#name)
+        };
+        let operation = |name: &str| {
+            let name = quote::format_ident!("{name}");
+            quote!(::weft::procedure::Access::Operation(::weft::operation::OperationKind::#name))
+        };
+        match self {
+            Access::Read => plain("Read"),
+            Access::ReadWrite => plain("ReadWrite"),
+            Access::Insert => plain("Insert"),
+            Access::Delete => plain("Delete"),
+            Access::Scan => plain("Scan"),
+            Access::Operation(name) => operation(name),
+            Access::AnyOperation => operation(kind.unwrap_or("Add")),
+        }
+    }
+}
+
+/// Methods that do not change what they are called on, and do not return anything through which it could be
+/// changed: those that all types of the standard library (and of `arrayvec`) that have them declare with
+/// `&self`.
+const READING: &[&str] = &[
+    "abs_diff",
+    "as_bytes",
+    "as_ref",
+    "as_slice",
+    "as_str",
+    "capacity",
+    "chars",
+    "checked_add",
+    "checked_sub",
+    "clone",
+    "cloned",
+    "concat",
+    "contains",
+    "contains_key",
+    "copied",
+    "div_ceil",
+    "ends_with",
+    "eq",
+    "first",
+    "first_key_value",
+    "get",
+    "is_empty",
+    "is_err",
+    "is_none",
+    "is_none_or",
+    "is_ok",
+    "is_some",
+    "is_some_and",
+    "iter",
+    "join",
+    "keys",
+    "last",
+    "last_key_value",
+    "len",
+    "remaining_capacity",
+    "saturating_add",
+    "saturating_sub",
+    "split_first",
+    "split_last",
+    "starts_with",
+    "to_owned",
+    "to_string",
+    "to_vec",
+    "values",
+    "windows",
+    "wrapping_add",
+    "wrapping_mul",
+    "wrapping_sub",
+];
+
+/// Methods that may change what they are called on, and return nothing through which it could be changed
+/// later.
+const WRITING: &[&str] = &[
+    "append",
+    "clear",
+    "dedup",
+    "extend",
+    "extend_from_slice",
+    "fill",
+    "insert",
+    "next",
+    "pop",
+    "push",
+    "push_back",
+    "push_str",
+    "remove",
+    "resize",
+    "retain",
+    "reverse",
+    "sort",
+    "sort_by",
+    "sort_by_key",
+    "sort_unstable",
+    "sort_unstable_by",
+    "sort_unstable_by_key",
+    "swap",
+    "swap_remove",
+    "truncate",
+];
+
+pub fn only_reads(name: &str) -> bool {
+    READING.contains(&name)
+}
+
+pub fn returns_no_reference(name: &str) -> bool {
+    READING.contains(&name) || WRITING.contains(&name)
+}
+
+/// Macros of the standard library, and Weft's, that change none of their arguments.
+const READING_MACROS: &[&str] = &[
+    "assert",
+    "assert_eq",
+    "assert_ne",
+    "column_of",
+    "dbg",
+    "debug_assert",
+    "debug_assert_eq",
+    "debug_assert_ne",
+    "eprintln",
+    "format",
+    "format_args",
+    "matches",
+    "panic",
+    "println",
+    "unreachable",
+    "vec",
+];
+
+pub fn macro_only_reads(name: &str) -> bool {
+    READING_MACROS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_has_one_key_or_a_row() {
+        for method in METHODS {
+            let places = method.arguments.iter().filter(|argument| matches!(argument, Key | Row));
+            assert_eq!(places.count(), 1, "{}", method.name);
+            assert!(!is_hint(method.name));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `#[procedure]`: from a function to the steps that it takes.
+//!
+//! In the order in which it happens: the signature is read (`function`); the operations are found, and the
+//! body written for a walk (`steps`, with `methods`, the list of what is an operation); it is analysed which
+//! of them depends on which (`flow`); and the procedure is written (`emit`).
+
+mod emit;
+mod flow;
+mod function;
+mod methods;
+mod steps;
+
+use proc_macro2::TokenStream;
+use syn::{Block, Error, Expr, ExprMethodCall, ItemFn, Lit, Stmt};
+
+use function::{Attribute, Function};
+
+/// Expands the attribute.
+pub fn procedure(attribute: TokenStream, item: TokenStream) -> Result<TokenStream, Error> {
+    let attribute: Attribute = syn::parse2(attribute)?;
+    let item: ItemFn = syn::parse2(item)?;
+    let function = Function::new(attribute, item)?;
+    let steps = steps::find(&function.item.block, &function.transaction)?;
+    let flow = flow::analyse(&function.parameters, &steps)?;
+    emit::procedure(&function, &steps, &flow)
+}
+
+/// Whether an expression is the walk itself.
+fn is_walk(expression: &Expr) -> bool {
+    matches!(expression, Expr::Path(path) if path.path.is_ident("__weft_walk"))
+}
+
+/// The step's number, if a call is that of an operation.
+fn number_of(call: &ExprMethodCall) -> Option<usize> {
+    let Expr::MethodCall(at) = &*call.receiver else { return None };
+    if at.method != "at" || !is_walk(&at.receiver) {
+        return None;
+    }
+    number(at.args.first()?)
+}
+
+fn number(expression: &Expr) -> Option<usize> {
+    let Expr::Lit(literal) = expression else { return None };
+    let Lit::Int(number) = &literal.lit else { return None };
+    number.base10_parse().ok()
+}
+
+/// Whether an expression is an operation, or a hint.
+fn is_walk_call(expression: &Expr) -> bool {
+    let Expr::MethodCall(call) = expression else { return false };
+    number_of(call).is_some() || is_walk(&call.receiver)
+}
+
+/// Whether an expression is the next row of a scan: what fails then is the engine.
+fn is_end_of_engine(expression: &Expr) -> bool {
+    const ADAPTERS: &[&str] = &["descending", "next", "skip", "take", "transpose"];
+    let Expr::MethodCall(call) = expression else { return false };
+    is_walk_call(expression)
+        || (ADAPTERS.iter().any(|name| call.method == name) && is_end_of_engine(&call.receiver))
+}
+
+/// The number of a loop with operations, and the loop, if the block is what stands around one.
+fn loop_of_block(block: &Block) -> Option<(usize, &Expr)> {
+    let [Stmt::Expr(Expr::MethodCall(enter), Some(_)), Stmt::Expr(repeated, None)] =
+        block.stmts.as_slice()
+    else {
+        return None;
+    };
+    if enter.method != "enter_loop" || !is_walk(&enter.receiver) {
+        return None;
+    }
+    Some((number(enter.args.first()?)?, repeated))
+}
+
+/// The variables that a text in a `format!` or the like may name, as in `"{name:?}"`.
+fn captured_by_literal(text: &str) -> impl Iterator<Item = &str> {
+    text.split('{').skip(1).filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        (end > 0).then(|| &rest[..end])
+    })
+}

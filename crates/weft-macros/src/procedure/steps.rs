@@ -1,0 +1,498 @@
+//! Finds the operations in the body, numbers them as they run, and writes the body that a walk goes over:
+//! `tx.get(…)` becomes `__weft_walk.at(3).get(&__weft_slot_3, …)`, and loops with operations count their
+//! iterations. What is not an operation in plain sight is refused.
+
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    BinOp, Block, Error, Expr, ExprClosure, ExprMacro, ExprMethodCall, Ident, Item, Local, Macro,
+    Member, Pat, parse_quote, parse_quote_spanned,
+};
+
+use super::methods::{self, Access, Argument, Method};
+
+/// The most loops around an operation: `weft::procedure::LOOPS_MAX`.
+const LOOPS_MAX: usize = 3;
+
+/// An operation of the body.
+pub struct Site {
+    pub method: &'static Method,
+    pub line: usize,
+    /// What reaches its table.
+    pub table: Expr,
+    pub index: Option<Expr>,
+    /// The kind of operation that `apply` gets.
+    pub kind: Option<&'static str>,
+    pub loops: Vec<usize>,
+    /// The columns read and written, as far as they are known.
+    pub reads: Option<Vec<String>>,
+    pub writes: Option<Vec<String>>,
+}
+
+/// A loop of the body that has operations.
+pub struct LoopSite {
+    pub steps: (usize, usize),
+    pub depth: usize,
+    pub line: usize,
+}
+
+/// The body, rewritten.
+pub struct Steps {
+    pub body: Block,
+    pub sites: Vec<Site>,
+    pub loops: Vec<LoopSite>,
+}
+
+pub fn find(body: &Block, transaction: &Ident) -> Result<Steps, Error> {
+    let aliases = Aliases::find(body);
+    let mut finder = Finder {
+        transaction,
+        aliases,
+        sites: Vec::new(),
+        loops: Vec::new(),
+        around: Vec::new(),
+        error: None,
+        is_in_closure: false,
+    };
+    let mut rewritten = body.clone();
+    finder.visit_block_mut(&mut rewritten);
+    if let Some(error) = finder.error {
+        return Err(error);
+    }
+    let Finder { mut sites, loops, .. } = finder;
+    for (number, name) in bound_reads(&rewritten) {
+        sites[number].reads = columns_of_row(body, &name);
+    }
+    Ok(Steps { body: rewritten, sites, loops })
+}
+
+/// The walk, by a name that is the same whoever has written the body, a macro for instance.
+fn walk() -> Ident {
+    Ident::new("__weft_walk", Span::call_site())
+}
+
+/// Whether tokens mention an identifier.
+pub fn mentions(tokens: TokenStream, name: &str) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => ident == name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Literal(literal) => {
+            super::captured_by_literal(&literal.to_string()).any(|captured| captured == name)
+        }
+        TokenTree::Punct(_) => false,
+    })
+}
+
+struct Finder<'a> {
+    transaction: &'a Ident,
+    aliases: Aliases,
+    sites: Vec<Site>,
+    loops: Vec<LoopSite>,
+    around: Vec<usize>,
+    error: Option<Error>,
+    is_in_closure: bool,
+}
+
+impl Finder<'_> {
+    fn refuse(&mut self, span: Span, message: impl std::fmt::Display) {
+        let error = Error::new(span, message);
+        match &mut self.error {
+            Some(first) => first.combine(error),
+            None => self.error = Some(error),
+        }
+    }
+
+    fn is_transaction(&self, expression: &Expr) -> bool {
+        match expression {
+            Expr::Path(path) => path.path.is_ident(self.transaction),
+            Expr::Paren(paren) => self.is_transaction(&paren.expr),
+            _ => false,
+        }
+    }
+
+    fn mentions_transaction(&self, tokens: &impl ToTokens) -> bool {
+        mentions(tokens.to_token_stream(), &self.transaction.to_string())
+    }
+
+    /// An operation, whose arguments have been visited.
+    fn operation(&mut self, call: &ExprMethodCall) -> Expr {
+        let name = call.method.to_string();
+        let span = call.method.span();
+        let mut arguments: Vec<Expr> = call.args.iter().cloned().collect();
+        let (method, args) = (&call.method, &call.args);
+        if methods::is_hint(&name) {
+            let walk = walk();
+            return parse_quote_spanned!(span=> #walk.#method(#args));
+        }
+        let Some(known) = methods::operation(&name) else {
+            let known = methods::names();
+            self.refuse(
+                span,
+                format!("not an operation that a procedure can have: there are {known}"),
+            );
+            return parse_quote!(());
+        };
+        if arguments.len() != known.arguments.len() + 1 {
+            let expected = known.arguments.len() + 1;
+            self.refuse(span, format!("`{name}` takes {expected} arguments"));
+            return parse_quote!(());
+        }
+        if self.is_in_closure {
+            self.refuse(
+                span,
+                "an operation within a closure, which may be called at any time or not at all: write a \
+                 loop or a branch in its place",
+            );
+        }
+        let number = self.sites.len();
+        let table = self.aliases.resolve(&arguments[0]);
+        let argument = |wanted| {
+            let position = known.arguments.iter().position(|&argument| argument == wanted);
+            position.map(|position| &arguments[position + 1])
+        };
+        let kind =
+            argument(Argument::Operation).map(|operation| (operation.span(), kind_of(operation)));
+        if let Some((span, None)) = kind {
+            let message =
+                "write the operation here, as in `Add(1)`, so that it can be seen which it is";
+            self.refuse(span, message);
+        }
+        let index = argument(Argument::Index).cloned();
+        if let Some(index) = &index
+            && !matches!(index, Expr::Path(_))
+        {
+            self.refuse(index.span(), "name the index here, as in `Customer::BY_NAME`");
+        }
+        let (reads, writes) = match (known.access, argument(Argument::Change)) {
+            (_, Some(Expr::Closure(closure))) => columns_of_change(closure),
+            (Access::Read | Access::Scan, _) => (None, Some(Vec::new())),
+            (Access::Operation(_) | Access::AnyOperation, _) => {
+                let column = argument(Argument::Column).and_then(column_of);
+                (column.clone(), column)
+            }
+            _ => (None, None),
+        };
+        self.sites.push(Site {
+            method: known,
+            line: span.unwrap().line(),
+            table,
+            index,
+            kind: kind.and_then(|(_, kind)| kind),
+            loops: self.around.clone(),
+            reads,
+            writes,
+        });
+        let slot = format_ident!("__weft_slot_{number}");
+        arguments.insert(0, parse_quote_spanned!(span=> &#slot));
+        let turbofish = &call.turbofish;
+        let walk = walk();
+        parse_quote_spanned!(span=> #walk.at(#number).#method #turbofish(#(#arguments),*))
+    }
+
+    /// A loop around operations: `body` is what is repeated.
+    fn counted(&mut self, span: Span, body: &mut Block) -> usize {
+        let (number, depth) = (self.loops.len(), self.around.len());
+        if depth == LOOPS_MAX {
+            let message =
+                format!("operations in more than {LOOPS_MAX} loops, one within the other");
+            self.refuse(span, message);
+        }
+        let first = self.sites.len();
+        self.loops.push(LoopSite { steps: (first, first), depth, line: span.unwrap().line() });
+        self.around.push(number);
+        self.visit_block_mut(body);
+        self.around.pop();
+        self.loops[number].steps.1 = self.sites.len();
+        body.stmts.insert(0, parse_quote!(__weft_walk.iterate(#number);));
+        number
+    }
+}
+
+impl VisitMut for Finder<'_> {
+    fn visit_expr_mut(&mut self, expression: &mut Expr) {
+        match expression {
+            Expr::MethodCall(call) if self.is_transaction(&call.receiver) => {
+                for argument in &mut call.args {
+                    self.visit_expr_mut(argument);
+                }
+                let call = call.clone();
+                *expression = self.operation(&call);
+            }
+            Expr::ForLoop(repeated) if self.mentions_transaction(&repeated.body) => {
+                self.visit_expr_mut(&mut repeated.expr);
+                let span = repeated.for_token.span;
+                let number = self.counted(span, &mut repeated.body);
+                let repeated = &*repeated;
+                *expression = parse_quote!({ __weft_walk.enter_loop(#number); #repeated });
+            }
+            Expr::While(repeated) if self.mentions_transaction(repeated) => {
+                // The condition is a part of each iteration.
+                let (label, condition, body) = (&repeated.label, &repeated.cond, &repeated.body);
+                let span = repeated.while_token.span;
+                let attributes = &repeated.attrs;
+                let mut repeated: syn::ExprLoop = parse_quote! {
+                    #(#attributes)* #label loop { if #condition #body else { break } }
+                };
+                let number = self.counted(span, &mut repeated.body);
+                *expression = parse_quote!({ __weft_walk.enter_loop(#number); #repeated });
+            }
+            Expr::Loop(repeated) if self.mentions_transaction(&repeated.body) => {
+                let span = repeated.loop_token.span;
+                let number = self.counted(span, &mut repeated.body);
+                let repeated = &*repeated;
+                *expression = parse_quote!({ __weft_walk.enter_loop(#number); #repeated });
+            }
+            Expr::Closure(closure) => {
+                let before = std::mem::replace(&mut self.is_in_closure, true);
+                visit_mut::visit_expr_closure_mut(self, closure);
+                self.is_in_closure = before;
+            }
+            Expr::Async(_) | Expr::Await(_) => {
+                self.refuse(expression.span(), "a procedure waits for nothing but the database");
+            }
+            Expr::Unsafe(unsafe_block) => {
+                self.refuse(
+                    unsafe_block.unsafe_token.span,
+                    "unsafe code may change what cannot be seen to depend on it: put it into a function",
+                );
+            }
+            Expr::Path(path) if path.path.is_ident(self.transaction) => {
+                let message = format!(
+                    "the transaction is passed on here, and what is done with it cannot be seen: write \
+                     the operations into the procedure itself, as `{}.get(…)`",
+                    self.transaction
+                );
+                self.refuse(path.span(), message);
+            }
+            _ => visit_mut::visit_expr_mut(self, expression),
+        }
+    }
+
+    fn visit_macro_mut(&mut self, called: &mut Macro) {
+        if self.mentions_transaction(&called.tokens) {
+            self.refuse(
+                called.path.span(),
+                "an operation within a macro: put its result into a variable before, and that into the \
+                 macro",
+            );
+        }
+    }
+
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+}
+
+/// Locals that are another name for a table: `let auctions = &tables.auctions;`.
+struct Aliases(Vec<(String, Option<Expr>)>);
+
+impl Aliases {
+    fn find(body: &Block) -> Aliases {
+        struct Lets(Vec<(String, Option<Expr>)>);
+        impl<'ast> Visit<'ast> for Lets {
+            fn visit_local(&mut self, local: &'ast Local) {
+                if let Pat::Ident(pattern) = &local.pat {
+                    let name = pattern.ident.to_string();
+                    let path = local.init.as_ref().and_then(|init| match &*init.expr {
+                        Expr::Reference(reference) if is_place(&reference.expr) => {
+                            Some(Expr::Reference(reference.clone()))
+                        }
+                        _ => None,
+                    });
+                    match self.0.iter_mut().find(|(known, _)| *known == name) {
+                        // Two of that name: it is not said which is meant.
+                        Some((_, known)) => *known = None,
+                        None => self.0.push((name, path)),
+                    }
+                }
+                visit::visit_local(self, local);
+            }
+        }
+        let mut lets = Lets(Vec::new());
+        lets.visit_block(body);
+        Aliases(lets.0)
+    }
+
+    fn resolve(&self, table: &Expr) -> Expr {
+        let Expr::Path(path) = table else { return table.clone() };
+        let name = path.path.get_ident().map(ToString::to_string).unwrap_or_default();
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.and_then(|(_, path)| path.clone()).unwrap_or_else(|| table.clone())
+    }
+}
+
+/// Whether it is a variable, or a field of one.
+fn is_place(expression: &Expr) -> bool {
+    match expression {
+        Expr::Path(path) => path.path.get_ident().is_some(),
+        Expr::Field(field) => is_place(&field.base),
+        _ => false,
+    }
+}
+
+/// The operation that is applied, if it is written out.
+fn kind_of(operation: &Expr) -> Option<&'static str> {
+    let Expr::Call(call) = operation else { return None };
+    let Expr::Path(path) = &*call.func else { return None };
+    methods::operation_kind(&path.path.segments.last()?.ident.to_string())
+}
+
+/// The column of a `column_of!(Row.column)`.
+fn column_of(column: &Expr) -> Option<Vec<String>> {
+    let Expr::Macro(ExprMacro { mac, .. }) = column else { return None };
+    mac.path.segments.last().filter(|last| last.ident == "column_of")?;
+    match mac.tokens.clone().into_iter().last()? {
+        TokenTree::Ident(name) => Some(vec![name.to_string()]),
+        _ => None,
+    }
+}
+
+/// The uses of a row by its name: of which columns, and whether otherwise.
+struct Uses<'a> {
+    name: &'a str,
+    read: Vec<String>,
+    written: Vec<String>,
+    as_a_whole: bool,
+}
+
+impl<'a> Uses<'a> {
+    fn of(name: &'a str) -> Self {
+        Uses { name, read: Vec::new(), written: Vec::new(), as_a_whole: false }
+    }
+
+    fn is_row(&self, expression: &Expr) -> bool {
+        matches!(expression, Expr::Path(path) if path.path.is_ident(self.name))
+    }
+
+    /// The column that a place lies in.
+    fn column(&self, place: &Expr) -> Option<String> {
+        match place {
+            Expr::Field(field) if self.is_row(&field.base) => match &field.member {
+                Member::Named(name) => Some(name.to_string()),
+                Member::Unnamed(_) => None,
+            },
+            Expr::Field(field) => self.column(&field.base),
+            Expr::Index(index) => self.column(&index.expr),
+            Expr::Paren(paren) => self.column(&paren.expr),
+            _ => None,
+        }
+    }
+
+    fn note_written(&mut self, place: &Expr) {
+        match place {
+            Expr::Tuple(tuple) => tuple.elems.iter().for_each(|place| self.note_written(place)),
+            _ => self.written.extend(self.column(place)),
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for Uses<'_> {
+    fn visit_expr(&mut self, expression: &'ast Expr) {
+        match expression {
+            Expr::Field(_) => {
+                if let Some(column) = self.column(expression) {
+                    self.read.push(column);
+                    return;
+                }
+            }
+            Expr::Assign(assign) => self.note_written(&assign.left),
+            Expr::Binary(binary) if is_assignment(&binary.op) => self.note_written(&binary.left),
+            Expr::Reference(reference) if reference.mutability.is_some() => {
+                self.note_written(&reference.expr);
+            }
+            Expr::MethodCall(call) if !methods::only_reads(&call.method.to_string()) => {
+                self.note_written(&call.receiver);
+            }
+            _ if self.is_row(expression) => self.as_a_whole = true,
+            _ => {}
+        }
+        visit::visit_expr(self, expression);
+    }
+
+    fn visit_macro(&mut self, called: &'ast Macro) {
+        self.as_a_whole |= mentions(called.tokens.clone(), self.name);
+    }
+}
+
+pub fn is_assignment(operator: &BinOp) -> bool {
+    matches!(
+        operator,
+        BinOp::AddAssign(_)
+            | BinOp::SubAssign(_)
+            | BinOp::MulAssign(_)
+            | BinOp::DivAssign(_)
+            | BinOp::RemAssign(_)
+            | BinOp::BitXorAssign(_)
+            | BinOp::BitAndAssign(_)
+            | BinOp::BitOrAssign(_)
+            | BinOp::ShlAssign(_)
+            | BinOp::ShrAssign(_)
+    )
+}
+
+fn each_once(mut columns: Vec<String>) -> Vec<String> {
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// What the closure of an `update` reads and writes of the row.
+fn columns_of_change(closure: &ExprClosure) -> (Option<Vec<String>>, Option<Vec<String>>) {
+    let Some(Pat::Ident(row)) = closure.inputs.first() else { return (None, None) };
+    let name = row.ident.to_string();
+    let mut uses = Uses::of(&name);
+    uses.visit_expr(&closure.body);
+    // A pattern with `ref mut` in it may be one that writes.
+    let takes_references = mentions(closure.body.to_token_stream(), "ref");
+    if uses.as_a_whole || takes_references {
+        return (None, None);
+    }
+    (Some(each_once(uses.read)), Some(each_once(uses.written)))
+}
+
+/// The variables that rows are bound to which are read by key: `let row = tx.get(…)?.expect(…);`.
+fn bound_reads(body: &Block) -> Vec<(usize, String)> {
+    struct Lets(Vec<(usize, String)>);
+    impl<'ast> Visit<'ast> for Lets {
+        fn visit_local(&mut self, local: &'ast Local) {
+            if let (Pat::Ident(pattern), Some(init)) = (&local.pat, &local.init)
+                && let Some(number) = row_of_get(&init.expr)
+            {
+                self.0.push((number, pattern.ident.to_string()));
+            }
+            visit::visit_local(self, local);
+        }
+    }
+    let mut lets = Lets(Vec::new());
+    lets.visit_block(body);
+    lets.0
+}
+
+/// The number of the `get` whose row an expression is.
+fn row_of_get(expression: &Expr) -> Option<usize> {
+    let Expr::MethodCall(call) = expression else { return None };
+    if call.method != "expect" && call.method != "unwrap" {
+        return None;
+    }
+    let Expr::Try(tried) = &*call.receiver else { return None };
+    match &*tried.expr {
+        Expr::MethodCall(get) if get.method == "get" => super::number_of(get),
+        _ => None,
+    }
+}
+
+/// The columns that are used of a row in a variable of this name, wherever there is one.
+fn columns_of_row(body: &Block, name: &str) -> Option<Vec<String>> {
+    let mut uses = Uses::of(name);
+    uses.visit_block(body);
+    (!uses.as_a_whole).then(|| each_once(uses.read))
+}
+
+/// Tokens for a list of columns.
+pub fn columns_tokens(columns: &Option<Vec<String>>, span: Span) -> TokenStream {
+    match columns {
+        Some(columns) => quote_spanned!(span=> ::core::option::Option::Some(&[#(#columns),*])),
+        None => quote_spanned!(span=> ::core::option::Option::None),
+    }
+}

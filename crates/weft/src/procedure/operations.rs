@@ -1,0 +1,391 @@
+//! The operations of a transaction, as steps of a procedure. Each has the name and the arguments of the
+//! method of [`Transaction`](crate::Transaction), behind the slot for what it returns.
+
+use std::ops::RangeBounds;
+
+use crate::encoding::{Key, KeyPrefix};
+use crate::error::Error;
+use crate::operation::{
+    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
+    OrderedPut, Payload, TopK, TopKInsert, Union,
+};
+use crate::procedure::instance::Instance;
+use crate::procedure::place::Place;
+use crate::procedure::slot::Slot;
+use crate::procedure::walk::{Decision, Walk};
+use crate::procedure::{Accessed, Driver};
+use crate::protocol::Protocol;
+use crate::schema::{Index, Record};
+use crate::table::Table;
+use crate::transaction::{Scan, Transaction};
+
+/// An instance of a step that the walk has come to.
+#[doc(hidden)]
+pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
+    pub(super) walk: &'w Walk<'tx, P, D>,
+    pub(super) instance: Instance,
+}
+
+impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
+    /// An operation that is done at once.
+    fn operate<T: Record, R: Clone>(
+        self,
+        slot: &Slot<R>,
+        table: &Table<T, P>,
+        key: Option<&T::Key>,
+        place: Place,
+        operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let At { walk, instance } = self;
+        match walk.decide(instance, slot, table, key, &place, R::clone)? {
+            Decision::Keep(result) => Ok(result),
+            Decision::Run => {
+                let result = operation(walk.driver.transaction())?;
+                walk.driver.leave(&walk.accessed(instance, table, key, &place))?;
+                walk.put(instance, slot, place, result.clone());
+                Ok(result)
+            }
+        }
+    }
+
+    /// One on the row with a primary key.
+    fn point<T: Record, R: Clone>(
+        self,
+        slot: &Slot<R>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.operate(slot, table, Some(key), Place::key(key), operation)
+    }
+
+    fn scan<T: Record>(
+        self,
+        slot: &'w Slot<Scanned<'tx, T>>,
+        table: &'tx Table<T, P>,
+        place: Place,
+        scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
+    ) -> Rows<'w, 'tx, T, P, D> {
+        let At { walk, instance } = self;
+        let state = match walk.decide(instance, slot, table, None, &place, |_| ()) {
+            Ok(Decision::Keep(())) => State::Kept(0),
+            Ok(Decision::Run) => {
+                walk.put(instance, slot, place, Scanned { rows: Vec::new(), is_over: false });
+                State::Running(scan(walk.driver.transaction()))
+            }
+            Err(error) => State::Refused(Some(error)),
+        };
+        Rows { walk, instance, slot, state }
+    }
+
+    pub fn get<T: Record>(
+        self,
+        slot: &Slot<Option<&'tx T>>,
+        table: &Table<T, P>,
+        key: &T::Key,
+    ) -> Result<Option<&'tx T>, Error> {
+        self.point(slot, table, key, |tx| tx.get(table, key))
+    }
+
+    pub fn get_by<T: Record, K: Key>(
+        self,
+        slot: &Slot<Option<&'tx T>>,
+        table: &'tx Table<T, P>,
+        index: Index<T, K>,
+        key: &K,
+    ) -> Result<Option<&'tx T>, Error> {
+        let place = Place::prefix::<K>(Some(index.position()), key);
+        self.operate(slot, table, None, place, |tx| tx.get_by(table, index, key))
+    }
+
+    /// The last of the rows that a secondary index has under a prefix: a read that a view of the database
+    /// may have beside those of a transaction.
+    pub fn last_by<T: Record, K: Key>(
+        self,
+        slot: &Slot<Option<&'tx T>>,
+        table: &'tx Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> Result<Option<&'tx T>, Error> {
+        let place = Place::prefix::<K>(Some(index.position()), prefix);
+        self.operate(slot, table, None, place, |tx| {
+            tx.prefix_by(table, index, prefix).descending().next().transpose()
+        })
+    }
+
+    /// As [`Snapshot::get_many`](crate::Snapshot::get_many).
+    pub fn get_many<T: Record>(
+        self,
+        slot: &Slot<Vec<Option<&'tx T>>>,
+        table: &Table<T, P>,
+        keys: impl Iterator<Item = T::Key> + Clone,
+    ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
+        let place = Place::keys(keys.clone());
+        let rows = self.operate(slot, table, None, place, |tx| {
+            tx.prefetch(table, keys.clone())?;
+            keys.map(|key| tx.get(table, &key)).collect::<Result<Vec<_>, Error>>()
+        })?;
+        Ok(rows.into_iter().map(Ok))
+    }
+
+    pub fn insert<T: Record>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        row: T,
+    ) -> Result<(), Error> {
+        let key = row.key();
+        self.point(slot, table, &key, |tx| tx.insert(table, row))
+    }
+
+    pub fn update<T: Record, R: Clone>(
+        self,
+        slot: &Slot<Option<R>>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<Option<R>, Error> {
+        self.point(slot, table, key, |tx| tx.update(table, key, change))
+    }
+
+    pub fn upsert<T: Record>(
+        self,
+        slot: &Slot<bool>,
+        table: &Table<T, P>,
+        row: T,
+    ) -> Result<bool, Error> {
+        let key = row.key();
+        self.point(slot, table, &key, |tx| tx.upsert(table, row))
+    }
+
+    pub fn delete<T: Record>(
+        self,
+        slot: &Slot<bool>,
+        table: &Table<T, P>,
+        key: &T::Key,
+    ) -> Result<bool, Error> {
+        self.point(slot, table, key, |tx| tx.delete(table, key))
+    }
+
+    pub fn range<T: Record>(
+        self,
+        slot: &'w Slot<Scanned<'tx, T>>,
+        table: &'tx Table<T, P>,
+        range: impl RangeBounds<T::Key>,
+    ) -> Rows<'w, 'tx, T, P, D> {
+        self.scan(slot, table, Place::range(None, &range), |tx| tx.range(table, range))
+    }
+
+    pub fn prefix<T: Record>(
+        self,
+        slot: &'w Slot<Scanned<'tx, T>>,
+        table: &'tx Table<T, P>,
+        prefix: &impl KeyPrefix<T::Key>,
+    ) -> Rows<'w, 'tx, T, P, D> {
+        let place = Place::prefix::<T::Key>(None, prefix);
+        self.scan(slot, table, place, |tx| tx.prefix(table, prefix))
+    }
+
+    pub fn range_by<T: Record, K: Key>(
+        self,
+        slot: &'w Slot<Scanned<'tx, T>>,
+        table: &'tx Table<T, P>,
+        index: Index<T, K>,
+        range: impl RangeBounds<K>,
+    ) -> Rows<'w, 'tx, T, P, D> {
+        let place = Place::range(Some(index.position()), &range);
+        self.scan(slot, table, place, |tx| tx.range_by(table, index, range))
+    }
+
+    pub fn prefix_by<T: Record, K: Key>(
+        self,
+        slot: &'w Slot<Scanned<'tx, T>>,
+        table: &'tx Table<T, P>,
+        index: Index<T, K>,
+        prefix: &impl KeyPrefix<K>,
+    ) -> Rows<'w, 'tx, T, P, D> {
+        let place = Place::prefix::<K>(Some(index.position()), prefix);
+        self.scan(slot, table, place, |tx| tx.prefix_by(table, index, prefix))
+    }
+
+    pub fn apply<T: Record, V, O: Operation<V>>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        operation: O,
+    ) -> Result<(), Error> {
+        self.point(slot, table, key, |tx| tx.apply(table, key, column, operation))
+    }
+
+    pub fn or<T: Record, V>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        bits: V,
+    ) -> Result<(), Error>
+    where
+        Or<V>: Operation<V>,
+    {
+        self.apply(slot, table, key, column, Or(bits))
+    }
+
+    pub fn and<T: Record, V>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        bits: V,
+    ) -> Result<(), Error>
+    where
+        And<V>: Operation<V>,
+    {
+        self.apply(slot, table, key, column, And(bits))
+    }
+
+    pub fn ordered_put<T: Record, O: Order, V: Payload>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, Ordered<O, V>>,
+        order: O,
+        value: V,
+    ) -> Result<(), Error> {
+        self.apply(slot, table, key, column, OrderedPut(order, value))
+    }
+
+    pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, TopK<O, V, K>>,
+        order: O,
+        value: V,
+    ) -> Result<(), Error> {
+        self.apply(slot, table, key, column, TopKInsert(order, value))
+    }
+
+    pub fn union<T: Record, V: Order, const N: usize>(
+        self,
+        slot: &Slot<()>,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, BoundedSet<V, N>>,
+        elements: BoundedSet<V, N>,
+    ) -> Result<(), Error> {
+        self.apply(slot, table, key, column, Union(elements))
+    }
+}
+
+/// The operations on a column that take one integer.
+macro_rules! integer_operations {
+    ($($method:ident $operation:ident),*) => {
+        impl<P: Protocol, D: Driver<P>> At<'_, '_, P, D> {
+            $(
+                pub fn $method<T: Record, V: Integer>(
+                    self,
+                    slot: &Slot<()>,
+                    table: &Table<T, P>,
+                    key: &T::Key,
+                    column: ColumnOf<T, V>,
+                    number: V,
+                ) -> Result<(), Error> {
+                    self.apply(slot, table, key, column, $operation(number))
+                }
+            )*
+        }
+    };
+}
+
+integer_operations!(add Add, mul Mul, max Max, min Min);
+
+impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
+    fn accessed<'a, T: Record>(
+        &self,
+        instance: Instance,
+        table: &'a Table<T, P>,
+        key: Option<&'a T::Key>,
+        place: &'a Place,
+    ) -> Accessed<'a, T, P> {
+        let access = self.shape().steps[instance.step].access;
+        Accessed { instance, access, table, key, place, again: None }
+    }
+}
+
+/// What a scan has read so far.
+#[doc(hidden)]
+pub struct Scanned<'tx, T> {
+    rows: Vec<&'tx T>,
+    /// Whether there is no more.
+    is_over: bool,
+}
+
+/// The rows of a scan that is a step: read as it goes, or those that it has read before.
+#[must_use = "a scan reads nothing until it is iterated"]
+pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
+    walk: &'w Walk<'tx, P, D>,
+    instance: Instance,
+    slot: &'w Slot<Scanned<'tx, T>>,
+    state: State<'tx, T, P>,
+}
+
+#[allow(clippy::large_enum_variant, reason = "it lies on the stack, and mostly is the largest")]
+enum State<'tx, T: Record, P: Protocol> {
+    Running(Scan<'tx, 'tx, T, P>),
+    /// So many of the rows have been handed out.
+    Kept(usize),
+    Refused(Option<Error>),
+}
+
+impl<T: Record, P: Protocol, D: Driver<P>> Rows<'_, '_, T, P, D> {
+    /// As [`Scan::descending`].
+    ///
+    /// # Panics
+    /// If the scan has begun.
+    pub fn descending(mut self) -> Self {
+        if let State::Running(scan) = self.state {
+            self.state = State::Running(scan.descending());
+        }
+        self
+    }
+}
+
+impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P, D> {
+    type Item = Result<&'tx T, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.state {
+            State::Running(scan) => {
+                self.walk.driver.resume(self.instance);
+                let next = scan.next();
+                let entry = self.slot.find(self.instance.iteration);
+                let scanned = &mut entry.expect("it was put there when the scan began").result;
+                match &next {
+                    Some(Ok(row)) => scanned.rows.push(row),
+                    Some(Err(_)) => {}
+                    None => scanned.is_over = true,
+                }
+                next
+            }
+            State::Kept(position) => {
+                let entry = self.slot.find(self.instance.iteration);
+                let scanned = &entry.expect("it is kept").result;
+                match scanned.rows.get(*position) {
+                    Some(row) => {
+                        *position += 1;
+                        Some(Ok(row))
+                    }
+                    None if scanned.is_over => None,
+                    None => Some(Err(self.walk.read_on::<T>(self.instance))),
+                }
+            }
+            State::Refused(error) => error.take().map(Err),
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What the instances of a step have returned: kept until the procedure's end.
+
+use std::cell::{RefCell, RefMut};
+
+use crate::procedure::instance::Iteration;
+use crate::procedure::place::Place;
+
+/// What a step has returned, in each of its instances. One per step, in the frame of
+/// [`Procedure::execute`](crate::procedure::Procedure::execute), where the compiler infers its type.
+#[derive(Debug)]
+pub struct Slot<R>(RefCell<Vec<Entry<R>>>);
+
+/// Of one instance.
+#[derive(Debug)]
+pub(super) struct Entry<R> {
+    pub(super) iteration: Iteration,
+    pub(super) place: Place,
+    pub(super) result: R,
+    /// The pass that came by last.
+    pub(super) pass: u32,
+}
+
+impl<R> Default for Slot<R> {
+    fn default() -> Self {
+        Slot(RefCell::default())
+    }
+}
+
+impl<R> Slot<R> {
+    /// The entry of an iteration. They are in order, since loops run in order.
+    pub(super) fn find(&self, iteration: Iteration) -> Option<RefMut<'_, Entry<R>>> {
+        RefMut::filter_map(self.0.borrow_mut(), |entries| {
+            // Mostly it is the last: that of the first pass just made it.
+            if entries.last().is_some_and(|last| last.iteration == iteration) {
+                return entries.last_mut();
+            }
+            let found = entries.binary_search_by_key(&iteration, |entry| entry.iteration);
+            found.ok().map(|position| &mut entries[position])
+        })
+        .ok()
+    }
+
+    /// Puts an entry in place of the one before.
+    pub(super) fn put(&self, entry: Entry<R>) {
+        let mut entries = self.0.borrow_mut();
+        if entries.last().is_none_or(|last| last.iteration < entry.iteration) {
+            entries.push(entry);
+            return;
+        }
+        match entries.binary_search_by_key(&entry.iteration, |entry| entry.iteration) {
+            Ok(position) => entries[position] = entry,
+            Err(position) => entries.insert(position, entry),
+        }
+    }
+
+    /// Takes out the entry of an iteration.
+    pub(super) fn remove(&self, iteration: Iteration) {
+        let mut entries = self.0.borrow_mut();
+        if let Ok(position) = entries.binary_search_by_key(&iteration, |entry| entry.iteration) {
+            entries.remove(position);
+        }
+    }
+
+    /// Takes out what another pass than this has left, and says of which iterations it was.
+    pub(super) fn sweep(&self, pass: u32, mut swept: impl FnMut(Iteration)) {
+        self.0.borrow_mut().retain(|entry| {
+            let stays = entry.pass == pass;
+            if !stays {
+                swept(entry.iteration);
+            }
+            stays
+        });
+    }
+}

@@ -1,0 +1,480 @@
+//! What the analysis finds.
+
+use weft::procedure::{Access, Procedure};
+use weft::protocol::{Dbx, Protocol};
+use weft::{Error, Transaction, procedure};
+
+use super::{Node, Nodes, Refused, dependencies};
+
+/// Declares a procedure on nodes whose body may use `nodes`, `tx`, and `id`, and checks what is found.
+macro_rules! found {
+    (
+        |$nodes:ident, $tx:ident, $id:ident, $out:ident| $name:ident,
+        $body:block,
+        [$($expected:literal),* $(,)?]
+    ) => {{
+        #[procedure($name)]
+        #[allow(unused, clippy::all, reason = "only what is found matters")]
+        fn function<P: Protocol>(
+            $nodes: &Nodes<P>,
+            $tx: &Transaction<'_, P>,
+            $id: u32,
+            $out: &mut Vec<u32>,
+        ) -> Result<i64, Error> {
+            $body
+        }
+        let expected: &[&str] = &[$($expected),*];
+        assert_eq!(dependencies($name::<Dbx>::shape()), expected, stringify!($name));
+    }};
+}
+
+fn longest(nodes: &[u32]) -> u32 {
+    nodes.iter().copied().max().unwrap_or(0)
+}
+
+fn append(nodes: &mut Vec<u32>, node: u32) {
+    nodes.push(node);
+}
+
+#[test]
+fn values_flow_through_locals() {
+    found!(
+        |nodes, tx, id, out| Chain,
+        {
+            let first = tx.get(nodes, &id)?.unwrap();
+            let &Node { next, value, .. } = first;
+            let (a, b) = (next, value);
+            tx.update(nodes, &a, |node| node.value = b)?;
+            Ok(0)
+        },
+        [" |  | ", "0 | 0 | "]
+    );
+    // A name that is bound again is another variable.
+    found!(
+        |nodes, tx, id, out| Shadowed,
+        {
+            let id = tx.get(nodes, &id)?.unwrap().next;
+            let id = {
+                let id = id + 1;
+                7
+            };
+            tx.get(nodes, &id)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | "]
+    );
+    // What is assigned anew comes from there alone.
+    found!(
+        |nodes, tx, id, out| Assigned,
+        {
+            let mut key = tx.get(nodes, &id)?.unwrap().next;
+            tx.get(nodes, &key)?;
+            key = 3;
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | ", " |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Swapped,
+        {
+            let a = tx.get(nodes, &id)?.unwrap().next;
+            let b = 5;
+            let (a, b) = (b, a);
+            tx.get(nodes, &a)?;
+            tx.get(nodes, &b)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | ", "0 |  | "]
+    );
+    // Fields are told apart, and whole rows by their columns.
+    found!(
+        |nodes, tx, id, out| Fields,
+        {
+            let mut row = Node { id, next: 0, value: 0 };
+            row.value = tx.get(nodes, &id)?.unwrap().value;
+            tx.insert(nodes, Node { id: row.id + 1, next: 0, value: row.value })?;
+            tx.insert(nodes, row)?;
+            Ok(0)
+        },
+        [" |  | ", " | 0 | ", "0 | 0 | "]
+    );
+}
+
+#[test]
+fn values_flow_through_what_changes_them() {
+    // A method changes what it is called on, unless it is known not to.
+    found!(
+        |nodes, tx, id, out| Methods,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = vec![1];
+            tx.get(nodes, &longest(&list))?;
+            list.push(next);
+            tx.get(nodes, &longest(&list))?;
+            Ok(0)
+        },
+        [" |  | ", " |  | ", "0 |  | "]
+    );
+    // So does a function that gets it by `&mut`,
+    found!(
+        |nodes, tx, id, out| Functions,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            append(out, next);
+            tx.get(nodes, &out[0])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // another variable that refers to it,
+    found!(
+        |nodes, tx, id, out| References,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = vec![1, 2];
+            let last = list.last_mut().unwrap();
+            *last = next;
+            tx.get(nodes, &list[1])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Iterators,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut list = [1, 2];
+            for element in list.iter_mut() {
+                *element += next;
+            }
+            tx.get(nodes, &list[1])?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Matched,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut pair = (1, Some(2));
+            if let (_, Some(second)) = &mut pair {
+                *second = next;
+            }
+            tx.get(nodes, &pair.0)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // a closure, whether it is called here or there,
+    found!(
+        |nodes, tx, id, out| Closures,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let (mut sum, mut count) = (0, 0);
+            [1, 2].iter().for_each(|element| sum += element * next);
+            let mut more = || count += next;
+            more();
+            tx.get(nodes, &sum)?;
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | ", "0 |  | "]
+    );
+    // and a macro, which names it in a text, or anywhere.
+    found!(
+        |nodes, tx, id, out| Macros,
+        {
+            let next = tx.get(nodes, &id)?.unwrap().next;
+            let mut text = String::new();
+            {
+                use std::fmt::Write;
+                write!(text, "{next}").unwrap();
+            }
+            let other = format!("{text}");
+            tx.get(nodes, &(other.len() as u32))?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+}
+
+#[test]
+fn values_flow_through_branches() {
+    // What is assigned under a condition comes from that, too.
+    found!(
+        |nodes, tx, id, out| Conditions,
+        {
+            let mut key = 1;
+            if tx.get(nodes, &id)?.is_some() {
+                key = 2;
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // What lives within the branch does not.
+    found!(
+        |nodes, tx, id, out| Within,
+        {
+            if tx.get(nodes, &id)?.is_some() {
+                let key = 2;
+                tx.get(nodes, &key)?;
+            }
+            Ok(0)
+        },
+        [" |  | ", " |  | 0"]
+    );
+    found!(
+        |nodes, tx, id, out| Matches,
+        {
+            let key = match tx.get(nodes, &id)? {
+                Some(node) if node.value > 0 => node.next,
+                Some(_) => 4,
+                None => 5,
+            };
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    // An early end decides about what follows, and about no value.
+    found!(
+        |nodes, tx, id, out| Ends,
+        {
+            let Some(_) = tx.get(nodes, &id)? else { return Ok(1) };
+            tx.get(nodes, &(id + 1))?;
+            Ok(0)
+        },
+        [" |  | ", " |  | 0"]
+    );
+    found!(
+        |nodes, tx, id, out| Lazy,
+        {
+            let mut key = 1;
+            let is_there = id > 3 && tx.get(nodes, &id)?.is_some() && {
+                key = 2;
+                true
+            };
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Blocks,
+        {
+            let mut key = 1;
+            'done: {
+                if tx.get(nodes, &id)?.is_some() {
+                    break 'done;
+                }
+                key = 2;
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | ", "0 |  | "]
+    );
+}
+
+#[test]
+fn values_flow_through_loops() {
+    // In the same iteration, and to the end.
+    found!(
+        |nodes, tx, id, out| Sum,
+        {
+            let mut sum = 0;
+            for key in 1..id {
+                let node = tx.get(nodes, &key)?.unwrap();
+                tx.update(nodes, &(key + 100), |other| other.value = node.value)?;
+                sum += node.value;
+            }
+            tx.update(nodes, &id, |node| node.value = sum)?;
+            Ok(0)
+        },
+        [" |  | ", " | 0 | ", " | 0 | "]
+    );
+    // From one to the next.
+    found!(
+        |nodes, tx, id, out| Linked,
+        {
+            let mut key = id;
+            while key > 0 {
+                key = tx.get(nodes, &key)?.unwrap().next;
+            }
+            Ok(0)
+        },
+        ["0*0 |  | 0*0"]
+    );
+    found!(
+        |nodes, tx, id, out| Inner,
+        {
+            for key in 1..id {
+                let mut next = key;
+                for _ in 0..3 {
+                    next = tx.get(nodes, &next)?.unwrap().next;
+                }
+                tx.get(nodes, &next)?;
+            }
+            Ok(0)
+        },
+        ["0*1 |  | ", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Outer,
+        {
+            let mut last = id;
+            for key in 1..id {
+                for other in 0..3 {
+                    tx.get(nodes, &last)?;
+                }
+                last = tx.get(nodes, &key)?.unwrap().next;
+            }
+            Ok(0)
+        },
+        ["1*0 |  | ", " |  | "]
+    );
+    // What leaves a loop decides about all that follows; what leaves an iteration, about its rest.
+    found!(
+        |nodes, tx, id, out| Broken,
+        {
+            let mut count = 0;
+            for key in 1..id {
+                if tx.get(nodes, &key)?.is_none() {
+                    break;
+                }
+                count += 1;
+            }
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | 0*0", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| BrokenAfter,
+        {
+            let mut key = 1;
+            loop {
+                key = 2;
+                if tx.get(nodes, &id)?.is_none() {
+                    key = 3;
+                    break;
+                }
+                key = 4;
+                if id > 2 {
+                    break;
+                }
+            }
+            tx.get(nodes, &key)?;
+            Ok(0)
+        },
+        [" |  | 0*0", "0 |  | "]
+    );
+    found!(
+        |nodes, tx, id, out| Continued,
+        {
+            let mut count = 0;
+            for key in 1..id {
+                if tx.get(nodes, &key)?.is_none() {
+                    continue;
+                }
+                tx.get(nodes, &(key + 1))?;
+                count += 1;
+            }
+            tx.get(nodes, &count)?;
+            Ok(0)
+        },
+        [" |  | ", " |  | 0", "0 |  | "]
+    );
+    // Rows of a scan are of one step, however many.
+    found!(
+        |nodes, tx, id, out| Scanned,
+        {
+            for node in tx.range(nodes, ..).take(3) {
+                tx.get(nodes, &node?.next)?;
+            }
+            Ok(0)
+        },
+        [" |  | ", "0 |  | 0"]
+    );
+}
+
+/// A procedure whose steps are of all kinds.
+#[procedure(Kinds)]
+fn kinds<P: Protocol>(
+    nodes: &Nodes<P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<Option<i64>, weft::Error> {
+    let node = tx.get(nodes, &id)?.expect("it is there");
+    let read = (node.next, node.value);
+    tx.upsert(nodes, Node { id: read.0, next: 0, value: read.1 })?;
+    let changed = tx.update(nodes, &id, |node| {
+        node.value += i64::from(node.next);
+        node.value
+    })?;
+    tx.add(nodes, &id, weft::column_of!(Node.value), 1)?;
+    tx.apply(nodes, &id, weft::column_of!(Node.value), weft::operation::Max(5))?;
+    tx.delete(nodes, &(id + 1))?;
+    Ok(changed)
+}
+
+#[test]
+fn steps_say_what_they_do_and_to_which_columns() {
+    use weft::operation::OperationKind;
+    let shape = Kinds::<Dbx>::shape();
+    let accesses: Vec<Access> = shape.steps.iter().map(|step| step.access).collect();
+    assert_eq!(
+        accesses,
+        [
+            Access::Read,
+            Access::ReadWrite,
+            Access::ReadWrite,
+            Access::Operation(OperationKind::Add),
+            Access::Operation(OperationKind::Max),
+            Access::Delete
+        ]
+    );
+    // `node` is also the row in the closure, whose columns count for both.
+    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]));
+    assert_eq!(shape.steps[0].writes, Some(&[][..]));
+    assert_eq!(shape.steps[2].reads, Some(&["next", "value"][..]));
+    assert_eq!(shape.steps[2].writes, Some(&["value"][..]));
+    assert_eq!(shape.steps[3].writes, Some(&["value"][..]));
+    assert_eq!((shape.steps[1].writes, shape.steps[5].writes), (None, None));
+    assert!(shape.steps.iter().all(|step| step.table.name == "node" && step.loops.is_empty()));
+    assert!(shape.rollbacks.is_empty() && !shape.is_read_only());
+    let lines: Vec<u32> = shape.steps.iter().map(|step| step.line).collect();
+    assert!(lines.is_sorted() && lines[0] > 1, "{lines:?}");
+}
+
+#[procedure(Checked)]
+fn checked<P: Protocol>(
+    nodes: &Nodes<P>,
+    tx: &Transaction<'_, P>,
+    ids: &[u32],
+) -> Result<(), Refused> {
+    let first = tx.get(nodes, &0)?;
+    first.filter(|node| node.value < 100).ok_or(Refused::TooLarge)?;
+    for id in ids {
+        if *id > 100 {
+            return Err(Refused::TooLarge);
+        }
+        tx.add(nodes, id, weft::column_of!(Node.value), 1)?;
+    }
+    tx.delete(nodes, &1)?;
+    Ok(())
+}
+
+#[test]
+fn rollbacks_of_its_own_are_known() {
+    let shape = Checked::<Dbx>::shape();
+    let before: Vec<usize> = shape.rollbacks.iter().map(|rollback| rollback.before).collect();
+    assert_eq!(before, [1, 2], "behind the first step, and anywhere in the loop");
+    assert_eq!(shape.steps_before_rollback(), 2);
+    let may_begin: Vec<bool> = (0..3).map(|step| shape.may_begin_piece(step)).collect();
+    assert_eq!(may_begin, [true, true, true]);
+    assert_eq!((shape.loops[0].steps, shape.loops[0].depth), ((1, 2), 0));
+}

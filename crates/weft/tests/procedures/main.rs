@@ -1,0 +1,50 @@
+//! Procedures: what the analysis finds in functions of all kinds (`found`), and what is run, kept and discarded
+//! when a procedure is walked again (`walked`). (That this is right for the workloads' transactions is tested
+//! with them.)
+
+mod found;
+mod walked;
+
+use weft::procedure::{Dependency, Shape, Step};
+use weft::{Error, Record, Table};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Node {
+    #[record(key)]
+    id: u32,
+    next: u32,
+    value: i64,
+}
+
+type Nodes<P> = Table<Node, P>;
+
+/// One with an error of its own.
+#[derive(Debug, PartialEq)]
+enum Refused {
+    TooLarge,
+    Engine(String),
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Refused::Engine(error.to_string())
+    }
+}
+
+fn steps(dependencies: impl Iterator<Item = Dependency>) -> String {
+    let each = dependencies.map(|Dependency { on, carried }| match carried {
+        Some(depth) => format!("{on}*{depth}"),
+        None => on.to_string(),
+    });
+    each.collect::<Vec<_>>().join(" ")
+}
+
+/// Keys, values and guards of each step.
+fn dependencies(shape: &Shape) -> Vec<String> {
+    let of = |step: &Step| {
+        let keys = steps(step.key_dependencies());
+        let values = steps(step.value_dependencies());
+        format!("{keys} | {values} | {}", steps(step.guards.iter().copied()))
+    };
+    shape.steps.iter().map(of).collect()
+}
