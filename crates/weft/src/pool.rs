@@ -24,7 +24,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError, TrySendError, bounded};
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 
 use crate::database::Database;
 use crate::error::{Error, Failure};
@@ -362,10 +362,7 @@ impl<P: Protocol> PoolWorker<P> {
                     Ok(job) => Some(job),
                     Err(_ended) => return,
                 },
-                None => match self.submitted.try_recv() {
-                    Ok(job) => Some(job),
-                    Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-                },
+                None => self.submitted.try_recv().ok(),
             };
             match job {
                 Some(job) => self.run(job),

@@ -146,6 +146,7 @@ impl<T, P: Protocol> Stash<T, P> {
     /// As [`Stash::transact`], but returns when the transaction has committed in memory, as
     /// [`Database::transact_with_token`].
     #[inline(always)]
+    #[allow(clippy::type_complexity, reason = "the request, and what transactions return")]
     pub fn transact_with_token<R, E: From<Error>>(
         &mut self,
         mut request: T,

@@ -72,7 +72,7 @@ impl Heat {
     }
 
     fn with(self, shift: u32, epoch: u64) -> Heat {
-        Heat(self.0 & !(EPOCH << shift) | (epoch & EPOCH) << shift)
+        Heat((self.0 & !(EPOCH << shift)) | ((epoch & EPOCH) << shift))
     }
 
     /// After one more conflict in this epoch; with `hot_at` of them the record is hot.
@@ -81,7 +81,7 @@ impl Heat {
         let before = if is_same_window { (self.0 & CONFLICTS) / CONFLICTS_ONE } else { 0 };
         let conflicts = (before + 1).min(CONFLICTS / CONFLICTS_ONE);
         let counted =
-            Heat(self.0 & !CONFLICTS | conflicts * CONFLICTS_ONE).with(WINDOW_SHIFT, epoch);
+            Heat((self.0 & !CONFLICTS) | (conflicts * CONFLICTS_ONE)).with(WINDOW_SHIFT, epoch);
         match conflicts >= hot_at {
             true => Heat(counted.with(CONFIRMED_SHIFT, epoch).0 | HOT),
             false => counted,
@@ -136,7 +136,7 @@ impl HeatWord {
         let own = if is_upgrade { SHARED_ONE } else { 0 };
         self.change(|Heat(heat)| {
             let is_free = heat & (EXCLUSIVE | SHARED) == own;
-            is_free.then(|| Heat(heat - own | EXCLUSIVE))
+            is_free.then(|| Heat((heat - own) | EXCLUSIVE))
         })
     }
 
