@@ -137,8 +137,8 @@ mod cases {
         assert!(read(&mut stash, &pages, POPULAR).is_none());
         assert!(read(&mut stash, &pages, POPULAR).is_none());
         assert!(matches!(read(&mut stash, &pages, 2), Some((2, Ok(0)))), "it is not split");
-        let liked = stash.transact(POPULAR, |tx, page| {
-            Ok::<_, Error>(tx.add(&pages, page, column_of!(Page.likes), 1)?)
+        let liked = stash.transact(POPULAR, |tx, page| -> Result<(), Error> {
+            tx.add(&pages, page, column_of!(Page.likes), 1)
         });
         assert!(matches!(liked, Some((POPULAR, Ok(())))), "that is what it is split for");
         assert_eq!((stash.len(), stash.take_due()), (2, None));
