@@ -150,6 +150,14 @@ pub struct BenchArguments {
     #[arg(allow_negative_numbers = true)]
     pub reserve_mib: usize,
 
+    /// How long the phases of `doppel` and `doppel-2pl` last [default: 20]
+    ///
+    /// What is read of a split record waits until the phase ends. So short phases keep latencies low,
+    /// and long ones have fewer changes in which nothing runs. Other protocols have no phases.
+    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    #[arg(allow_negative_numbers = true)]
+    pub phase_length: Option<f64>,
+
     /// Check the workload's invariants on every database after the last round
     ///
     /// If one does not hold, it is named with both its sides, and the exit code is 1.
@@ -201,6 +209,11 @@ pub struct BenchArguments {
 }
 
 impl BenchArguments {
+    /// How long phases last, if that was said.
+    pub fn phase_length(&self) -> Option<Duration> {
+        self.phase_length.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1e3))
+    }
+
     /// By what the databases acknowledge commits, in turns.
     pub fn acknowledges(&self) -> &[AcknowledgeName] {
         if self.directory.is_some() { &self.acknowledge } else { &[AcknowledgeName::Memory] }
@@ -295,6 +308,11 @@ fn epoch_interval(text: &str) -> Result<u64, String> {
 /// Parses a seed.
 pub fn seed(text: &str) -> Result<u64, String> {
     whole_number(text, 0..=u64::MAX)
+}
+
+fn phase_length(text: &str) -> Result<f64, String> {
+    let length = text.parse().ok().filter(|length| (0.01..=60_000.0).contains(length));
+    length.ok_or_else(|| "expected a number of milliseconds from 0.01 to 60000".to_owned())
 }
 
 fn rounds(text: &str) -> Result<u64, String> {

@@ -91,6 +91,7 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
             (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
             (&["--protocol", "raw"], &["raw", "possible values"]),
             (&["--snapshots"], &["--snapshots"]),
+            (&["--phase-length", "0"], &["--phase-length", "from 0.01 to 60000"]),
             (&["--timeline", "curve.png"], &["--timeline", ".json", ".svg"]),
             (&["--timeline", "/nowhere/at/all.svg"], &["/nowhere/at/all.svg", "--timeline"]),
         ],
@@ -190,6 +191,33 @@ fn likes_and_reads_have_latencies_of_their_own() {
     for line in report.lines() {
         assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
     }
+}
+
+/// Phases are counted, and are as long as was asked for.
+#[test]
+fn phases_are_reported() {
+    let contended = ["--alpha", "3", "-t", "2", "--phase-length", "2", "--verify"];
+    for report in reports(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat()) {
+        assert_eq!((&report["phase_length_ms"], &report["verified"]), (&2.0.into(), &true.into()));
+        let phases = &report["phases"];
+        if report["protocol"] == "silo" {
+            assert!(phases.is_null(), "{report}");
+            continue;
+        }
+        assert!(number(&phases["stashed"]) <= number(&phases["refused"]), "{report}");
+        assert!(number(&phases["hurried"]) <= number(&phases["split_phases"]) + 1.0, "{report}");
+        assert!(number(&phases["split_ms"]) <= 1e3, "the rounds take 200 ms: {report}");
+    }
+    let output = run(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat());
+    let report = text(&output.stdout);
+    for word in ["| hurried |", "reconciliations"] {
+        assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+    }
+    for line in report.lines() {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+    let output = run(&[&SHORT_LIKE[..], &["-p", "silo"]].concat());
+    assert!(!text(&output.stdout).contains("hurried"), "it has no phases");
 }
 
 /// Protects the timeline: it counts what the rounds count, interval after interval, and marks where

@@ -1,6 +1,7 @@
 //! What can be asked for.
 
 use std::fmt;
+use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -75,12 +76,27 @@ pub struct Common {
     /// Decides the rows, the clients' choices, and all that the machine leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// How long the phases of `doppel` and `doppel-2pl` last [default: 20]
+    ///
+    /// The warm-up should be long enough for the first joined phase, after which records are split.
+    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    pub phase_length: Option<f64>,
+    /// Show also how many transactions of each type there were, and how long they took
+    #[arg(long)]
+    pub types: bool,
     /// Check the workload's invariants on every database
     #[arg(long)]
     pub verify: bool,
     /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<String>,
+}
+
+impl Common {
+    /// How long phases last, if that was said.
+    pub fn phase_length(&self) -> Option<Duration> {
+        self.phase_length.map(|milliseconds| Duration::from_secs_f64(milliseconds / 1e3))
+    }
 }
 
 /// What the client of a very short transaction computes.
@@ -113,6 +129,11 @@ pub enum Regions {
 /// Accepts the names of machines.
 pub fn machines() -> PossibleValuesParser {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
+}
+
+fn phase_length(text: &str) -> Result<f64, String> {
+    let length = text.parse().ok().filter(|length| (0.01..=60_000.0).contains(length));
+    length.ok_or_else(|| "expected a number of milliseconds from 0.01 to 60000".to_owned())
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

@@ -6,8 +6,10 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use weft_sim::Profile;
 
+use weft_workloads::phases::Phases;
+
 use crate::arguments::{Common, Regions};
-use crate::simulation::Outcome;
+use crate::simulation::{Benchmark, OfType, Outcome};
 
 /// The columns: what they are called, and what stands in them.
 const HEADINGS: [&str; 13] = [
@@ -31,32 +33,34 @@ const HEADINGS: [&str; 13] = [
 /// # Errors
 /// The results cannot be written.
 pub fn show(
-    title: &str,
+    benchmark: &dyn Benchmark,
     profile: &Profile,
-    common: &Common,
     outcomes: &[Outcome],
 ) -> Result<(), String> {
+    let common = benchmark.common();
+    let axis = benchmark.axis();
     if let Some(target) = &common.json {
-        let values: Vec<Value> =
-            outcomes.iter().map(|outcome| value(title, profile, common, outcome)).collect();
+        let title = |outcome: &Outcome| benchmark.title(outcome.value.as_slice());
+        let values: Vec<Value> = outcomes
+            .iter()
+            .map(|outcome| value(&title(outcome), profile, common, outcome))
+            .collect();
         let text = serde_json::to_string_pretty(&values).expect("plain values");
         if write_json(target, &text)? {
             return Ok(());
         }
     }
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(HEADINGS);
-    table.column_iter_mut().skip(1).for_each(|column| {
-        column.set_cell_alignment(CellAlignment::Right);
-    });
+    let labels = Labels { axis: (axis.values.len() > 1).then_some(axis.name) };
+    let mut table = labels.table(&HEADINGS[2..]);
     let alone = |outcome: &Outcome| {
-        let same = |other: &&Outcome| other.protocol == outcome.protocol;
+        let same =
+            |other: &&Outcome| other.protocol == outcome.protocol && other.value == outcome.value;
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, first) / first.cores as f64
     };
     // Of the one that takes part first, with as many cores.
     let ratio = |outcome: &Outcome| {
-        let same = |other: &&Outcome| other.cores == outcome.cores;
+        let same = |other: &&Outcome| other.cores == outcome.cores && other.value == outcome.value;
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, outcome) / throughput(common, first)
     };
@@ -64,9 +68,7 @@ pub fn show(
         let rate = throughput(common, outcome);
         let begun = outcome.counts.begun.max(1) as f64;
         let share = |aborted: u64| format!("{:.2} %", 100.0 * aborted as f64 / begun);
-        table.add_row([
-            outcome.protocol.clone(),
-            outcome.cores.to_string(),
+        table.add_row(labels.of(outcome).into_iter().chain([
             format!("{rate:.0}"),
             format!("{:.2}", rate / outcome.cores as f64 / alone(outcome)),
             format!("{:.3}", ratio(outcome)),
@@ -79,15 +81,19 @@ pub fn show(
             format!("{:.3}", outcome.fallbacks_per_transaction),
             format!(
                 "{:.1}, {:.1}",
-                microseconds(profile, outcome, 0.5),
-                microseconds(profile, outcome, 0.99)
+                microseconds(profile, &outcome.latencies, 0.5),
+                microseconds(profile, &outcome.latencies, 0.99)
             ),
-        ]);
+        ]));
     }
+    let types = if common.types { labels.types(profile, outcomes) } else { String::new() };
+    let phases = labels.phases(outcomes);
     let host_seconds: f64 = outcomes.iter().map(|outcome| outcome.host_seconds).sum();
     let regions = if common.htm == Regions::Rtm { "RTM where it has any" } else { "no RTM" };
+    let title = benchmark.title(&axis.values);
     print(&format!(
-        "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\nper core: \
+        "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\n\
+         {types}{phases}per core: \
          against the protocol's first line. vs first: against whoever \
          stands first, on as many cores. regions/tx, and the shares of them that aborted, by \
          cause.\nThe simulation took {host_seconds:.1} s.",
@@ -125,15 +131,99 @@ fn throughput(common: &Common, outcome: &Outcome) -> f64 {
     outcome.transactions as f64 / (common.milliseconds / 1e3)
 }
 
-/// The latency below which a share of the transactions lie.
-fn microseconds(profile: &Profile, outcome: &Outcome, share: f64) -> f64 {
-    let last = outcome.latencies.len() - 1;
-    profile.seconds(outcome.latencies[(last as f64 * share) as usize]) * 1e6
+/// The latency below which a share of them lie, ascending and at least one.
+fn microseconds(profile: &Profile, latencies: &[u64], share: f64) -> f64 {
+    let last = latencies.len() - 1;
+    profile.seconds(latencies[(last as f64 * share) as usize]) * 1e6
+}
+
+/// The mean latency.
+fn mean_microseconds(profile: &Profile, latencies: &[u64]) -> f64 {
+    profile.seconds(latencies.iter().sum()) * 1e6 / latencies.len() as f64
+}
+
+/// The first columns of each table, which say what was simulated.
+struct Labels {
+    /// The name of what is varied, if anything is.
+    axis: Option<&'static str>,
+}
+
+impl Labels {
+    /// An empty table with these columns behind the labels, of numbers but for that of types.
+    fn table(&self, headings: &[&str]) -> Table {
+        let labels = self.axis.into_iter().chain(HEADINGS[..2].iter().copied());
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_header(labels.chain(headings.iter().copied()));
+        table.column_iter_mut().for_each(|column| {
+            column.set_cell_alignment(CellAlignment::Right);
+        });
+        let protocol = usize::from(self.axis.is_some());
+        let column = table.column_mut(protocol).expect("it was just made");
+        column.set_cell_alignment(CellAlignment::Left);
+        table
+    }
+
+    /// The cells of an outcome.
+    fn of(&self, outcome: &Outcome) -> Vec<String> {
+        let value = outcome.value.filter(|_| self.axis.is_some());
+        let value = value.map(|value| value.to_string());
+        value.into_iter().chain([outcome.protocol.clone(), outcome.cores.to_string()]).collect()
+    }
+
+    /// The transactions of each type, and their latencies, as a table.
+    fn types(&self, profile: &Profile, outcomes: &[Outcome]) -> String {
+        let mut table =
+            self.table(&["type", "committed", "rolled back", "mean us", "p50 us", "p99 us"]);
+        for outcome in outcomes {
+            for of_type in outcome.types.iter().filter(|of_type| !of_type.latencies.is_empty()) {
+                let at = |share| microseconds(profile, &of_type.latencies, share);
+                table.add_row(self.of(outcome).into_iter().chain([
+                    of_type.name.to_owned(),
+                    of_type.committed.to_string(),
+                    of_type.rolled_back.to_string(),
+                    format!("{:.2}", mean_microseconds(profile, &of_type.latencies)),
+                    format!("{:.2}", at(0.5)),
+                    format!("{:.2}", at(0.99)),
+                ]));
+            }
+        }
+        format!("{table}\n\n")
+    }
+
+    /// What happened in phases, as a table; nothing if no protocol has any.
+    fn phases(&self, outcomes: &[Outcome]) -> String {
+        let mut table = self.table(&Phases::HEADINGS);
+        for outcome in outcomes {
+            if let Some(phases) = &outcome.phases {
+                table.add_row(self.of(outcome).into_iter().chain(phases.cells()));
+            }
+        }
+        match table.is_empty() {
+            true => String::new(),
+            false => format!("{table}\n{} The warm-up is among it.\n\n", Phases::LEGEND),
+        }
+    }
+}
+
+/// The transactions of a type as JSON.
+fn of_type(profile: &Profile, of_type: &OfType) -> Value {
+    let latencies = &of_type.latencies;
+    let at = |share| (!latencies.is_empty()).then(|| microseconds(profile, latencies, share));
+    let mean = (!latencies.is_empty()).then(|| mean_microseconds(profile, latencies));
+    json!({
+        "type": of_type.name,
+        "committed": of_type.committed,
+        "rolled_back": of_type.rolled_back,
+        "latency_us_mean": mean,
+        "latency_us_p50": at(0.5),
+        "latency_us_p99": at(0.99),
+    })
 }
 
 /// An outcome as JSON.
 fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> Value {
     let counts = outcome.counts;
+    let types: Vec<Value> = outcome.types.iter().map(|types| of_type(profile, types)).collect();
     json!({
         "simulated": true,
         "title": title,
@@ -149,8 +239,11 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "transactions_rolled_back": outcome.rolled_back,
         "transactions_per_second": throughput(common, outcome),
         "aborts_per_transaction": outcome.aborts_per_transaction,
-        "latency_us_p50": microseconds(profile, outcome, 0.5),
-        "latency_us_p99": microseconds(profile, outcome, 0.99),
+        "latency_us_p50": microseconds(profile, &outcome.latencies, 0.5),
+        "latency_us_p99": microseconds(profile, &outcome.latencies, 0.99),
+        "transactions_by_type": types,
+        "phases": outcome.phases,
+        "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,
         "regions_committed": counts.committed,
         "regions_aborted_conflict": counts.aborted_conflict,

@@ -17,6 +17,7 @@ use weft::htm::Choice;
 use weft::protocol::{PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
+use weft_workloads::phases::Phases;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
 use crate::arguments::{Common, Regions};
@@ -40,8 +41,8 @@ const PRIVATE_MEMORY: PrivateMemory = PrivateMemory { lines: 128, lines_per_oper
 
 /// What one `cargo simulate` command is about.
 pub trait Benchmark {
-    /// The heading.
-    fn title(&self) -> String;
+    /// The heading, for one value of what is varied, or for all of them; for none if nothing is.
+    fn title(&self, values: &[f64]) -> String;
 
     /// The options of every simulation.
     fn common(&self) -> &Common;
@@ -49,6 +50,11 @@ pub trait Benchmark {
     /// The names of those who take part.
     fn contenders(&self) -> Vec<String> {
         self.common().protocol.clone()
+    }
+
+    /// What is varied; each value has databases of its own.
+    fn axis(&self) -> Axis {
+        Axis::default()
     }
 
     /// On how many cores one who takes part can run.
@@ -72,6 +78,28 @@ pub trait Benchmark {
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String>;
 }
 
+/// An option of which several values are simulated, one after the other.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Axis {
+    /// Its name.
+    pub name: &'static str,
+    /// Its values; none if nothing is varied.
+    pub values: Vec<f64>,
+}
+
+impl Axis {
+    /// The values, one after the other, or once nothing.
+    fn points(&self) -> impl Iterator<Item = Option<f64>> + '_ {
+        let nothing = self.values.is_empty().then_some(None);
+        self.values.iter().copied().map(Some).chain(nothing)
+    }
+}
+
+/// Some values in a heading.
+pub fn listed(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// Where, and how, something is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
@@ -79,6 +107,8 @@ pub struct Setting<'a> {
     pub profile: &'static Profile,
     /// How many virtual cores.
     pub cores: usize,
+    /// The value of what is varied, if anything is.
+    pub value: Option<f64>,
     /// The options of every simulation.
     pub common: &'a Common,
 }
@@ -90,7 +120,8 @@ impl Setting<'_> {
             Regions::Rtm => Choice::Auto,
             Regions::None => Choice::Software,
         };
-        LoadOptions { seed: self.common.seed, htm, ..LoadOptions::default() }
+        let phase_length = self.common.phase_length();
+        LoadOptions { seed: self.common.seed, htm, phase_length, ..LoadOptions::default() }
     }
 }
 
@@ -104,6 +135,9 @@ pub trait Driven {
 
     /// What a client computes for one transaction, beside the database's part.
     fn cycles_per_transaction(&self) -> u64;
+
+    /// The names of the transaction types.
+    fn transactions(&self) -> &'static [&'static str];
 
     /// See [`Workload::client`].
     fn client(&self, seed: u64, core: usize, cores: usize) -> Self::Client;
@@ -140,6 +174,10 @@ impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
 
     fn cycles_per_transaction(&self) -> u64 {
         self.cycles_per_transaction
+    }
+
+    fn transactions(&self) -> &'static [&'static str] {
+        W::TRANSACTIONS
     }
 
     fn client(&self, seed: u64, core: usize, cores: usize) -> W::Client {
@@ -193,6 +231,8 @@ pub struct Outcome {
     pub protocol: String,
     /// How many virtual cores.
     pub cores: usize,
+    /// The value of what is varied, if anything is.
+    pub value: Option<f64>,
     /// Transactions that committed, of those that began in the measured time.
     pub transactions: u64,
     /// Transactions that rolled back because the workload wants it so.
@@ -201,6 +241,10 @@ pub struct Outcome {
     pub cycles_per_transaction: u64,
     /// The latencies of both, in cycles, ascending.
     pub latencies: Vec<u64>,
+    /// The transactions of each type.
+    pub types: Vec<OfType>,
+    /// What happened in phases, warm-up included, under a protocol that has them.
+    pub phases: Option<Phases>,
     /// What the machine counted in the measured time, of all cores.
     pub counts: Counts,
     /// Attempts that gave way to other transactions, for each transaction, warm-up included.
@@ -214,6 +258,19 @@ pub struct Outcome {
     pub host_seconds: f64,
 }
 
+/// The transactions of one type.
+#[derive(Clone, Debug, Default)]
+pub struct OfType {
+    /// Its name.
+    pub name: &'static str,
+    /// Those that committed.
+    pub committed: u64,
+    /// Those that rolled back because the workload wants it so.
+    pub rolled_back: u64,
+    /// The latencies of both, in cycles, ascending.
+    pub latencies: Vec<u64>,
+}
+
 /// Runs all that is asked for, and reports.
 ///
 /// # Errors
@@ -225,16 +282,21 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
     benchmark.check()?;
     check(profile, benchmark)?;
     let contenders = benchmark.contenders();
-    let progress = Progress::new(contenders.len() * common.cores.len());
+    let axis = benchmark.axis();
+    let progress = Progress::new(axis.points().count() * contenders.len() * common.cores.len());
     let mut outcomes = Vec::new();
-    for contender in &contenders {
-        for &cores in &common.cores {
-            progress.next(&format!("{contender} on {cores}"));
-            outcomes.push(benchmark.simulate(contender, &Setting { profile, cores, common })?);
+    for value in axis.points() {
+        let at = value.map_or(String::new(), |value| format!(" at {} {value}", axis.name));
+        for contender in &contenders {
+            for &cores in &common.cores {
+                progress.next(&format!("{contender} on {cores}{at}"));
+                let setting = Setting { profile, cores, value, common };
+                outcomes.push(benchmark.simulate(contender, &setting)?);
+            }
         }
     }
     drop(progress);
-    report::show(&benchmark.title(), profile, common, &outcomes)
+    report::show(benchmark, profile, &outcomes)
 }
 
 /// Checks what depends on more than one option: nobody should learn that after half of the runs.
@@ -257,8 +319,7 @@ fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
 /// What one core has measured.
 #[derive(Default)]
 struct Measured {
-    latencies: Vec<u64>,
-    rolled_back: u64,
+    types: Vec<OfType>,
     executed: u64,
     /// The core's counts at the first transaction that was measured, and after the last one.
     counts: Option<(Counts, Counts)>,
@@ -270,7 +331,7 @@ struct Measured {
 /// # Errors
 /// The run does not end, no transaction began in the measured time, or a condition does not hold.
 pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
-    let &Setting { profile, cores, common } = setting;
+    let &Setting { profile, cores, common, .. } = setting;
     let name = driven.name();
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{name}, {what}: {error}");
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
@@ -282,7 +343,9 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         let measured = &measured[core];
         let mut client = driven.client(common.seed, core, cores);
         move || {
-            let mut mine = Measured::default();
+            let types = driven.transactions().iter();
+            let types = types.map(|name| OfType { name, ..OfType::default() }).collect();
+            let mut mine = Measured { types, ..Measured::default() };
             let now = || weft_sim::cycles().expect("this is a virtual core");
             let counts = || weft_sim::counts().expect("this is a virtual core");
             loop {
@@ -301,8 +364,10 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
                 mine.executed += 1;
                 if let Some((_, last)) = &mut mine.counts {
                     *last = counts();
-                    mine.latencies.push(now() - ended.begun.unwrap_or(start));
-                    mine.rolled_back += u64::from(ended.rolled_back);
+                    let of_type = &mut mine.types[ended.transaction];
+                    of_type.latencies.push(now() - ended.begun.unwrap_or(start));
+                    of_type.committed += u64::from(!ended.rolled_back);
+                    of_type.rolled_back += u64::from(ended.rolled_back);
                 }
             }
             measured.replace(mine);
@@ -317,8 +382,9 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     let after = driven.metrics();
     let measured: Vec<Measured> = measured.into_iter().map(RefCell::into_inner).collect();
     let executed = measured.iter().map(|core| core.executed).sum::<u64>() as f64;
+    let types = by_type(driven.transactions(), &measured);
     let mut latencies: Vec<u64> =
-        measured.iter().flat_map(|core| core.latencies.iter().copied()).collect();
+        types.iter().flat_map(|of_type| of_type.latencies.iter().copied()).collect();
     latencies.sort_unstable();
     if latencies.is_empty() {
         return Err(failed("simulating", &"no transaction began in the measured time"));
@@ -334,18 +400,70 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
             return Err(failed("verifying", broken));
         }
     }
-    let rolled_back = measured.iter().map(|core| core.rolled_back).sum();
     Ok(Outcome {
         protocol: name.to_owned(),
         cores,
-        transactions: latencies.len() as u64 - rolled_back,
-        rolled_back,
+        value: setting.value,
+        transactions: types.iter().map(|of_type| of_type.committed).sum(),
+        rolled_back: types.iter().map(|of_type| of_type.rolled_back).sum(),
         cycles_per_transaction: driven.cycles_per_transaction(),
         latencies,
+        types,
+        phases: Phases::of(&after)
+            .zip(Phases::of(&before))
+            .map(|(after, before)| after.since(&before)),
         counts,
         aborts_per_transaction: (after.aborted_total() - before.aborted_total()) as f64 / executed,
         fallbacks_per_transaction: (after.htm.fallbacks - before.htm.fallbacks) as f64 / executed,
         accesses_per_host_second: accesses as f64 / host_seconds,
         host_seconds,
     })
+}
+
+/// The transactions of each type, of all cores.
+fn by_type(names: &[&'static str], measured: &[Measured]) -> Vec<OfType> {
+    let of_type = |(position, &name): (usize, &&'static str)| {
+        let cores = measured.iter().map(|core| &core.types[position]);
+        let mut latencies: Vec<u64> =
+            cores.clone().flat_map(|core| core.latencies.iter().copied()).collect();
+        latencies.sort_unstable();
+        OfType {
+            name,
+            committed: cores.clone().map(|core| core.committed).sum(),
+            rolled_back: cores.map(|core| core.rolled_back).sum(),
+            latencies,
+        }
+    };
+    names.iter().enumerate().map(of_type).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cores_have_measured_is_put_together_by_type() {
+        let of_type = |name, latencies: &[u64], rolled_back| OfType {
+            name,
+            committed: latencies.len() as u64 - rolled_back,
+            rolled_back,
+            latencies: latencies.to_vec(),
+        };
+        let core = |types: [OfType; 2]| Measured { types: types.into(), ..Measured::default() };
+        let measured = [
+            core([of_type("like", &[5, 3], 0), of_type("read", &[2], 1)]),
+            core([of_type("like", &[4], 0), of_type("read", &[], 0)]),
+        ];
+        let types = by_type(&["like", "read"], &measured);
+        assert_eq!((types[0].name, types[0].committed), ("like", 3));
+        assert_eq!(types[0].latencies, [3, 4, 5]);
+        assert_eq!((types[1].committed, types[1].rolled_back), (0, 1));
+    }
+
+    #[test]
+    fn without_an_axis_there_is_one_point() {
+        assert_eq!(Axis::default().points().collect::<Vec<_>>(), [None]);
+        let axis = Axis { name: "alpha", values: vec![0.0, 1.4] };
+        assert_eq!(axis.points().collect::<Vec<_>>(), [Some(0.0), Some(1.4)]);
+    }
 }

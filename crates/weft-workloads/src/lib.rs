@@ -36,6 +36,7 @@ pub mod like;
 mod load;
 pub mod locks;
 pub mod mix;
+pub mod phases;
 mod popularity;
 pub mod procedures;
 pub mod random;

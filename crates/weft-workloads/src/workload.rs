@@ -10,8 +10,9 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
-use weft::protocol::Protocol;
+use weft::protocol::{PhaseOptions, Protocol};
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
@@ -82,6 +83,8 @@ pub struct LoadOptions<'a> {
     pub htm: weft::htm::Choice,
     /// Memory for the database to take, and touch, before it is filled.
     pub reserve_bytes: usize,
+    /// How long phases last, under a protocol that has them; as the engine has it if `None`.
+    pub phase_length: Option<Duration>,
     /// Where the database keeps its data; in memory alone if `None`.
     pub storage: Option<StorageOptions<'a>>,
     /// Told of the rows loaded so far.
@@ -102,6 +105,10 @@ impl LoadOptions<'_> {
     /// Starts to open the database.
     pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
         let builder = Database::<P>::builder().htm(self.htm).reserve_bytes(self.reserve_bytes);
+        let builder = match self.phase_length {
+            Some(length) => builder.phases(PhaseOptions::new().length(length)),
+            None => builder,
+        };
         match self.storage {
             Some(StorageOptions { directory, durability }) => {
                 // A checkpoint is written by workers.
@@ -122,13 +129,15 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, no directory, no report of progress.
+    /// One thread, seed 0, whatever HTM there is, phases of the usual length, no directory, no report of
+    /// progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
             threads: 1,
             htm: weft::htm::Choice::Auto,
             reserve_bytes: 0,
+            phase_length: None,
             storage: None,
             progress: &|_, _| {},
         }

@@ -2,8 +2,11 @@
 //!
 //! Eight virtual cores of the papers' Haswell transfer money between accounts, post what they did, and
 //! look at the total, under every protocol that several workers can use, with regions in the machine's
-//! RTM where the protocol has them. And locks whose sections those regions stand for.
+//! RTM where the protocol has them. And locks whose sections those regions stand for, and phases.
 #![cfg(weft_sim)]
+
+#[path = "simulated/phases.rs"]
+mod phases;
 
 use std::process::Command;
 

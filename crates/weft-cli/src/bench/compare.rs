@@ -73,7 +73,7 @@ const IDENTITY: [&str; 11] = [
 ];
 
 /// What says nothing about what was measured: results, and where they were taken.
-const RESULTS: [&str; 28] = [
+const RESULTS: [&str; 30] = [
     "accesses",
     "accesses_per_host_second",
     "aborts",
@@ -92,11 +92,13 @@ const RESULTS: [&str; 28] = [
     "log",
     "memory",
     "operations_per_second",
+    "phases",
     "ratio_to_first",
     "rounds",
     "success_rates",
     "throughput_per_second",
     "transactions",
+    "transactions_by_type",
     "transactions_per_sample",
     "transactions_per_second",
     "user_rollbacks",

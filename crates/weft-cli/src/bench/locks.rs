@@ -74,6 +74,7 @@ Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 #[command(mut_arg("loggers", |arg| arg.hide(true)))]
 #[command(mut_arg("epoch_interval_ms", |arg| arg.hide(true)))]
 #[command(mut_arg("reserve_mib", |arg| arg.hide(true)))]
+#[command(mut_arg("phase_length", |arg| arg.hide(true)))]
 pub struct LocksArguments {
     /// What the locks protect; see below
     #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]

@@ -306,6 +306,7 @@ fn load(
             threads: arguments.threads,
             htm,
             reserve_bytes: arguments.reserve_mib << 20,
+            phase_length: arguments.phase_length(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }
             }),

@@ -166,6 +166,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         seed: 1,
         htm: Some(weft::htm::Choice::Software),
         reserve_mib: 0,
+        phase_length: None,
         verify: true,
         directory: None,
         acknowledge: vec![AcknowledgeName::Durable],

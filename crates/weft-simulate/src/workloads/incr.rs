@@ -6,7 +6,7 @@ use weft_workloads::incr;
 use weft_workloads::incr::Popularity;
 
 use crate::arguments::{Common, Computing};
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_computing};
+use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
 const HELP: &str = "\
 What is simulated: INCR1 and INCRZ, as in `weft bench incr`, whose help says what they are; but the hot
@@ -15,7 +15,10 @@ key stays, since few seconds can be simulated.
 Examples:
   cargo simulate incr --hot 100 --protocol atomic,silo,2pl --machine xeon-8x10 --cores 1,20,80
       every transaction increments the same counter, on the machine of the Doppel paper (Figure 9)
-  cargo simulate incr --alpha 1.4 --protocol atomic,silo,2pl --machine xeon-8x10 --cores 20
+  cargo simulate incr --hot 0,10,50,100 --protocol doppel,silo --machine xeon-8x10 --cores 20 \
+    --phase-length 5 --warmup 7 --milliseconds 20
+      several shares for the hot one, and long enough for some phases (Figure 8)
+  cargo simulate incr --alpha 0,1,1.4 --protocol atomic,silo,2pl --machine xeon-8x10 --cores 20
       popularity that falls off smoothly (Figure 11)";
 
 /// INCR1 and INCRZ.
@@ -26,12 +29,13 @@ pub struct Incr {
     #[arg(long, value_name = "N", default_value_t = incr::Parameters::default().records,
           value_parser = clap::value_parser!(u64).range(incr::RECORDS_MIN..=incr::RECORDS_MAX))]
     records: u64,
-    /// INCR1: share of the transactions that increment the hot key, in percent [default: 100]
-    #[arg(long, value_name = "%", value_parser = percent, conflicts_with = "alpha")]
-    hot: Option<f64>,
-    /// INCRZ: how uneven popularity is, from 0, all keys alike, to 5
-    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
-    alpha: Option<f64>,
+    /// INCR1: shares of the transactions that increment the hot key, in percent [default: 100]
+    #[arg(long, value_name = "%,…", value_delimiter = ',', value_parser = percent,
+          conflicts_with = "alpha")]
+    hot: Vec<f64>,
+    /// INCRZ: how uneven popularity is, from 0, all keys alike, to 5; several values in turns
+    #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha)]
+    alpha: Vec<f64>,
     /// What the client computes.
     #[command(flatten)]
     computing: Computing,
@@ -41,22 +45,26 @@ pub struct Incr {
 }
 
 impl Incr {
-    fn popularity(&self) -> Popularity {
-        match self.alpha {
-            Some(alpha) => Popularity::Zipf { alpha },
-            None => Popularity::Hot { percent: self.hot.unwrap_or(100.0), change: None },
-        }
+    fn is_zipf(&self) -> bool {
+        !self.alpha.is_empty()
     }
 }
 
 impl Benchmark for Incr {
-    fn title(&self) -> String {
-        let popularity = match self.popularity() {
-            Popularity::Hot { percent, .. } => format!("{percent} % for the hot one"),
-            Popularity::Zipf { alpha } => format!("alpha {alpha}"),
+    fn title(&self, values: &[f64]) -> String {
+        let (name, popularity) = match self.is_zipf() {
+            true => ("INCRZ", format!("alpha {}", listed(values))),
+            false => ("INCR1", format!("{} % for the hot one", listed(values))),
         };
-        let name = if self.alpha.is_some() { "INCRZ" } else { "INCR1" };
         format!("{name}, {} counters, {popularity}; {}", self.records, self.computing)
+    }
+
+    fn axis(&self) -> Axis {
+        match (self.is_zipf(), self.hot.is_empty()) {
+            (true, _) => Axis { name: "alpha", values: self.alpha.clone() },
+            (false, true) => Axis { name: "hot %", values: vec![100.0] },
+            (false, false) => Axis { name: "hot %", values: self.hot.clone() },
+        }
     }
 
     fn common(&self) -> &Common {
@@ -64,7 +72,12 @@ impl Benchmark for Incr {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let parameters = incr::Parameters { records: self.records, popularity: self.popularity() };
+        let value = setting.value.expect("there is an axis");
+        let popularity = match self.is_zipf() {
+            true => Popularity::Zipf { alpha: value },
+            false => Popularity::Hot { percent: value, change: None },
+        };
+        let parameters = incr::Parameters { records: self.records, popularity };
         with_protocol!(contender, |P| simulate_computing::<P, incr::Incr<P>>(
             &parameters,
             self.computing.compute,

@@ -6,14 +6,17 @@ use weft_workloads::like;
 
 use super::incr::alpha;
 use crate::arguments::{Common, Computing};
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_computing};
+use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
 const HELP: &str = "\
 What is simulated: LIKE, as in `weft bench like`, whose help says what its transactions do.
 
-Example:
+Examples:
   cargo simulate like --write 90 --protocol silo,2pl --machine xeon-8x10 --cores 1,20
-      nine likes to one read, on the machine of the Doppel paper (Figure 12)";
+      nine likes to one read, on the machine of the Doppel paper (Figure 12)
+  cargo simulate like --alpha 0,1.4 --protocol doppel,silo,2pl --machine xeon-8x10 --cores 20 \
+    --warmup 25 --milliseconds 100 --types
+      latencies of likes and of reads, over some phases of 20 ms (Table 3)";
 
 /// LIKE.
 #[derive(Args, Debug)]
@@ -27,14 +30,15 @@ pub struct Like {
     #[arg(long, value_name = "N", default_value_t = like::Parameters::default().pages,
           value_parser = clap::value_parser!(u64).range(1..=like::RECORDS_MAX))]
     pages: u64,
-    /// How uneven the popularity of pages is, from 0, all alike, to 5
-    #[arg(long, value_name = "ALPHA", default_value_t = like::Parameters::default().alpha,
-          value_parser = alpha)]
-    alpha: f64,
-    /// Share of the transactions that like, in percent; the others read
-    #[arg(long, value_name = "%", default_value_t = like::Parameters::default().write_percent,
+    /// How uneven the popularity of pages is, from 0, all alike, to 5; several values in turns
+    #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha,
+          default_values_t = [like::Parameters::default().alpha])]
+    alpha: Vec<f64>,
+    /// Share of the transactions that like, in percent, the others read; several values in turns
+    #[arg(long, value_name = "%,…", value_delimiter = ',',
+          default_values_t = [like::Parameters::default().write_percent],
           value_parser = clap::value_parser!(u32).range(0..=100))]
-    write: u32,
+    write: Vec<u32>,
     /// What the client computes.
     #[command(flatten)]
     computing: Computing,
@@ -43,10 +47,37 @@ pub struct Like {
     common: Common,
 }
 
+impl Like {
+    fn varies_alpha(&self) -> bool {
+        self.alpha.len() > 1
+    }
+}
+
 impl Benchmark for Like {
-    fn title(&self) -> String {
+    fn title(&self, values: &[f64]) -> String {
         let Like { users, pages, alpha, write, computing, .. } = self;
+        let (alpha, write) = match self.varies_alpha() {
+            true => (listed(values), listed(write)),
+            false => (listed(alpha), listed(values)),
+        };
         format!("LIKE, {users} users, {pages} pages, alpha {alpha}, {write} % like; {computing}")
+    }
+
+    fn axis(&self) -> Axis {
+        match self.varies_alpha() {
+            true => Axis { name: "alpha", values: self.alpha.clone() },
+            false => Axis {
+                name: "write %",
+                values: self.write.iter().copied().map(f64::from).collect(),
+            },
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.varies_alpha() && self.write.len() > 1 {
+            return Err("only one of --alpha and --write can have several values".to_owned());
+        }
+        Ok(())
     }
 
     fn common(&self) -> &Common {
@@ -54,8 +85,13 @@ impl Benchmark for Like {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let &Like { users, pages, alpha, write, .. } = self;
-        let parameters = like::Parameters { users, pages, alpha, write_percent: write };
+        let &Like { users, pages, .. } = self;
+        let value = setting.value.expect("there is an axis");
+        let (alpha, write_percent) = match self.varies_alpha() {
+            true => (value, self.write[0]),
+            false => (self.alpha[0], value as u32),
+        };
+        let parameters = like::Parameters { users, pages, alpha, write_percent };
         with_protocol!(contender, |P| simulate_computing::<P, like::Like<P>>(
             &parameters,
             self.computing.compute,

@@ -104,7 +104,7 @@ impl Locks {
 }
 
 impl Benchmark for Locks {
-    fn title(&self) -> String {
+    fn title(&self, _values: &[f64]) -> String {
         format!(
             "{}; {} subscribers; {} cycles of computing for each transaction, {} in each page",
             self.contest().title(),
@@ -171,6 +171,10 @@ impl<S: Structure> Driven for Named<'_, S> {
 
     fn cycles_per_transaction(&self) -> u64 {
         self.compute
+    }
+
+    fn transactions(&self) -> &'static [&'static str] {
+        locks::Locks::<S>::TRANSACTIONS
     }
 
     fn client(&self, seed: u64, core: usize, _cores: usize) -> Self::Client {

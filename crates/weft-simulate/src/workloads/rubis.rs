@@ -4,8 +4,9 @@ use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
 use weft_workloads::rubis;
 
+use super::incr::alpha;
 use crate::arguments::Common;
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
 
 const HELP: &str = "\
 What is simulated: RUBiS, as in `weft bench rubis`, whose help says what its transactions do. In the
@@ -19,7 +20,10 @@ Examples:
   cargo simulate rubis --protocol dbx,silo,2pl
       RUBiS-B under three protocols on one to eight hardware threads of the papers' Haswell
   cargo simulate rubis --mix contended --machine xeon-8x10 --cores 1,20 --protocol silo,2pl
-      RUBiS-C on the machine of the Doppel paper";
+      RUBiS-C on the machine of the Doppel paper
+  cargo simulate rubis --mix contended --alpha 0,1,1.8 --machine xeon-8x10 --cores 20 \
+    --protocol doppel,silo,2pl --phase-length 5 --warmup 7 --milliseconds 20
+      the more uneven the popularity of items, the more bids conflict (Figure 15)";
 
 /// RUBiS.
 #[derive(Args, Debug)]
@@ -28,9 +32,10 @@ pub struct Rubis {
     /// Which transactions run how often
     #[arg(long, short, value_enum, default_value_t = MixName::Bidding)]
     mix: MixName,
-    /// How uneven the items' popularity is, in the contended mix
-    #[arg(long, value_name = "ALPHA", default_value_t = rubis::Mix::ALPHA, value_parser = alpha)]
-    alpha: f64,
+    /// How uneven the items' popularity is, in the contended mix; several values in turns
+    #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha,
+          default_values_t = [rubis::Mix::ALPHA])]
+    alpha: Vec<f64>,
     /// Users that are loaded
     #[arg(long, value_name = "N", default_value_t = rubis::Parameters::default().users / 10,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(rubis::USERS_MAX)))]
@@ -66,11 +71,12 @@ enum Operations {
 }
 
 impl Rubis {
-    fn parameters(&self) -> rubis::Parameters {
-        let &Rubis { alpha, users, items, .. } = self;
-        let mix = match self.mix {
-            MixName::Bidding => rubis::Mix::Bidding,
-            MixName::Contended => rubis::Mix::Contended { alpha },
+    /// What is loaded and run, where popularity, if it is uneven, is so by `alpha`.
+    fn parameters(&self, alpha: Option<f64>) -> rubis::Parameters {
+        let &Rubis { users, items, .. } = self;
+        let mix = match alpha {
+            None => rubis::Mix::Bidding,
+            Some(alpha) => rubis::Mix::Contended { alpha },
         };
         let operations = self.operations == Operations::On;
         rubis::Parameters { users, items, mix, operations, ..rubis::Parameters::default() }
@@ -78,10 +84,24 @@ impl Rubis {
 }
 
 impl Benchmark for Rubis {
-    fn title(&self) -> String {
-        let rubis::Parameters { users, items, mix, operations, .. } = self.parameters();
-        let operations = if operations { "" } else { ", without commutative operations" };
+    fn title(&self, values: &[f64]) -> String {
+        let Rubis { users, items, operations, .. } = self;
+        let mix = match self.mix {
+            MixName::Bidding => "bidding".to_owned(),
+            MixName::Contended => format!("contended, alpha {}", listed(values)),
+        };
+        let operations = match operations {
+            Operations::On => "",
+            Operations::Off => ", without commutative operations",
+        };
         format!("RUBiS, mix {mix}, {users} users, {items} items{operations}")
+    }
+
+    fn axis(&self) -> Axis {
+        match self.mix {
+            MixName::Bidding => Axis::default(),
+            MixName::Contended => Axis { name: "alpha", values: self.alpha.clone() },
+        }
     }
 
     fn common(&self) -> &Common {
@@ -89,13 +109,8 @@ impl Benchmark for Rubis {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let parameters = self.parameters();
+        let parameters = self.parameters(setting.value);
         with_protocol!(contender, |P| simulate_under::<P, rubis::Rubis<P>>(&parameters, setting))
             .expect("the parser knows the names")
     }
-}
-
-fn alpha(text: &str) -> Result<f64, String> {
-    let alpha = text.parse().ok().filter(|alpha| (0.0..=5.0).contains(alpha));
-    alpha.ok_or_else(|| "expected a number from 0 to 5".to_owned())
 }

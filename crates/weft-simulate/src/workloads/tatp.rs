@@ -34,7 +34,7 @@ pub struct Tatp {
 }
 
 impl Benchmark for Tatp {
-    fn title(&self) -> String {
+    fn title(&self, _values: &[f64]) -> String {
         format!("TATP, mix {}, {} subscribers", self.mix, self.subscribers)
     }
 

@@ -44,7 +44,7 @@ impl Scale {
 }
 
 impl Benchmark for Tpcc {
-    fn title(&self) -> String {
+    fn title(&self, _values: &[f64]) -> String {
         format!("TPC-C, mix {}", self.mix)
     }
 

@@ -34,7 +34,7 @@ pub struct Ycsb {
 }
 
 impl Benchmark for Ycsb {
-    fn title(&self) -> String {
+    fn title(&self, _values: &[f64]) -> String {
         let rows = format!("{} rows of 100 bytes, theta {}", self.records, self.theta);
         format!("YCSB, {}, {rows}, {} per transaction", self.mix, self.operations)
     }

@@ -15,6 +15,7 @@
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
 //! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `phase_length_ms` | how long phases were to last; `null` if nobody said |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
 //! | `committed` | transactions that committed, all rounds together |
@@ -31,6 +32,7 @@
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
 //! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`. `null` without a log |
+//! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
 //! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
@@ -48,6 +50,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use weft_workloads::phases::Phases;
 use weft_workloads::workload::Condition;
 
 use crate::arguments::{AcknowledgeName, BenchArguments};
@@ -69,6 +72,8 @@ pub struct Counters {
     pub htm: weft::htm::Statistics,
     /// The log, if there is one.
     pub log: Option<LogCounters>,
+    /// The phases, under a protocol that has them.
+    pub phases: Option<Phases>,
     /// Versions kept for snapshots at the later of the points.
     pub versions_held: u64,
 }
@@ -101,6 +106,7 @@ impl Counters {
                 syncs: log.syncs,
                 sync_time: log.sync_time,
             }),
+            phases: Phases::of(metrics),
             versions_held: metrics.snapshots.versions_held,
         }
     }
@@ -116,6 +122,9 @@ impl Counters {
             log.epochs -= before.epochs;
             log.syncs -= before.syncs;
             log.sync_time -= before.sync_time;
+        }
+        if let (Some(phases), Some(before)) = (&mut self.phases, &before.phases) {
+            *phases = phases.since(before);
         }
         let (htm, before) = (&mut self.htm, &before.htm);
         htm.started -= before.started;
@@ -142,6 +151,9 @@ impl Counters {
                 log.syncs += more.syncs;
                 log.sync_time += more.sync_time;
             }
+            if let (Some(phases), Some(more)) = (&mut sum.phases, &counters.phases) {
+                *phases = phases.and_then(more);
+            }
             sum.versions_held = sum.versions_held.max(counters.versions_held);
             sum
         })
@@ -163,6 +175,7 @@ pub struct Resident {
 pub struct Description {
     threads: usize,
     seed: u64,
+    phase_length_ms: Option<f64>,
     options: InOrder<&'static str, serde_json::Value>,
     operations: Option<u32>,
     success_rates: Option<&'static [f64]>,
@@ -179,6 +192,7 @@ impl Description {
         Description {
             threads: arguments.threads,
             seed: arguments.seed,
+            phase_length_ms: arguments.phase_length,
             options: InOrder(subject.options),
             operations: subject.operations,
             success_rates: subject.success_rates,
@@ -209,6 +223,7 @@ pub struct Report<'a> {
     pub seed: u64,
     #[serde(flatten)]
     pub options: &'a InOrder<&'static str, serde_json::Value>,
+    pub phase_length_ms: Option<f64>,
     pub seconds: f64,
     pub warmup_seconds: f64,
     pub rounds: Vec<RoundReport>,
@@ -226,6 +241,7 @@ pub struct Report<'a> {
     pub htm: HtmReport,
     pub memory: MemoryReport,
     pub log: Option<LogReport>,
+    pub phases: Option<Phases>,
     pub versions_held: u64,
     pub verified: Option<bool>,
     pub conditions: Option<Vec<ConditionReport<'a>>>,
@@ -344,6 +360,7 @@ impl<'a> Report<'a> {
             threads: description.threads,
             seed: description.seed,
             options: &description.options,
+            phase_length_ms: description.phase_length_ms,
             seconds: description.seconds,
             warmup_seconds: description.warmup_seconds,
             rounds: rounds.iter().map(RoundReport::new).collect(),
@@ -365,6 +382,7 @@ impl<'a> Report<'a> {
             htm: HtmReport::new(&counters.htm),
             memory: MemoryReport::new(resident, &contender.metrics().memory),
             log,
+            phases: counters.phases,
             versions_held: counters.versions_held,
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
             conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),

@@ -4,6 +4,8 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use weft_workloads::phases::Phases;
+
 use crate::numbers::{counted, grouped, microseconds, rate, size};
 
 use super::super::statistics::fraction;
@@ -32,6 +34,9 @@ impl fmt::Display for Tables<'_> {
         }
         if let Some(table) = regions(reports) {
             writeln!(formatter, "{table}\n")?;
+        }
+        if let Some(table) = phases(reports) {
+            writeln!(formatter, "{table}\n{}\n", Phases::LEGEND)?;
         }
         writeln!(formatter, "{}\n", memory(reports))?;
         for table in [log(reports), versions(reports)].into_iter().flatten() {
@@ -183,6 +188,17 @@ fn regions(reports: &[Report<'_>]) -> Option<Table> {
             percent(htm.aborted_explicit),
             percent(htm.fallbacks),
         ]);
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What happened in phases; `None` if no protocol has any.
+fn phases(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol"], &Phases::HEADINGS);
+    for report in reports {
+        if let Some(phases) = &report.phases {
+            table.add_row(std::iter::once(report.label.to_owned()).chain(phases.cells()));
+        }
     }
     (!table.is_empty()).then_some(table)
 }

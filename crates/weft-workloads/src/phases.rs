@@ -1,0 +1,131 @@
+//! What happened in the phases of a protocol that has them, as reports show it.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use weft::Metrics;
+
+/// Counts of what happened in phases, between two points in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Phases {
+    /// Split phases that have begun.
+    pub split_phases: u64,
+    /// Split phases that ended before their time, because somebody waited.
+    pub hurried: u64,
+    /// Records that were split at the later of the points, or would have been in the next split phase.
+    pub split_records: u64,
+    /// Rows that reconciliations have replaced.
+    pub reconciled_rows: u64,
+    /// Transactions that met a split record.
+    pub refused: u64,
+    /// Of these, such as were set aside while their threads went on with others.
+    pub stashed: u64,
+    /// Time spent in split phases that have ended, in milliseconds.
+    pub split_ms: f64,
+    /// Time in which no transaction ran, because the phase changed, in milliseconds.
+    pub changing_ms: f64,
+}
+
+impl Phases {
+    /// What a table calls the columns of [`Phases::cells`].
+    pub const HEADINGS: [&str; 8] =
+        ["phases", "hurried", "split", "merged", "refused", "stashed", "split ms", "changing ms"];
+
+    /// What the columns are, for below a table.
+    pub const LEGEND: &str = "phases: split ones, and how many of them ended early, since somebody \
+         waited. split: records,\nat the end. merged: rows, by reconciliations. refused: transactions \
+         that met a split record;\nstashed: while others ran.";
+
+    /// What has happened so far; `None` under a protocol without phases.
+    pub fn of(metrics: &Metrics) -> Option<Phases> {
+        let phases = metrics.phases?;
+        let milliseconds = |span: Duration| span.as_secs_f64() * 1e3;
+        Some(Phases {
+            split_phases: phases.split_phases,
+            hurried: phases.hurried,
+            split_records: phases.split_records,
+            reconciled_rows: phases.reconciled_rows,
+            refused: phases.refused,
+            stashed: phases.stashed,
+            split_ms: milliseconds(phases.split_time),
+            changing_ms: milliseconds(phases.changing_time),
+        })
+    }
+
+    /// What has happened since `before`.
+    pub fn since(self, before: &Phases) -> Phases {
+        Phases {
+            split_phases: self.split_phases - before.split_phases,
+            hurried: self.hurried - before.hurried,
+            split_records: self.split_records,
+            reconciled_rows: self.reconciled_rows - before.reconciled_rows,
+            refused: self.refused - before.refused,
+            stashed: self.stashed - before.stashed,
+            split_ms: self.split_ms - before.split_ms,
+            changing_ms: self.changing_ms - before.changing_ms,
+        }
+    }
+
+    /// The sum of this and of what happened later.
+    pub fn and_then(self, later: &Phases) -> Phases {
+        Phases {
+            split_phases: self.split_phases + later.split_phases,
+            hurried: self.hurried + later.hurried,
+            split_records: later.split_records,
+            reconciled_rows: self.reconciled_rows + later.reconciled_rows,
+            refused: self.refused + later.refused,
+            stashed: self.stashed + later.stashed,
+            split_ms: self.split_ms + later.split_ms,
+            changing_ms: self.changing_ms + later.changing_ms,
+        }
+    }
+
+    /// The cells of a table's row.
+    pub fn cells(&self) -> [String; 8] {
+        [
+            self.split_phases.to_string(),
+            self.hurried.to_string(),
+            self.split_records.to_string(),
+            self.reconciled_rows.to_string(),
+            self.refused.to_string(),
+            self.stashed.to_string(),
+            format!("{:.1}", self.split_ms),
+            format!("{:.2}", self.changing_ms),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft::Database;
+    use weft::protocol::{Doppel, Silo};
+
+    use super::*;
+
+    #[test]
+    fn only_protocols_with_phases_have_any() {
+        let with: Database<Doppel> = Database::builder().open().unwrap();
+        let without: Database<Silo> = Database::builder().open().unwrap();
+        assert_eq!(Phases::of(&with.metrics()), Some(Phases::default()));
+        assert_eq!(Phases::of(&without.metrics()), None);
+    }
+
+    #[test]
+    fn spans_follow_each_other() {
+        let at = |split_phases, split_records| Phases {
+            split_phases,
+            hurried: split_phases / 2,
+            split_records,
+            reconciled_rows: split_phases * 3,
+            refused: split_phases * 5,
+            stashed: split_phases * 4,
+            split_ms: split_phases as f64 * 2.5,
+            changing_ms: split_phases as f64 * 0.5,
+        };
+        let (first, second, third) = (at(2, 7), at(10, 4), at(16, 1));
+        let (earlier, later) = (second.since(&first), third.since(&second));
+        assert_eq!((earlier.split_phases, earlier.split_records), (8, 4));
+        assert_eq!(earlier.and_then(&later), third.since(&first));
+        assert_eq!(later.cells().join(" "), "6 3 1 18 30 24 15.0 3.00");
+    }
+}
