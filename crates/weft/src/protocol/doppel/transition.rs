@@ -71,6 +71,8 @@ pub struct Plans {
     chosen: Vec<Chosen>,
     /// Transactions committed when the present phase began.
     commits_before: u64,
+    /// Transactions committed when it was decided last what to split: conflicts are counted since then.
+    commits_at_choice: u64,
 }
 
 /// A record that is to be split in every split phase.
@@ -436,7 +438,10 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
         unsafe { &mut *slot.sketch.get() }
     });
     let contended = gather(sketches, &worker.memory);
-    let committed = commits(database).saturating_sub(plans.commits_before);
+    let commits = commits(database);
+    let committed = commits.saturating_sub(plans.commits_before);
+    let committed_since_choice = commits.saturating_sub(plans.commits_at_choice);
+    plans.commits_at_choice = commits;
     let mut unneeded = Vec::new();
     plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
     for contended in contended {
@@ -444,7 +449,7 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
         let record = contended.find();
         let is_it = |known: &&mut Chosen| known.is_of(contended.table, record);
         let (conflicts, splittable) = (contended.conflicts, contended.splittable());
-        let contention = Contention { conflicts, committed };
+        let contention = Contention { conflicts, committed: committed_since_choice };
         let is_worth_it = match shared.options.is_hasty {
             true => is_mostly_splittable(conflicts, splittable),
             false => is_worth_splitting(conflicts, splittable, committed),
