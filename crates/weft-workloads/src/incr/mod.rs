@@ -154,7 +154,7 @@ pub struct Incr<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](weft::procedure).
+/// The shapes of its [procedures](mod@weft::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![IncrementCounter::<Dbx>::shape()]

@@ -115,7 +115,7 @@ pub struct Like<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](weft::procedure).
+/// The shapes of its [procedures](mod@weft::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![LikePage::<Dbx>::shape(), ReadPage::<Dbx>::shape()]

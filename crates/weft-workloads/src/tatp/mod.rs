@@ -91,7 +91,7 @@ pub struct Tatp<P: Protocol> {
     ledgers: Ledgers,
 }
 
-/// The shapes of its [procedures](weft::procedure).
+/// The shapes of its [procedures](mod@weft::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

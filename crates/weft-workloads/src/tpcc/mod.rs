@@ -193,7 +193,7 @@ impl<P: Protocol> Tpcc<P> {
     }
 }
 
-/// The shapes of its [procedures](weft::procedure).
+/// The shapes of its [procedures](mod@weft::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![
