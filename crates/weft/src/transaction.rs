@@ -622,7 +622,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         buffer.last = None;
         // Whatever it was found by, the index is asked from now on.
         buffer.announced.clear();
-        if P::REPAIRS {
+        if self.restores() {
             buffer.position -= 1;
             buffer.workset[buffer.position] = 0;
         }
@@ -632,10 +632,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Finds the record under a key.
     #[inline(always)]
     fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        if P::REPAIRS && self.worker.executor().repairs() {
-            return self.restore(table, key);
-        }
-        self.look_up(table, key)
+        if self.restores() { self.restore(table, key) } else { self.look_up(table, key) }
+    }
+
+    /// Whether the workset cache is kept.
+    #[inline(always)]
+    fn restores(&self) -> bool {
+        P::REPAIRS && self.worker.executor().repairs()
     }
 
     /// Finds the record under a key: in the workset cache, if the operation has found it before (fast

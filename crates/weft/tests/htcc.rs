@@ -227,3 +227,38 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
         assert_eq!(database.metrics().repairs.repairs > 0, repairs, "{hot:?}, {repairs}");
     }
 }
+
+/// Records leave their index while others have found them: those look the key up again.
+#[test]
+fn keys_that_come_and_go_are_looked_up_again() {
+    const TURNS: u32 = 3000;
+    for repairs in [true, false] {
+        let (database, accounts) = open(HtccOptions::new().hot_at(4).repairs(repairs));
+        let work = |thread: u32| {
+            let mut random = fastrand::Rng::with_seed(u64::from(thread));
+            for turn in 0..TURNS {
+                let number = ACCOUNTS + random.u32(..3);
+                let done: Result<(), Error> = database.transact(|tx| {
+                    tx.get(&accounts, &(turn % ACCOUNTS))?;
+                    if tx.get(&accounts, &number)?.is_some() {
+                        tx.delete(&accounts, &number)?;
+                    } else {
+                        tx.insert(&accounts, Account { number, cents: 1, heir: 0 })?;
+                    }
+                    let next = ACCOUNTS + (number + 1) % 3;
+                    tx.update(&accounts, &next, |account| account.cents += 1).map(|_| ())
+                });
+                done.unwrap();
+            }
+        };
+        thread::scope(|scope| {
+            let work = &work;
+            (0..4).for_each(|thread| drop(scope.spawn(move || work(thread))));
+        });
+        let left: Result<u32, Error> = database.transact(|tx| {
+            let rows = tx.range(&accounts, ..ACCOUNTS).map(|row| row.map(|_| 1));
+            rows.sum::<Result<u32, Error>>()
+        });
+        assert_eq!(left.unwrap(), ACCOUNTS, "{repairs}");
+    }
+}
