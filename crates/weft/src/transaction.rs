@@ -7,6 +7,7 @@
 //! Rows are handed out as plain references. They are never changed while the transaction lasts:
 //! an update makes a new version, also of a row that this transaction has written before.
 
+mod lookup;
 mod operations;
 mod prefetch;
 mod private_row;
@@ -20,10 +21,9 @@ use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use weft_htm::word::{Ordering, spin_loop};
-
 pub use scan::Scan;
 
+use lookup::Located;
 pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -34,13 +34,13 @@ pub(crate) use writes::{check, index_key};
 use crate::database::Inner;
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
-use crate::index::{Lookup, NodeVersion};
+use crate::index::NodeVersion;
 use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
 use crate::schema::{Index, Record};
 use crate::storage::CommitToken;
-use crate::table::{PickForm, Table, TableInner, TableRef, with_form, with_secondary};
+use crate::table::{Table, TableInner, TableRef, with_form, with_secondary};
 use crate::worker::{Counters, Worker, WorkerMemory};
 
 /// A running transaction.
@@ -83,12 +83,6 @@ const ROUNDS_MAX: u32 = 8;
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
-
-/// What stands under a key.
-enum Located<P: Protocol> {
-    Record(RecordOf<P>),
-    Absent(NodeVersion),
-}
 
 impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
@@ -613,111 +607,6 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.worker.buffer(table.number()).last = Some((record.address(), row));
         // SAFETY: by the contract.
         unsafe { self.row(row) }
-    }
-
-    /// After a record turned out to have left the index: looks elsewhere next time.
-    #[cold]
-    fn forget<T: Record>(&self, table: &TableInner<T, P>) {
-        let buffer = self.worker.buffer(table.number());
-        buffer.last = None;
-        // Whatever it was found by, the index is asked from now on.
-        buffer.announced.clear();
-        if self.restores() {
-            buffer.position -= 1;
-            buffer.workset[buffer.position] = 0;
-        }
-        spin_loop();
-    }
-
-    /// Finds the record under a key.
-    #[inline(always)]
-    fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        if self.restores() { self.restore(table, key) } else { self.look_up(table, key) }
-    }
-
-    /// Whether the workset cache is kept.
-    #[inline(always)]
-    fn restores(&self) -> bool {
-        P::REPAIRS && self.worker.executor().repairs()
-    }
-
-    /// Finds the record under a key: in the workset cache, if the operation has found it before (fast
-    /// restoration, HTCC §4.1), or else by the index, for the cache to know it (slow restoration).
-    #[inline(always)]
-    fn restore<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        let buffer = self.worker.buffer(table.number());
-        let position = buffer.position;
-        buffer.position += 1;
-        if self.worker.round() > 0 {
-            let counters = self.worker.memory.counters();
-            let known = buffer.workset.get(position).copied();
-            if let Some(record) = known.and_then(|address| self.record_of(table, key, address)) {
-                Counters::count(&counters.restored_fast);
-                return Located::Record(record);
-            }
-            Counters::count(&counters.restored_slow);
-        }
-        let located = self.look_up(table, key);
-        let address = match &located {
-            Located::Record(record) => record.address(),
-            Located::Absent(_) => 0,
-        };
-        let workset = &mut self.worker.buffer(table.number()).workset;
-        match workset.get_mut(position) {
-            Some(known) => *known = address,
-            None => workset.push(address),
-        }
-        located
-    }
-
-    /// The record at an address, which was found in the table in this transaction, if its key is this one.
-    #[inline(always)]
-    fn record_of<T: Record>(
-        &self,
-        _table: &TableInner<T, P>,
-        key: &T::Key,
-        address: u64,
-    ) -> Option<RecordOf<P>> {
-        if address == 0 {
-            return None;
-        }
-        // SAFETY: an address from the table's own index, found in this transaction.
-        let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
-        // SAFETY: pinned, as long as `self` is there.
-        let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
-        // All rows of a record have the same key, whatever their version.
-        let row = NonNull::new(newest)?;
-        // SAFETY: a row that was published; it is not freed while the worker is pinned.
-        unsafe { self.row::<T>(row) }.key_equals(key).then_some(record)
-    }
-
-    #[inline(always)]
-    fn look_up<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        let buffer = self.worker.buffer(table.number());
-        if let Some((address, row)) = buffer.last {
-            // SAFETY: remembered in this transaction.
-            if unsafe { self.row::<T>(row) }.key_equals(key) {
-                // SAFETY: likewise.
-                return Located::Record(unsafe { RecordPointer::from_address(address) });
-            }
-        }
-        if let Some(&address) = buffer.announced.get(buffer.expected)
-            && let Some(record) = self.record_of(table, key, address)
-        {
-            buffer.expected += 1;
-            return Located::Record(record);
-        }
-        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-            let key = K::from_key(key);
-            K::pick(&table.primary).get(&key, buffer.hint::<K>())
-        });
-        match found {
-            Lookup::Found(address) => {
-                // SAFETY: the table's own index holds addresses of its records.
-                Located::Record(unsafe { RecordPointer::from_address(address) })
-            }
-            Lookup::Absent(node) => Located::Absent(node),
-        }
     }
 
     /// Finds the visible row under a key that is to be written; the read is validated with the
