@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
+use weft_workloads::htcc::VARIANTS;
 
 use crate::bench::compare::CompareArguments;
 use crate::bench::incr::IncrArguments;
@@ -107,6 +108,10 @@ pub struct BenchArguments {
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
           value_parser = protocol_names())]
     pub protocol: Vec<String>,
+
+    /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
+    #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
+    pub hot_tables: Vec<String>,
 
     /// Threads that run transactions, each pinned to a core where there are enough
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = threads)]
@@ -263,21 +268,24 @@ impl AcknowledgeName {
 
 /// Accepts the names of the protocols, and shows in the help what each is.
 fn protocol_names() -> impl TypedValueParser<Value = String> {
-    names_of(PROTOCOLS.iter())
+    contenders(PROTOCOLS.iter())
 }
 
 /// Accepts also the name of what is measured without transactions.
 pub fn protocol_names_or_raw() -> impl TypedValueParser<Value = String> {
-    names_of(PROTOCOLS.iter().chain([&RAW]))
+    contenders(PROTOCOLS.iter().chain([&RAW]))
 }
 
-fn names_of(
+/// Accepts the names of protocols, and of variants.
+fn contenders(
     protocols: impl Iterator<Item = &'static ProtocolDescription>,
 ) -> impl TypedValueParser<Value = String> {
     let name = |protocol: &'static ProtocolDescription| {
         PossibleValue::new(protocol.name).help(protocol.title)
     };
-    PossibleValuesParser::new(protocols.map(name))
+    let variants =
+        VARIANTS.iter().map(|variant| PossibleValue::new(variant.name).help(variant.about));
+    PossibleValuesParser::new(protocols.map(name).chain(variants))
 }
 
 /// Accepts the ways to choose a backend.

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::NAMES;
 use weft_sim::PROFILES;
+use weft_workloads::htcc::VARIANTS;
 
 use crate::rtm::Rtm;
 use crate::simulation::CYCLES_OF_SMALL;
@@ -56,8 +57,11 @@ pub enum Workload {
 pub struct Common {
     /// Protocols, separated by commas
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
-          value_parser = PossibleValuesParser::new(NAMES))]
+          value_parser = contenders())]
     pub protocol: Vec<String>,
+    /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
+    #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
+    pub hot_tables: Vec<String>,
     /// Numbers of virtual cores, separated by commas
     #[arg(long, short, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8")]
     pub cores: Vec<usize>,
@@ -124,6 +128,12 @@ pub enum Regions {
     Rtm,
     /// Software twins
     None,
+}
+
+/// Accepts the names of protocols, and of variants.
+fn contenders() -> PossibleValuesParser {
+    let variants = VARIANTS.iter().map(|variant| variant.name);
+    PossibleValuesParser::new(NAMES.into_iter().chain(variants))
 }
 
 /// Accepts the names of machines.

@@ -14,9 +14,10 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol};
+use weft::protocol::{HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
+use weft_workloads::htcc::{Repairs, options_of, protocol_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
@@ -59,7 +60,7 @@ pub trait Benchmark {
 
     /// On how many cores one who takes part can run.
     fn cores_max(&self, contender: &str) -> usize {
-        let protocol = PROTOCOLS.iter().find(|protocol| protocol.name == contender);
+        let protocol = PROTOCOLS.iter().find(|protocol| protocol.name == protocol_of(contender));
         protocol.expect("the parser knows the names").workers_max
     }
 
@@ -111,17 +112,25 @@ pub struct Setting<'a> {
     pub value: Option<f64>,
     /// The options of every simulation.
     pub common: &'a Common,
+    /// The options of `htcc`, of a variant of it.
+    pub htcc: Option<&'a HtccOptions>,
 }
 
 impl Setting<'_> {
     /// How to load.
-    pub fn load_options(&self) -> LoadOptions<'static> {
+    pub fn load_options(&self) -> LoadOptions<'_> {
         let htm = match self.common.htm {
             Regions::Rtm => Choice::Auto,
             Regions::None => Choice::Software,
         };
         let phase_length = self.common.phase_length();
-        LoadOptions { seed: self.common.seed, htm, phase_length, ..LoadOptions::default() }
+        LoadOptions {
+            seed: self.common.seed,
+            htm,
+            phase_length,
+            htcc: self.htcc,
+            ..LoadOptions::default()
+        }
     }
 }
 
@@ -245,6 +254,8 @@ pub struct Outcome {
     pub types: Vec<OfType>,
     /// What happened in phases, warm-up included, under a protocol that has them.
     pub phases: Option<Phases>,
+    /// What was repaired, warm-up included.
+    pub repairs: Option<Repairs>,
     /// What the machine counted in the measured time, of all cores.
     pub counts: Counts,
     /// Attempts that gave way to other transactions, for each transaction, warm-up included.
@@ -290,7 +301,8 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
         for contender in &contenders {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
-                let setting = Setting { profile, cores, value, common };
+                let htcc = options_of(contender, &common.hot_tables);
+                let setting = Setting { profile, cores, value, common, htcc: htcc.as_ref() };
                 outcomes.push(benchmark.simulate(contender, &setting)?);
             }
         }
@@ -409,6 +421,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         cycles_per_transaction: driven.cycles_per_transaction(),
         latencies,
         types,
+        repairs: Repairs::of(&after).since(&Repairs::of(&before)).any(),
         phases: Phases::of(&after)
             .zip(Phases::of(&before))
             .map(|(after, before)| after.since(&before)),

@@ -31,6 +31,7 @@
 //! ```
 
 mod finding;
+pub mod htcc;
 pub mod incr;
 pub mod like;
 mod load;

@@ -12,7 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use weft::protocol::{PhaseOptions, Protocol};
+use weft::protocol::{HtccOptions, PhaseOptions, Protocol};
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
@@ -85,6 +85,8 @@ pub struct LoadOptions<'a> {
     pub reserve_bytes: usize,
     /// How long phases last, under a protocol that has them; as the engine has it if `None`.
     pub phase_length: Option<Duration>,
+    /// What of `htcc` is done, under that protocol; as the engine has it if `None`.
+    pub htcc: Option<&'a HtccOptions>,
     /// Where the database keeps its data; in memory alone if `None`.
     pub storage: Option<StorageOptions<'a>>,
     /// Told of the rows loaded so far.
@@ -109,6 +111,10 @@ impl LoadOptions<'_> {
             Some(length) => builder.phases(PhaseOptions::new().length(length)),
             None => builder,
         };
+        let builder = match self.htcc {
+            Some(options) => builder.htcc(options.clone()),
+            None => builder,
+        };
         match self.storage {
             Some(StorageOptions { directory, durability }) => {
                 // A checkpoint is written by workers.
@@ -129,7 +135,7 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, phases of the usual length, no directory, no report of
+    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc`, no directory, no report of
     /// progress.
     fn default() -> Self {
         LoadOptions {
@@ -138,6 +144,7 @@ impl Default for LoadOptions<'_> {
             htm: weft::htm::Choice::Auto,
             reserve_bytes: 0,
             phase_length: None,
+            htcc: None,
             storage: None,
             progress: &|_, _| {},
         }

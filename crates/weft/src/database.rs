@@ -1,6 +1,7 @@
 //! Databases: opening one, registering its tables, running transactions on it.
 
 mod builder;
+mod execution;
 
 use std::any::TypeId;
 use std::cell::RefCell;
@@ -21,7 +22,7 @@ use crate::error::{Conflict, ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
 use crate::metrics::Metrics;
-use crate::protocol::{Dbx, Protocol};
+use crate::protocol::{Abort, Dbx, Protocol};
 use crate::schema::Record;
 use crate::snapshot::retention::{Kept, Retained};
 use crate::storage::{CommitToken, Storage};
@@ -331,6 +332,19 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Ended<R, E>, Failure> {
+        self.retry(worker, options, |attempt, deadline| {
+            self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, body)
+        })
+    }
+
+    /// Calls `attempt_once`, with the number of the attempt and the deadline, until the transaction has ended.
+    #[inline(always)]
+    fn retry<R>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        mut attempt_once: impl FnMut(u32, Option<(Instant, Duration)>) -> ControlFlow<R>,
+    ) -> Result<R, Failure> {
         // A deadline beyond the end of time is none.
         let deadline = options
             .deadline
@@ -347,8 +361,7 @@ impl<P: Protocol> Database<P> {
                 let keep_waiting = || self.check_wait(deadline, attempt);
                 P::between_transactions(&self.inner, worker, keep_waiting)?;
             }
-            let attempt_once =
-                || self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, body);
+            let attempt_once = || attempt_once(attempt, deadline);
             if let ControlFlow::Break(ended) = worker.memory.regions().restarting(attempt_once) {
                 return Ok(ended);
             }
@@ -401,12 +414,25 @@ impl<P: Protocol> Database<P> {
             transaction.give_way(abort);
             return ControlFlow::Break(Ended::SetAside);
         }
+        self.give_way(transaction, abort, options, attempt, deadline)
+    }
+
+    /// Ends an attempt that has met a conflict. Goes on if one more is within the bounds.
+    #[inline(always)]
+    fn give_way<R, E: From<Error>>(
+        &self,
+        transaction: Transaction<'_, P>,
+        abort: Abort,
+        options: &TransactionOptions,
+        attempt: u32,
+        deadline: Option<(Instant, Duration)>,
+    ) -> ControlFlow<Ended<R, E>> {
         // Spelled out only for those who get to see it: under contention conflicts are many.
         let bounds = check_bounds(options, deadline, attempt + 1, || transaction.describe(abort));
         transaction.give_way(abort);
         match bounds {
             Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => end(Err(Error::from(failure).into())),
+            Err(failure) => ControlFlow::Break(Ended::With(Err(Error::from(failure).into()))),
         }
     }
 

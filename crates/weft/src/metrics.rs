@@ -52,6 +52,8 @@ pub struct RepairMetrics {
     pub fast: u64,
     /// Operations whose record was looked up again (slow restoration).
     pub slow: u64,
+    /// Operations of procedures that did not run again, as no stale read reached them.
+    pub kept: u64,
 }
 
 /// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows
@@ -99,6 +101,7 @@ impl Metrics {
             metrics.memory.retired_pending += counters.retired_pending.load(Ordering::Relaxed);
             metrics.repairs.repairs += counters.repairs.load(Ordering::Relaxed);
             metrics.repairs.fast += counters.restored_fast.load(Ordering::Relaxed);
+            metrics.repairs.kept += counters.kept.load(Ordering::Relaxed);
             metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);

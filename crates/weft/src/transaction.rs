@@ -13,6 +13,7 @@ mod prefetch;
 mod private_row;
 mod recording;
 mod scan;
+mod stepwise;
 mod writes;
 
 use std::cell::Cell;
@@ -23,11 +24,14 @@ use std::time::{Duration, Instant};
 
 pub use scan::Scan;
 
+use weft_htm::word::yield_now;
+
 use lookup::Located;
 pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
+pub(crate) use stepwise::Stepwise;
 use writes::duplicate;
 pub(crate) use writes::{check, index_key};
 
@@ -394,30 +398,40 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [described](Transaction::describe) and to [give way](Transaction::give_way).
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<CommitToken, (Self, Abort)> {
-        let memory = &self.worker.memory;
         let committed = match self.doomed.get() {
             Some(abort) => Err(abort),
-            None => {
-                let _committing = Committing(memory);
-                self.worker.executor().commit(memory, || {
-                    self.record_serialization();
-                    memory.draw()
-                })
-            }
+            None => self.commit_here(),
         };
         match committed {
-            Ok(()) => {
-                if !memory.is_reconciling() {
-                    Counters::count(&memory.counters().committed);
-                }
-                self.record_commit();
-                let token = CommitToken { epoch: memory.last_epoch_relied_on() };
-                // The end is here, not in `drop`.
-                ManuallyDrop::new(self).end();
+            Ok(token) => {
+                self.end_committed();
                 Ok(token)
             }
             Err(abort) => Err((self, abort)),
         }
+    }
+
+    /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
+    #[inline(always)]
+    fn commit_here(&self) -> Result<CommitToken, Abort> {
+        let memory = &self.worker.memory;
+        let _committing = Committing(memory);
+        self.worker.executor().commit(memory, || {
+            self.record_serialization();
+            memory.draw()
+        })?;
+        if !memory.is_reconciling() {
+            Counters::count(&memory.counters().committed);
+        }
+        self.record_commit();
+        Ok(CommitToken { epoch: memory.last_epoch_relied_on() })
+    }
+
+    /// Ends the transaction, which has committed.
+    #[inline(always)]
+    pub(crate) fn end_committed(self) {
+        // The end is here, not in `drop`.
+        ManuallyDrop::new(self).end();
     }
 
     /// The conflict behind an error or a panic of the caller's; `None` if that was the caller's
@@ -452,6 +466,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let (worker, memory) = (self.worker, &self.worker.memory);
         if !worker.executor().repairs() || worker.round() == ROUNDS_MAX {
             return false;
+        }
+        if worker.round() > 0 {
+            // The other may be waiting for a core.
+            yield_now();
         }
         worker.executor().repair(memory);
         Counters::count(&memory.counters().repairs);

@@ -106,6 +106,7 @@ pub struct Counters {
     pub repairs: Word,
     pub restored_fast: Word,
     pub restored_slow: Word,
+    pub kept: Word,
 }
 
 impl Counters {

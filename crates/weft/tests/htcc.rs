@@ -113,7 +113,7 @@ fn a_key_that_has_changed_is_looked_up_again() {
 #[test]
 fn operations_that_a_branch_drops_leave_nothing() {
     for hot in [HotRecords::None, HotRecords::All] {
-        let (database, accounts) = open(HtccOptions::new().hot(hot));
+        let (database, accounts) = open(HtccOptions::new().hot(hot.clone()));
         let runs = Cell::new(0);
         let done: Result<(), Error> = database.transact(|tx| {
             runs.set(runs.get() + 1);
@@ -200,8 +200,9 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
     const THREADS: i64 = 4;
     const TURNS: i64 = 500;
     let all = [HotRecords::None, HotRecords::Automatic, HotRecords::All];
-    for (hot, repairs) in all.into_iter().flat_map(|hot| [(hot, true), (hot, false)]) {
-        let (database, accounts) = open(HtccOptions::new().hot(hot).hot_at(4).repairs(repairs));
+    for (hot, repairs) in all.into_iter().flat_map(|hot| [(hot.clone(), true), (hot, false)]) {
+        let (database, accounts) =
+            open(HtccOptions::new().hot(hot.clone()).hot_at(4).repairs(repairs));
         let work = |thread: i64| {
             for turn in 0..TURNS {
                 // In opposite orders: those who lock could wait for each other for ever.
@@ -261,4 +262,30 @@ fn keys_that_come_and_go_are_looked_up_again() {
         });
         assert_eq!(left.unwrap(), ACCOUNTS, "{repairs}");
     }
+}
+
+#[test]
+fn what_is_not_validated_is_not_serializable() {
+    let (database, accounts) = open(cold().validates(false));
+    let runs = Cell::new(0);
+    let total: Result<i64, Error> = database.transact(|tx| {
+        runs.set(runs.get() + 1);
+        let cents = tx.get(&accounts, &3)?.unwrap().cents;
+        change_elsewhere(&database, &accounts, 3, |account| account.cents = 7);
+        tx.update(&accounts, &9, |account| account.cents = cents)?;
+        Ok(cents)
+    });
+    assert_eq!((total.unwrap(), runs.get()), (100, 1), "it has written what is not so any more");
+    // But no write is lost.
+    let raised: Result<(), Error> = database.transact(|tx| {
+        runs.set(runs.get() + 1);
+        tx.update(&accounts, &3, |account| account.cents += 1)?;
+        if runs.get() == 2 {
+            change_elsewhere(&database, &accounts, 3, |account| account.cents += 10);
+        }
+        Ok(())
+    });
+    raised.unwrap();
+    let left: Result<i64, Error> = database.transact(|tx| Ok(get(tx, &accounts, 3).cents));
+    assert_eq!((left.unwrap(), runs.get()), (18, 3));
 }

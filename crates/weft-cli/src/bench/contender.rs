@@ -5,6 +5,7 @@
 //! transactions: these are compiled for each protocol and workload by themselves.
 
 use weft::protocol::Protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::incr::Change;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
@@ -18,7 +19,7 @@ use super::tally::Tally;
 /// In what contenders may differ.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// The protocol's name.
+    /// The protocol's name, or that of a variant of it.
     pub protocol: String,
     /// Whether read-only transactions run on snapshots.
     pub snapshots: bool,
@@ -27,6 +28,11 @@ pub struct Variant {
 }
 
 impl Variant {
+    /// The protocol's name.
+    pub fn protocol(&self) -> &str {
+        protocol_of(&self.protocol)
+    }
+
     /// What the tables call it: `dbx+log+snapshots`.
     pub fn label(&self) -> String {
         let log = match self.acknowledge {

@@ -87,7 +87,7 @@ impl Benchmark for LikeBenchmark {
         variant: &Variant,
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
-        with_protocol!(&variant.protocol, |P| load_under::<P, Like<P>, SAMPLE_OF_SMALL>(
+        with_protocol!(variant.protocol(), |P| load_under::<P, Like<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
         .expect("the parser lets only names of the list through")

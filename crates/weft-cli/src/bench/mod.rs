@@ -51,6 +51,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use weft_workloads::htcc::{options_of, protocol_of};
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
 use crate::arguments::BenchArguments;
@@ -175,7 +176,7 @@ fn show(
 /// Checks what depends on more than one option, or on the machine.
 fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Choice, Stop> {
     for name in &arguments.protocol {
-        let protocol = protocols::describe(name);
+        let protocol = protocols::describe(protocol_of(name));
         if protocol.single_key && !subject.is_single_key {
             return Err(Stop::Usage(format!(
                 "protocol '{name}' makes only single accesses of single rows atomic: it runs `weft \
@@ -301,12 +302,14 @@ fn load(
         };
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
+        let htcc = options_of(&variant.protocol, &arguments.hot_tables);
         let options = LoadOptions {
             seed: arguments.seed,
             threads: arguments.threads,
             htm,
             reserve_bytes: arguments.reserve_mib << 20,
             phase_length: arguments.phase_length(),
+            htcc: htcc.as_ref(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }
             }),

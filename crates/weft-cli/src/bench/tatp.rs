@@ -82,7 +82,7 @@ impl Benchmark for TatpBenchmark {
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
         let parameters = Parameters { snapshots: variant.snapshots, ..self.0 };
-        with_protocol!(&variant.protocol, |P| load_under::<P, Tatp<P>, SAMPLE_OF_SMALL>(
+        with_protocol!(variant.protocol(), |P| load_under::<P, Tatp<P>, SAMPLE_OF_SMALL>(
             &parameters,
             options
         ))

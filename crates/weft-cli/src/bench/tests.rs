@@ -151,7 +151,7 @@ impl Benchmark for CountingBenchmark {
         variant: &Variant,
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
-        with_protocol!(&variant.protocol, |P| load_under::<P, Counting<P>, 1>(&self.0, options))
+        with_protocol!(variant.protocol(), |P| load_under::<P, Counting<P>, 1>(&self.0, options))
             .expect("the tests name protocols of the list")
     }
 }

@@ -125,7 +125,7 @@ impl Benchmark for TpccBenchmark {
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
         let parameters = Parameters { snapshots: variant.snapshots, ..self.0.clone() };
-        with_protocol!(&variant.protocol, |P| load_under::<P, Tpcc<P>, 1>(&parameters, options))
+        with_protocol!(variant.protocol(), |P| load_under::<P, Tpcc<P>, 1>(&parameters, options))
             .expect("the parser lets only names of the list through")
     }
 }

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use weft::Failure;
 use weft::protocol::with_protocol;
 use weft::schema::Storage;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 use weft_workloads::ycsb::raw::RawClient;
 use weft_workloads::ycsb::{
@@ -416,8 +417,10 @@ impl RowVisitor for Load<'_> {
                 .map_err(|failure| failed_to_load(name, &failure))?;
             return Ok(Box::new(Loaded::new(Raw(raw), options.threads)));
         }
-        with_protocol!(name, |P| load_under::<P, Ycsb<P, R>, SAMPLE_OF_SMALL>(parameters, options))
-            .expect("the parser lets only names of the list through")
+        with_protocol!(protocol_of(name), |P| load_under::<P, Ycsb<P, R>, SAMPLE_OF_SMALL>(
+            parameters, options
+        ))
+        .expect("the parser lets only names of the list through")
     }
 }
 

@@ -26,6 +26,7 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     let output = with_lifetime(&function.output, "'tx");
     let error = &function.error;
+    let owned = owned_output(function);
     Ok(quote! {
         #original
         #structure
@@ -45,27 +46,55 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
             #run
             #execute
         }
+
+        #owned
+    })
+}
+
+/// That the output refers to no rows, if so says its type.
+fn owned_output(function: &Function) -> Option<TokenStream> {
+    if has_lifetimes([&function.output]) {
+        return None;
+    }
+    let (name, protocol, output) = (&function.name, &function.protocol, &function.output);
+    let generics = generics(function);
+    let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
+    Some(quote! {
+        #[automatically_derived]
+        impl #impl_generics ::weft::procedure::OwnedOutput<#protocol> for #name #type_generics #where_clause {
+            type Owned = #output;
+            fn into_owned<'tx>(output: Self::Output<'tx>) -> Self::Owned
+            where
+                Self: 'tx,
+            {
+                output
+            }
+        }
     })
 }
 
 /// The struct's lifetime, if it has references.
 fn lifetime(function: &Function) -> Option<Lifetime> {
+    let has_references = function.parameters.iter().any(|parameter| parameter.kind != Kind::Owned)
+        || has_lifetimes(function.parameters.iter().map(|parameter| &parameter.of));
+    has_references.then(|| Lifetime::new("'args", Span::call_site()))
+}
+
+/// Whether one of the types refers to something that is not static.
+fn has_lifetimes<'t>(types: impl IntoIterator<Item = &'t Type>) -> bool {
     struct Lifetimes(bool);
     impl<'ast> Visit<'ast> for Lifetimes {
         fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
             self.0 |= lifetime.ident != "static";
         }
         fn visit_type_reference(&mut self, reference: &'ast TypeReference) {
-            self.0 = true;
+            self.0 |= reference.lifetime.is_none();
             visit::visit_type_reference(self, reference);
         }
     }
     let mut lifetimes = Lifetimes(false);
-    for parameter in &function.parameters {
-        lifetimes.0 |= parameter.kind != Kind::Owned;
-        lifetimes.visit_type(&parameter.of);
-    }
-    lifetimes.0.then(|| Lifetime::new("'args", Span::call_site()))
+    types.into_iter().for_each(|of| lifetimes.visit_type(of));
+    lifetimes.0
 }
 
 /// The struct's parameters: those of the function, with one lifetime in place of all.
@@ -196,7 +225,7 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
     let protocol = &function.protocol;
     let slots: Vec<Ident> =
         (0..steps.sites.len()).map(|number| format_ident!("__weft_slot_{number}")).collect();
-    let numbers = 0..steps.sites.len();
+    let numbers: Vec<usize> = (0..steps.sites.len()).collect();
     let arguments = function.parameters.iter().map(|parameter| {
         let (name, value) = (&parameter.name, argument(parameter));
         let mutability = parameter.is_mutable.then(|| quote!(mut));
@@ -234,6 +263,10 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
                 }
                 if !__weft_walk.end_pass(__weft_result.is_ok()) {
                     return __weft_result;
+                }
+                if __weft_walk.is_to_note_writes() {
+                    #(__weft_walk.note_writes(#numbers, &#slots);)*
+                    __weft_walk.order_writes();
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::incr;
 use weft_workloads::incr::Popularity;
 
@@ -78,7 +79,7 @@ impl Benchmark for Incr {
             false => Popularity::Hot { percent: value, change: None },
         };
         let parameters = incr::Parameters { records: self.records, popularity };
-        with_protocol!(contender, |P| simulate_computing::<P, incr::Incr<P>>(
+        with_protocol!(protocol_of(contender), |P| simulate_computing::<P, incr::Incr<P>>(
             &parameters,
             self.computing.compute,
             setting

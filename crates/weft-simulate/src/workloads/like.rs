@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::like;
 
 use super::incr::alpha;
@@ -92,7 +93,7 @@ impl Benchmark for Like {
             false => (self.alpha[0], value as u32),
         };
         let parameters = like::Parameters { users, pages, alpha, write_percent };
-        with_protocol!(contender, |P| simulate_computing::<P, like::Like<P>>(
+        with_protocol!(protocol_of(contender), |P| simulate_computing::<P, like::Like<P>>(
             &parameters,
             self.computing.compute,
             setting

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::rubis;
 
 use super::incr::alpha;
@@ -110,7 +111,10 @@ impl Benchmark for Rubis {
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let parameters = self.parameters(setting.value);
-        with_protocol!(contender, |P| simulate_under::<P, rubis::Rubis<P>>(&parameters, setting))
-            .expect("the parser knows the names")
+        with_protocol!(protocol_of(contender), |P| simulate_under::<P, rubis::Rubis<P>>(
+            &parameters,
+            setting
+        ))
+        .expect("the parser knows the names")
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::tatp;
 
 use crate::arguments::Common;
@@ -45,7 +46,10 @@ impl Benchmark for Tatp {
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let &Tatp { subscribers, mix, .. } = self;
         let parameters = tatp::Parameters { subscribers, mix, snapshots: false };
-        with_protocol!(contender, |P| simulate_under::<P, tatp::Tatp<P>>(&parameters, setting))
-            .expect("the parser knows the names")
+        with_protocol!(protocol_of(contender), |P| simulate_under::<P, tatp::Tatp<P>>(
+            &parameters,
+            setting
+        ))
+        .expect("the parser knows the names")
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::tpcc;
 
 use crate::arguments::Common;
@@ -59,7 +60,10 @@ impl Benchmark for Tpcc {
             scale: self.scale.scale(),
             snapshots: false,
         };
-        with_protocol!(contender, |P| simulate_under::<P, tpcc::Tpcc<P>>(&parameters, setting))
-            .expect("the parser knows the names")
+        with_protocol!(protocol_of(contender), |P| simulate_under::<P, tpcc::Tpcc<P>>(
+            &parameters,
+            setting
+        ))
+        .expect("the parser knows the names")
     }
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
+use weft_workloads::htcc::protocol_of;
 use weft_workloads::ycsb;
 use weft_workloads::ycsb::Distribution;
 use weft_workloads::ycsb::row::{FixedRow, InTree};
@@ -52,8 +53,11 @@ impl Benchmark for Ycsb {
             theta: self.theta,
             distribution: Distribution::Zipf,
         };
-        with_protocol!(contender, |P| simulate_under::<P, ycsb::Ycsb<P, Row>>(&parameters, setting))
-            .expect("the parser knows the names")
+        with_protocol!(protocol_of(contender), |P| simulate_under::<P, ycsb::Ycsb<P, Row>>(
+            &parameters,
+            setting
+        ))
+        .expect("the parser knows the names")
     }
 }
 

@@ -43,7 +43,8 @@ pub type Output = [Option<u32>; DISTRICTS as usize];
 /// Draws an input and runs the transaction; it is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
-    let output = tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input)).map_err(failure_of)?;
+    let mut delivery = Delivery::new(&tpcc.tables, &input);
+    let output = tpcc.database.execute(&mut delivery).map_err(failure_of)?;
     black_box(&output);
     Ok(false)
 }

@@ -130,7 +130,7 @@ impl From<Error> for NotEntered {
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let output = &mut client.new_order;
-    let result = tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, output));
+    let result = tpcc.database.execute(&mut NewOrder::new(&tpcc.tables, &input, output));
     black_box(&*output);
     match result {
         Ok(()) => {

@@ -86,7 +86,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let output = if tpcc.parameters.snapshots {
         tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
     } else {
-        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found))
+        tpcc.database.execute(&mut OrderStatus::new(&tpcc.tables, &input, found))
     };
     let output = output.map_err(failure_of)?;
     black_box(&output);

@@ -78,9 +78,8 @@ pub struct Output {
 /// Draws an input and runs the transaction; it is never rolled back.
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
-    let found = &mut client.found;
-    let output =
-        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found)).map_err(failure_of)?;
+    let mut payment = Payment::new(&tpcc.tables, &input, &mut client.found);
+    let output = tpcc.database.execute(&mut payment).map_err(failure_of)?;
     black_box(&output);
     Ok(false)
 }

@@ -45,7 +45,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let low_stock = if tpcc.parameters.snapshots {
         tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
     } else {
-        tpcc.database.transact(|tx| run(&tpcc.tables, tx, &input, found))
+        tpcc.database.execute(&mut StockLevel::new(&tpcc.tables, &input, found))
     };
     let low_stock = low_stock.map_err(failure_of)?;
     black_box(low_stock);

@@ -12,6 +12,8 @@ use std::time::Instant;
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
+use crate::procedure::{Instance, Parts};
+
 use super::{History, HistoryKey, HistoryRange, Operation, Status, Transaction};
 
 /// Who wrote a row, and by which of its writes. Of type `u64` both, so that it lies behind any row.
@@ -45,15 +47,17 @@ impl Stamp {
     }
 }
 
-/// An operation, with stamps in place of versions.
+/// An operation, with stamps in place of versions. Of a write it is known which of its transaction's it is.
+#[derive(Clone)]
 enum RawOperation {
     Read { table: u32, key: HistoryKey, seen: Option<Stamp> },
-    Write { table: u32, key: HistoryKey },
-    Delete { table: u32, key: HistoryKey },
+    Write { table: u32, key: HistoryKey, write: usize },
+    Delete { table: u32, key: HistoryKey, write: usize },
     Scan(Box<RawScan>),
 }
 
 /// A scan, or a part of one, in its own direction.
+#[derive(Clone)]
 struct RawScan {
     table: u32,
     reverse: bool,
@@ -127,6 +131,8 @@ impl Recording {
             commit_number: None,
             writes: 0,
             operations: Vec::new(),
+            parts: Parts::default(),
+            last: Default::default(),
         }
     }
 
@@ -159,11 +165,10 @@ impl Recording {
         for (session, log) in logs {
             let mut operations = log.operations.into_iter();
             for (position, ended) in log.transactions.into_iter().enumerate() {
-                let mut version = versions.first_of(session, log.first + position);
+                let first = versions.first_of(session, log.first + position);
                 let own = operations.by_ref().take(ended.operations);
-                let operations = own
-                    .map(|operation| self.operation(operation, &mut version, &mut versions))
-                    .collect();
+                let operations =
+                    own.map(|operation| self.operation(operation, first, &mut versions)).collect();
                 transactions.push(Transaction {
                     id: 0,
                     session,
@@ -182,28 +187,20 @@ impl Recording {
         History { transactions }
     }
 
-    /// An operation with versions; `next` is that of the transaction's next write.
-    fn operation(
-        &self,
-        operation: RawOperation,
-        next: &mut u64,
-        versions: &mut Versions,
-    ) -> Operation {
+    /// An operation with versions; `first` is that of the transaction's first write.
+    fn operation(&self, operation: RawOperation, first: u64, versions: &mut Versions) -> Operation {
         let name = |table: u32| Arc::clone(&self.names[table as usize]);
-        let mut own = || {
-            *next += 1;
-            *next - 1
-        };
+        let own = |write: usize| first + write as u64;
         match operation {
             RawOperation::Read { table, key, seen } => {
                 let version = seen.map(|stamp| versions.of(stamp));
                 Operation::Read { table: name(table), key, version }
             }
-            RawOperation::Write { table, key } => {
-                Operation::Write { table: name(table), key, version: own() }
+            RawOperation::Write { table, key, write } => {
+                Operation::Write { table: name(table), key, version: own(write) }
             }
-            RawOperation::Delete { table, key } => {
-                Operation::Delete { table: name(table), key, version: own() }
+            RawOperation::Delete { table, key, write } => {
+                Operation::Delete { table: name(table), key, version: own(write) }
             }
             RawOperation::Scan(scan) => {
                 let RawScan { table, reverse, near, far, rows } = *scan;
@@ -297,6 +294,9 @@ pub(crate) struct Recorder {
     /// How many writes it has recorded.
     writes: usize,
     operations: Vec<RawOperation>,
+    /// Of a procedure: which of its operations has recorded what, and what was recorded in the round before.
+    parts: Parts<1>,
+    last: (Vec<RawOperation>, Parts<1>),
 }
 
 impl Recorder {
@@ -308,6 +308,35 @@ impl Recorder {
         self.writes = 0;
         // What is there was undone by the simulated machine, with the transaction.
         self.operations.clear();
+        self.parts.clear();
+    }
+
+    /// An operation of a procedure runs, or goes on.
+    pub(crate) fn enter_step(&mut self, instance: Instance, goes_on: bool) {
+        self.parts.begin(instance, goes_on, [self.operations.len()]);
+    }
+
+    /// What an operation did in the last round stands.
+    pub(crate) fn keep_step(&mut self, instance: Instance) {
+        self.enter_step(instance, false);
+        let (operations, parts) = &mut self.last;
+        parts.of(instance, [operations.len()], |[range]| {
+            self.operations.extend_from_slice(&operations[range]);
+        });
+    }
+
+    /// A procedure begins anew. Writes are counted on, since rows may be kept, with their stamps.
+    pub(crate) fn next_round(&mut self) {
+        let (last, last_parts) = std::mem::take(&mut self.last);
+        let missed = last_parts.all([last.len()]).filter(|(other, _)| !self.parts.has(*other));
+        let missed: Vec<_> = missed.collect();
+        self.last = (std::mem::take(&mut self.operations), std::mem::take(&mut self.parts));
+        let (operations, parts) = &mut self.last;
+        // What an operation did that this round has not come by: it may have ended early.
+        for (instance, [range]) in missed {
+            parts.begin(instance, true, [operations.len()]);
+            operations.extend_from_slice(&last[range]);
+        }
     }
 
     /// The transaction has taken place: what it reads from now on was so at this moment.
@@ -328,12 +357,12 @@ impl Recorder {
 
     /// Records the write of the row with the [next stamp](Recorder::next_stamp).
     pub(crate) fn write(&mut self, table: usize, key: HistoryKey) {
-        self.operations.push(RawOperation::Write { table: table as u32, key });
+        self.operations.push(RawOperation::Write { table: table as u32, key, write: self.writes });
         self.writes += 1;
     }
 
     pub(crate) fn delete(&mut self, table: usize, key: HistoryKey) {
-        self.operations.push(RawOperation::Delete { table: table as u32, key });
+        self.operations.push(RawOperation::Delete { table: table as u32, key, write: self.writes });
         self.writes += 1;
     }
 
@@ -368,6 +397,9 @@ impl Recorder {
             operations: self.operations.len(),
         });
         log.operations.append(&mut self.operations);
+        drop(log);
+        self.parts.clear();
+        self.last = Default::default();
         self.serial += 1;
     }
 }
@@ -459,7 +491,7 @@ impl Recorder {
     fn passed_over(&self, scan: &ScanProgress, end: &Bound<HistoryKey>) -> Vec<HistoryKey> {
         let since = &self.operations[scan.began.unwrap_or(self.operations.len())..];
         let written = since.iter().filter_map(|operation| match operation {
-            RawOperation::Write { table, key } | RawOperation::Delete { table, key }
+            RawOperation::Write { table, key, .. } | RawOperation::Delete { table, key, .. }
                 if *table == scan.table && scan.is_before(key, end) =>
             {
                 Some(key.clone())

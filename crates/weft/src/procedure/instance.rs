@@ -12,6 +12,7 @@ pub struct Iteration([u32; LOOPS_MAX]);
 
 impl Iteration {
     /// Of the loops with a lesser depth.
+    #[inline(always)]
     pub(super) fn outer(mut self, depth: usize) -> Iteration {
         self.0[depth..].fill(0);
         self
@@ -22,6 +23,7 @@ impl Iteration {
         self.0[depth]
     }
 
+    #[inline(always)]
     pub(super) fn set(&mut self, depth: usize, number: u32) {
         self.0[depth] = number;
         self.0[depth + 1..].fill(0);

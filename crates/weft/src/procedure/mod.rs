@@ -97,8 +97,9 @@
 //! An instance that has something to keep runs, nevertheless, in a repair,
 //!
 //! 1. if it is stale itself, or
-//! 2. if it depends, by its shape, on an instance that has run in this pass: in a loop on one of the same
-//!    iteration, or, where a variable carries something on, of this or an earlier one; or
+//! 2. if it depends, by its shape, on an instance that has run in this pass, and has returned something else
+//!    than before: in a loop on one of the same iteration, or, where a variable carries something on, of this or
+//!    an earlier one; or
 //! 3. if an instance before it wrote to a place that it looks at, and has now run, or not been come by:
 //!    transactions see their own writes. The places are compared, so this is known exactly but for what is
 //!    found by secondary indexes.
@@ -118,6 +119,7 @@
 
 mod instance;
 mod operations;
+mod parts;
 mod place;
 mod shape;
 mod slot;
@@ -127,6 +129,7 @@ pub use instance::{Instance, Iteration, LOOPS_MAX};
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, Scanned};
+pub(crate) use parts::Parts;
 pub use place::Place;
 pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape};
 #[doc(hidden)]
@@ -170,6 +173,19 @@ pub trait Procedure<P: Protocol> {
         &mut self,
         driver: &'tx D,
     ) -> Result<Self::Output<'tx>, Self::Error>
+    where
+        Self: 'tx;
+}
+
+/// A procedure whose output owns what it has, and refers to no rows: what
+/// [`Database::execute`](crate::Database::execute) takes. [`#[procedure]`](macro@crate::procedure) implements it
+/// where the output's type has no lifetimes.
+pub trait OwnedOutput<P: Protocol>: Procedure<P> {
+    /// [`Procedure::Output`].
+    type Owned;
+
+    /// The output, as what it is.
+    fn into_owned<'tx>(output: Self::Output<'tx>) -> Self::Owned
     where
         Self: 'tx;
 }
@@ -262,6 +278,9 @@ pub trait Driver<P: Protocol> {
     fn discard(&self, instance: Instance) {
         let _ = instance;
     }
+
+    /// A pass is walked again from its beginning, since something has to run in it that was to be kept.
+    fn restart_pass(&self) {}
 
     /// A pass has ended: with `Ok`, or with an error, which may be that of an operation, or of
     /// [`Driver::enter`], or the procedure's own.

@@ -2,6 +2,7 @@
 //! method of [`Transaction`](crate::Transaction), behind the slot for what it returns.
 
 use std::ops::RangeBounds;
+use std::ptr;
 
 use crate::encoding::{Key, KeyPrefix};
 use crate::error::Error;
@@ -27,20 +28,32 @@ pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
 }
 
 impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
-    /// An operation that is done at once.
+    /// An operation that is done at once. What depends on it does not run again if it returns what `is_same`
+    /// as before.
+    #[inline]
     fn operate<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
         table: &Table<T, P>,
         key: Option<&T::Key>,
         place: Place,
+        is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let At { walk, instance } = self;
         match walk.decide(instance, slot, table, key, &place, R::clone)? {
             Decision::Keep(result) => Ok(result),
-            Decision::Run => {
-                let result = operation(walk.driver.transaction())?;
+            Decision::Run(before) => {
+                let result = operation(walk.driver.transaction());
+                // Errors are not kept, so nobody knows whether there was the same.
+                let is_same = match (&before, &result) {
+                    (Some(before), Ok(result)) => is_same(before, result),
+                    _ => false,
+                };
+                if !is_same {
+                    walk.note_change(instance);
+                }
+                let result = result?;
                 walk.driver.leave(&walk.accessed(instance, table, key, &place))?;
                 walk.put(instance, slot, place, result.clone());
                 Ok(result)
@@ -49,14 +62,16 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     }
 
     /// One on the row with a primary key.
+    #[inline]
     fn point<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
         table: &Table<T, P>,
         key: &T::Key,
+        is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.operate(slot, table, Some(key), Place::key(key), operation)
+        self.operate(slot, table, Some(key), Place::key(key), is_same, operation)
     }
 
     fn scan<T: Record>(
@@ -69,9 +84,12 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         let At { walk, instance } = self;
         let state = match walk.decide(instance, slot, table, None, &place, |_| ()) {
             Ok(Decision::Keep(())) => State::Kept(0),
-            Ok(Decision::Run) => {
+            Ok(Decision::Run(before)) => {
                 walk.put(instance, slot, place, Scanned { rows: Vec::new(), is_over: false });
-                State::Running(scan(walk.driver.transaction()))
+                if before.is_none() {
+                    walk.note_change(instance);
+                }
+                State::Running { scan: scan(walk.driver.transaction()), before }
             }
             Err(error) => State::Refused(Some(error)),
         };
@@ -84,7 +102,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         table: &Table<T, P>,
         key: &T::Key,
     ) -> Result<Option<&'tx T>, Error> {
-        self.point(slot, table, key, |tx| tx.get(table, key))
+        self.point(slot, table, key, is_same_row, |tx| tx.get(table, key))
     }
 
     pub fn get_by<T: Record, K: Key>(
@@ -95,7 +113,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         key: &K,
     ) -> Result<Option<&'tx T>, Error> {
         let place = Place::prefix::<K>(Some(index.position()), key);
-        self.operate(slot, table, None, place, |tx| tx.get_by(table, index, key))
+        self.operate(slot, table, None, place, is_same_row, |tx| tx.get_by(table, index, key))
     }
 
     /// The last of the rows that a secondary index has under a prefix: a read that a view of the database
@@ -108,7 +126,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'tx T>, Error> {
         let place = Place::prefix::<K>(Some(index.position()), prefix);
-        self.operate(slot, table, None, place, |tx| {
+        self.operate(slot, table, None, place, is_same_row, |tx| {
             tx.prefix_by(table, index, prefix).descending().next().transpose()
         })
     }
@@ -121,7 +139,11 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
         let place = Place::keys(keys.clone());
-        let rows = self.operate(slot, table, None, place, |tx| {
+        let are_same = |before: &Vec<_>, now: &Vec<_>| {
+            before.len() == now.len()
+                && before.iter().zip(now).all(|(before, now)| is_same_row(before, now))
+        };
+        let rows = self.operate(slot, table, None, place, are_same, |tx| {
             tx.prefetch(table, keys.clone())?;
             keys.map(|key| tx.get(table, &key)).collect::<Result<Vec<_>, Error>>()
         })?;
@@ -135,7 +157,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         row: T,
     ) -> Result<(), Error> {
         let key = row.key();
-        self.point(slot, table, &key, |tx| tx.insert(table, row))
+        self.point(slot, table, &key, PartialEq::eq, |tx| tx.insert(table, row))
     }
 
     pub fn update<T: Record, R: Clone>(
@@ -145,7 +167,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
-        self.point(slot, table, key, |tx| tx.update(table, key, change))
+        // What a closure returns may be of any type.
+        self.point(slot, table, key, |_, _| false, |tx| tx.update(table, key, change))
     }
 
     pub fn upsert<T: Record>(
@@ -155,7 +178,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         row: T,
     ) -> Result<bool, Error> {
         let key = row.key();
-        self.point(slot, table, &key, |tx| tx.upsert(table, row))
+        self.point(slot, table, &key, PartialEq::eq, |tx| tx.upsert(table, row))
     }
 
     pub fn delete<T: Record>(
@@ -164,7 +187,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         table: &Table<T, P>,
         key: &T::Key,
     ) -> Result<bool, Error> {
-        self.point(slot, table, key, |tx| tx.delete(table, key))
+        self.point(slot, table, key, PartialEq::eq, |tx| tx.delete(table, key))
     }
 
     pub fn range<T: Record>(
@@ -216,7 +239,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         column: ColumnOf<T, V>,
         operation: O,
     ) -> Result<(), Error> {
-        self.point(slot, table, key, |tx| tx.apply(table, key, column, operation))
+        self.point(slot, table, key, PartialEq::eq, |tx| tx.apply(table, key, column, operation))
     }
 
     pub fn or<T: Record, V>(
@@ -318,6 +341,14 @@ impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
     }
 }
 
+/// Whether a look-up has found what it found before: versions of rows do not change.
+fn is_same_row<T>(before: &Option<&T>, now: &Option<&T>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => ptr::eq(*before, *now),
+        (before, now) => before.is_none() && now.is_none(),
+    }
+}
+
 /// What a scan has read so far.
 #[doc(hidden)]
 pub struct Scanned<'tx, T> {
@@ -337,7 +368,11 @@ pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
 
 #[allow(clippy::large_enum_variant, reason = "it lies on the stack, and mostly is the largest")]
 enum State<'tx, T: Record, P: Protocol> {
-    Running(Scan<'tx, 'tx, T, P>),
+    Running {
+        scan: Scan<'tx, 'tx, T, P>,
+        /// What it has read in the pass before, as long as it reads the same.
+        before: Option<Scanned<'tx, T>>,
+    },
     /// So many of the rows have been handed out.
     Kept(usize),
     Refused(Option<Error>),
@@ -349,8 +384,8 @@ impl<T: Record, P: Protocol, D: Driver<P>> Rows<'_, '_, T, P, D> {
     /// # Panics
     /// If the scan has begun.
     pub fn descending(mut self) -> Self {
-        if let State::Running(scan) = self.state {
-            self.state = State::Running(scan.descending());
+        if let State::Running { scan, before } = self.state {
+            self.state = State::Running { scan: scan.descending(), before };
         }
         self
     }
@@ -361,15 +396,29 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P,
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.state {
-            State::Running(scan) => {
+            State::Running { scan, before } => {
                 self.walk.driver.resume(self.instance);
                 let next = scan.next();
                 let entry = self.slot.find(self.instance.iteration);
                 let scanned = &mut entry.expect("it was put there when the scan began").result;
+                let position = scanned.rows.len();
                 match &next {
                     Some(Ok(row)) => scanned.rows.push(row),
                     Some(Err(_)) => {}
                     None => scanned.is_over = true,
+                }
+                if let Some(known) = before {
+                    let is_same = match &next {
+                        Some(Ok(row)) => {
+                            known.rows.get(position).is_some_and(|old| ptr::eq(*old, *row))
+                        }
+                        Some(Err(_)) => false,
+                        None => known.is_over && known.rows.len() == position,
+                    };
+                    if !is_same {
+                        self.walk.note_change(self.instance);
+                        *before = None;
+                    }
                 }
                 next
             }

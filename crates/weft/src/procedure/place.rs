@@ -5,7 +5,8 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::index::LongKey;
-use crate::ranges::{Bounds, encode_range};
+use crate::ranges::Bounds;
+use crate::table::{Form, form_of};
 
 /// What an operation is about: keys or a range of keys of its table.
 #[derive(Clone, PartialEq)]
@@ -13,28 +14,72 @@ pub struct Place(Kind);
 
 #[derive(Clone, PartialEq)]
 enum Kind {
-    Key(LongKey),
-    Keys(Vec<LongKey>),
+    Key(Encoded),
+    Keys(Box<[Encoded]>),
     /// Of the primary index, or else of the secondary one in that position.
-    Range(Option<usize>, Bounds<LongKey>),
+    Range(Option<usize>, Box<Bounds<Encoded>>),
+}
+
+/// A key, in one of two forms, which is that of all keys of its type. Mostly the small one: places are made
+/// for every operation.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Encoded {
+    /// The more significant word comes first.
+    Words([u64; 2]),
+    Long(Box<LongKey>),
+}
+
+impl Encoded {
+    #[inline]
+    fn new<K: Key>(key: &K) -> Self {
+        match const { form_of(K::WIDTH_BYTES) } {
+            Form::Words1 => Self::words(u128::from(u64::from_key(key)) << 64),
+            Form::Words2 => Self::words(u128::from_key(key)),
+            Form::Long => Self::Long(Box::new(LongKey::from_key(key))),
+        }
+    }
+
+    #[inline]
+    fn words(key: u128) -> Self {
+        Self::Words([(key >> 64) as u64, key as u64])
+    }
+
+    fn range<K: Key>(range: &impl RangeBounds<K>) -> Bounds<Self> {
+        (range.start_bound().map(Self::new), range.end_bound().map(Self::new))
+    }
+
+    fn prefix<K: Key>(prefix: &impl KeyPrefix<K>) -> Bounds<Self> {
+        match const { form_of(K::WIDTH_BYTES) } {
+            Form::Words1 | Form::Words2 => {
+                let (start, end) = u128::prefix_range::<K>(prefix);
+                (start.map(Self::words), end.map(Self::words))
+            }
+            Form::Long => {
+                let (start, end) = LongKey::prefix_range::<K>(prefix);
+                let long = |key| Self::Long(Box::new(key));
+                (start.map(long), end.map(long))
+            }
+        }
+    }
 }
 
 impl Place {
     /// The row with a primary key.
+    #[inline]
     pub fn key(key: &impl Key) -> Place {
-        Place(Kind::Key(LongKey::from_key(key)))
+        Place(Kind::Key(Encoded::new(key)))
     }
 
     pub(super) fn keys<K: Key>(keys: impl Iterator<Item = K>) -> Place {
-        Place(Kind::Keys(keys.map(|key| LongKey::from_key(&key)).collect()))
+        Place(Kind::Keys(keys.map(|key| Encoded::new(&key)).collect()))
     }
 
     pub(super) fn range<K: Key>(index: Option<usize>, range: &impl RangeBounds<K>) -> Place {
-        Place(Kind::Range(index, encode_range(range)))
+        Place(Kind::Range(index, Box::new(Encoded::range(range))))
     }
 
     pub(super) fn prefix<K: Key>(index: Option<usize>, prefix: &impl KeyPrefix<K>) -> Place {
-        Place(Kind::Range(index, LongKey::prefix_range::<K>(prefix)))
+        Place(Kind::Range(index, Box::new(Encoded::prefix::<K>(prefix))))
     }
 
     /// Whether a row that is written here may be seen at the other place, of the same table.
@@ -46,7 +91,7 @@ impl Place {
         }
     }
 
-    fn may_have(&self, key: &LongKey) -> bool {
+    fn may_have(&self, key: &Encoded) -> bool {
         match &self.0 {
             Kind::Key(own) => own == key,
             Kind::Keys(own) => own.contains(key),
@@ -59,16 +104,24 @@ impl Place {
 
 impl fmt::Debug for Place {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        struct Bytes<'a>(&'a LongKey);
+        struct Bytes<'a>(&'a Encoded);
         impl fmt::Debug for Bytes<'_> {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.as_bytes().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+                match self.0 {
+                    Encoded::Words([first, second]) => {
+                        write!(formatter, "{first:016x}{second:016x}")
+                    }
+                    Encoded::Long(key) => {
+                        key.as_bytes().iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+                    }
+                }
             }
         }
         match &self.0 {
             Kind::Key(key) => Bytes(key).fmt(formatter),
             Kind::Keys(keys) => formatter.debug_list().entries(keys.iter().map(Bytes)).finish(),
-            Kind::Range(index, (start, end)) => {
+            Kind::Range(index, bounds) => {
+                let (start, end) = &**bounds;
                 if let Some(position) = index {
                     write!(formatter, "index {position}: ")?;
                 }

@@ -2,13 +2,21 @@
 
 use std::cell::{RefCell, RefMut};
 
+use smallvec::SmallVec;
+
 use crate::procedure::instance::Iteration;
 use crate::procedure::place::Place;
 
 /// What a step has returned, in each of its instances. One per step, in the frame of
 /// [`Procedure::execute`](crate::procedure::Procedure::execute), where the compiler infers its type.
 #[derive(Debug)]
-pub struct Slot<R>(RefCell<Vec<Entry<R>>>);
+pub struct Slot<R>(RefCell<Entries<R>>);
+
+/// One, of most steps; or one for each iteration of a loop.
+type Entries<R> = SmallVec<[Entry<R>; 1]>;
+
+/// Room for so many iterations is made at once.
+const ITERATIONS: usize = 16;
 
 /// Of one instance.
 #[derive(Debug)]
@@ -44,6 +52,9 @@ impl<R> Slot<R> {
     pub(super) fn put(&self, entry: Entry<R>) {
         let mut entries = self.0.borrow_mut();
         if entries.last().is_none_or(|last| last.iteration < entry.iteration) {
+            if entries.len() == 1 {
+                entries.reserve(ITERATIONS - 1);
+            }
             entries.push(entry);
             return;
         }
@@ -54,11 +65,15 @@ impl<R> Slot<R> {
     }
 
     /// Takes out the entry of an iteration.
-    pub(super) fn remove(&self, iteration: Iteration) {
+    pub(super) fn remove(&self, iteration: Iteration) -> Option<Entry<R>> {
         let mut entries = self.0.borrow_mut();
-        if let Ok(position) = entries.binary_search_by_key(&iteration, |entry| entry.iteration) {
-            entries.remove(position);
-        }
+        let found = entries.binary_search_by_key(&iteration, |entry| entry.iteration);
+        found.ok().map(|position| entries.remove(position))
+    }
+
+    /// Calls `each` with all iterations, and their places.
+    pub(super) fn for_each(&self, mut each: impl FnMut(Iteration, &Place)) {
+        self.0.borrow().iter().for_each(|entry| each(entry.iteration, &entry.place));
     }
 
     /// Takes out what another pass than this has left, and says of which iterations it was.

@@ -23,14 +23,28 @@ pub struct Walk<'tx, P: Protocol, D: Driver<P>> {
     selection: RefCell<Selection>,
     /// Where the walk is in the loops around it.
     iteration: Cell<Iteration>,
-    /// What has run since the last pass that went through.
-    run: RefCell<Vec<Instance>>,
+    /// What has returned something else than before, since the last pass that went through: of each step, which
+    /// iterations.
+    changed: RefCell<Vec<Vec<Iteration>>>,
     /// What may have changed rows, in this pass or one before.
-    writes: RefCell<Vec<Write>>,
+    writes: RefCell<Writes>,
     /// Scans that have to read on, where the selection would have them keep what they have read.
     longer: RefCell<Vec<Instance>>,
     is_interrupted: Cell<bool>,
     protocol: std::marker::PhantomData<fn() -> P>,
+}
+
+/// The instances that may have changed rows.
+#[derive(Default)]
+struct Writes {
+    /// In the order in which they run: those of this pass, and behind them, as the last one left them, those
+    /// that it has not come by yet.
+    all: Vec<Write>,
+    /// How many of them this pass has come by.
+    come_by: usize,
+    /// What has been written otherwise than before since the last pass that went through, or not at all any
+    /// more: the table, and a place. Who looks there has to look again, behind it.
+    changed: Vec<(Instance, &'static str, Place)>,
 }
 
 /// An instance that may have changed a row.
@@ -38,17 +52,30 @@ struct Write {
     instance: Instance,
     table: &'static str,
     place: Place,
-    /// The last pass that came by.
-    pass: u32,
-    /// Whether it has run since the last pass that went through, and the places that it had before.
-    has_run: bool,
-    earlier: Vec<Place>,
+}
+
+impl Writes {
+    /// Comes to an instance: writes before it that this pass has not come by are not made any more.
+    fn come_to(&mut self, instance: Instance, shape: &Shape) {
+        let passed = |write: &Write| shape.precedes(write.instance, instance);
+        let behind = &self.all[self.come_by..];
+        let gone = behind.iter().take_while(|write| passed(write)).count();
+        let gone = self.all.drain(self.come_by..self.come_by + gone);
+        self.changed.extend(gone.map(|Write { instance, table, place }| (instance, table, place)));
+    }
+
+    /// Whether the next is this instance's.
+    fn is_next(&self, instance: Instance) -> bool {
+        self.all.get(self.come_by).is_some_and(|write| write.instance == instance)
+    }
 }
 
 /// What is to be done about an instance.
-pub(super) enum Decision<R> {
-    Keep(R),
-    Run,
+pub(super) enum Decision<R, K> {
+    /// It keeps what it had.
+    Keep(K),
+    /// It runs; what it has returned before, if it has.
+    Run(Option<R>),
 }
 
 impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
@@ -59,7 +86,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
             pass: Cell::new(0),
             selection: RefCell::new(Selection::Everything),
             iteration: Cell::default(),
-            run: RefCell::default(),
+            changed: RefCell::default(),
             writes: RefCell::default(),
             longer: RefCell::default(),
             is_interrupted: Cell::new(false),
@@ -71,22 +98,21 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     pub fn begin_pass(&self) {
         self.pass.set(self.pass.get() + 1);
         self.iteration.set(Iteration::default());
+        self.writes.borrow_mut().come_by = 0;
     }
 
     /// Ends a pass; whether another is to follow. One that returned an error may have ended early, and the
     /// steps that it has not come by are left alone.
     pub fn end_pass(&self, is_ok: bool) -> bool {
         if self.is_interrupted.replace(false) {
+            self.driver.restart_pass();
             return true;
         }
-        if is_ok {
-            let pass = self.pass.get();
-            self.run.borrow_mut().clear();
-            self.writes.borrow_mut().retain_mut(|write| {
-                write.has_run = false;
-                write.earlier.clear();
-                write.pass == pass
-            });
+        if is_ok && self.pass.get() > 1 {
+            self.changed.borrow_mut().iter_mut().for_each(Vec::clear);
+            let writes = &mut *self.writes.borrow_mut();
+            writes.all.truncate(writes.come_by);
+            writes.changed.clear();
         }
         match self.driver.end_pass(is_ok) {
             Next::Return => false,
@@ -96,6 +122,31 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
                 true
             }
         }
+    }
+
+    /// Whether the first pass has just ended, and it is to be [noted](Walk::note_writes) what it has written.
+    pub fn is_to_note_writes(&self) -> bool {
+        self.pass.get() == 1
+    }
+
+    /// Notes what a step has written in the first pass. (To be followed by [`Walk::order_writes`].)
+    pub fn note_writes<R>(&self, step: usize, slot: &Slot<R>) {
+        let described = &self.shape.steps[step];
+        if described.access.writes() {
+            let all = &mut self.writes.borrow_mut().all;
+            slot.for_each(|iteration, place| {
+                let (table, place) = (described.table.name, place.clone());
+                all.push(Write { instance: Instance { step, iteration }, table, place });
+            });
+        }
+    }
+
+    /// Puts the writes that were noted in the order in which they were made.
+    pub fn order_writes(&self) {
+        let precedes =
+            |one: &Write, other: &Write| self.shape.precedes(one.instance, other.instance);
+        let all = &mut self.writes.borrow_mut().all;
+        all.sort_by(|one, other| precedes(other, one).cmp(&precedes(one, other)));
     }
 
     /// Forgets the instances of a step that a pass that went through has not come by.
@@ -159,7 +210,8 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.shape
     }
 
-    /// Decides whether an instance runs. If it does, it is known from now on that it has.
+    /// Decides whether an instance runs.
+    #[inline]
     pub(super) fn decide<T: Record, R, K>(
         &self,
         instance: Instance,
@@ -168,44 +220,67 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         key: Option<&T::Key>,
         place: &Place,
         keep: impl FnOnce(&R) -> K,
-    ) -> Result<Decision<K>, Error> {
+    ) -> Result<Decision<R, K>, Error> {
+        if self.pass.get() > 1 {
+            return self.decide_again(instance, slot, table, key, place, keep);
+        }
         let access = self.shape.steps[instance.step].access;
-        let pass = self.pass.get();
+        self.driver.enter(&Accessed { instance, access, table, key, place, again: None })?;
+        Ok(Decision::Run(None))
+    }
+
+    /// In a pass that is not the first.
+    #[inline(never)]
+    fn decide_again<T: Record, R, K>(
+        &self,
+        instance: Instance,
+        slot: &Slot<R>,
+        table: &Table<T, P>,
+        key: Option<&T::Key>,
+        place: &Place,
+        keep: impl FnOnce(&R) -> K,
+    ) -> Result<Decision<R, K>, Error> {
+        let access = self.shape.steps[instance.step].access;
         let accessed = |again| Accessed { instance, access, table, key, place, again };
-        let again = match slot.find(instance.iteration) {
-            None => None,
-            Some(mut entry) => {
-                let is_same = entry.place == *place;
-                if self.keeps::<T>(instance, &entry.place) {
-                    // The dependencies are to be a superset of what there is.
-                    debug_assert!(
-                        is_same,
-                        "{}, step {instance}: another key, by nothing that its shape says: {:?} and \
-                         {place:?}",
-                        self.shape.name, entry.place
-                    );
-                    if is_same {
-                        entry.pass = pass;
-                        let kept = keep(&entry.result);
-                        drop(entry);
-                        self.note_kept(instance);
-                        self.driver.keep(&accessed(None))?;
-                        return Ok(Decision::Keep(kept));
-                    }
+        self.writes.borrow_mut().come_to(instance, self.shape);
+        let (mut before, mut again) = (None, None);
+        if let Some(mut entry) = slot.find(instance.iteration) {
+            let is_same = entry.place == *place;
+            if self.keeps::<T>(instance, &entry.place) {
+                // The dependencies are to be a superset of what there is.
+                debug_assert!(
+                    is_same,
+                    "{}, step {instance}: another key, by nothing that its shape says: {:?} and \
+                     {place:?}",
+                    self.shape.name, entry.place
+                );
+                if is_same {
+                    entry.pass = self.pass.get();
+                    let kept = keep(&entry.result);
+                    drop(entry);
+                    self.note_kept(instance);
+                    self.driver.keep(&accessed(None))?;
+                    return Ok(Decision::Keep(kept));
                 }
-                drop(entry);
-                slot.remove(instance.iteration);
-                Some(if is_same { Again::SamePlace } else { Again::OtherPlace })
             }
-        };
-        if pass > 1 {
-            self.run.borrow_mut().push(instance);
+            drop(entry);
+            before = slot.remove(instance.iteration).map(|entry| entry.result);
+            again = Some(if is_same { Again::SamePlace } else { Again::OtherPlace });
         }
         if access.writes() {
             self.note_run(instance, T::TABLE, place);
         }
         self.driver.enter(&accessed(again))?;
-        Ok(Decision::Run)
+        Ok(Decision::Run(before))
+    }
+
+    /// An instance has returned something else than before: what depends on it runs, too.
+    pub(super) fn note_change(&self, instance: Instance) {
+        if self.pass.get() > 1 {
+            let mut changed = self.changed.borrow_mut();
+            changed.resize_with(self.shape.steps.len(), Vec::new);
+            changed[instance.step].push(instance.iteration);
+        }
     }
 
     /// Whether an instance that has run before keeps what it had.
@@ -224,11 +299,13 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
     }
 
-    /// Whether an instance depends on one that has run in this pass.
+    /// Whether an instance depends on one that has returned something else in this pass.
     fn is_reached(&self, instance: Instance) -> bool {
-        let run = self.run.borrow();
+        let changed = self.changed.borrow();
         let reaches = |dependency: Dependency| {
-            run.iter().any(|&source| self.shape.reaches(dependency, source, instance))
+            let sources = changed.get(dependency.on).into_iter().flatten().rev();
+            let mut sources = sources.map(|&iteration| Instance { step: dependency.on, iteration });
+            sources.any(|source| self.shape.reaches(dependency, source, instance))
         };
         self.shape.steps[instance.step].dependencies().any(reaches)
     }
@@ -236,36 +313,29 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     /// Whether an instance may have seen rows that this transaction wrote before it, and now writes
     /// otherwise, or not at all.
     fn sees_a_change<T: Record>(&self, instance: Instance, place: &Place) -> bool {
-        let pass = self.pass.get();
-        self.writes.borrow().iter().any(|write| {
-            let is_kept = write.pass == pass && !write.has_run;
-            let mut places = std::iter::once(&write.place).chain(&write.earlier);
-            write.table == T::TABLE
-                && !is_kept
-                && self.shape.precedes(write.instance, instance)
-                && places.any(|written| written.may_meet(place))
+        self.writes.borrow().changed.iter().any(|(source, table, written)| {
+            *table == T::TABLE && self.shape.precedes(*source, instance) && written.may_meet(place)
         })
     }
 
     fn note_kept(&self, instance: Instance) {
-        let pass = self.pass.get();
-        if let Some(write) = self.writes.borrow_mut().iter_mut().find(|w| w.instance == instance) {
-            write.pass = pass;
+        let mut writes = self.writes.borrow_mut();
+        if writes.is_next(instance) {
+            writes.come_by += 1;
         }
     }
 
     fn note_run(&self, instance: Instance, table: &'static str, place: &Place) {
-        let pass = self.pass.get();
-        let mut writes = self.writes.borrow_mut();
-        if pass > 1
-            && let Some(write) = writes.iter_mut().find(|write| write.instance == instance)
-        {
-            write.earlier.push(std::mem::replace(&mut write.place, place.clone()));
-            (write.pass, write.has_run) = (pass, true);
-            return;
+        let writes = &mut *self.writes.borrow_mut();
+        let write = Write { instance, table, place: place.clone() };
+        if writes.is_next(instance) {
+            let before = std::mem::replace(&mut writes.all[writes.come_by], write);
+            writes.changed.push((instance, table, before.place));
+        } else {
+            writes.all.insert(writes.come_by, write);
         }
-        let place = place.clone();
-        writes.push(Write { instance, table, place, pass, has_run: pass > 1, earlier: Vec::new() });
+        writes.come_by += 1;
+        writes.changed.push((instance, table, place.clone()));
     }
 
     /// Notes what an instance has returned.

@@ -56,6 +56,14 @@ pub struct ReadEntry<H> {
     pub table: TableRef,
 }
 
+impl<H> Clone for ReadEntry<H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for ReadEntry<H> {}
+
 /// A record to be written.
 pub struct WriteEntry<H> {
     pub record: RecordPointer<H>,
@@ -85,7 +93,15 @@ pub struct Replaced {
     writes: usize,
 }
 
+impl Replaced {
+    /// The row of the version that is replaced; null if it never had one.
+    pub fn newest(&self) -> *mut u8 {
+        self.newest
+    }
+}
+
 /// An index node relied on.
+#[derive(Clone, Copy)]
 pub struct NodeEntry {
     pub node: NodeVersion,
     pub table: TableRef,
@@ -456,7 +472,7 @@ pub fn written_at<H>(write: &WriteEntry<H>, version: Tid) -> Tid {
 }
 
 /// Drops a row that no other thread has seen.
-fn drop_private<H>(
+pub fn drop_private<H>(
     record: RecordPointer<H>,
     row: NonNull<u8>,
     table: TableRef,

@@ -46,6 +46,7 @@ use crate::database::Inner;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
+use crate::procedure::Instance;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::{Worker, WorkerMemory};
@@ -459,6 +460,57 @@ pub trait Executor {
     /// it is. The worker stays pinned.
     fn repair(&mut self, memory: &WorkerMemory) {
         let _ = memory;
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// Whether the transaction layer is to keep the workset cache.
+    #[inline(always)]
+    fn caches_records(&self) -> bool {
+        false
+    }
+
+    /// Whether procedures are to be executed step by step.
+    fn executes_steps(&self) -> bool {
+        false
+    }
+
+    /// The transaction that has just begun is a procedure, executed step by step: what it does is told
+    /// [instance by instance](Executor::enter_step). Asked, as the methods that follow, of those alone that
+    /// repair.
+    fn begin_steps(&mut self) {
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// What is done from now on belongs to this instance, which `goes_on` if it was there before.
+    fn enter_step(&mut self, instance: Instance, goes_on: bool) {
+        let _ = (instance, goes_on);
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// What this instance did in the last round stands.
+    fn keep_step(&mut self, instance: Instance) {
+        let _ = instance;
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// The record of a table that an instance was about in the last round.
+    fn record_of_step(
+        &mut self,
+        instance: Instance,
+        table: TableRef,
+    ) -> Option<RecordPointer<Self::Header>> {
+        let _ = (instance, table);
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// A round begins, after one that ended early, or could not be committed.
+    fn next_round(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+        unreachable!("asked of those alone that repair")
+    }
+
+    /// The instances that have read or written what has changed since.
+    fn stale_steps(&self) -> Vec<Instance> {
         unreachable!("asked of those alone that repair")
     }
 

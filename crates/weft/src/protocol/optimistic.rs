@@ -70,7 +70,7 @@ pub struct CommitContext<'a, P: CommitPhases> {
 /// Runs an optimistic protocol on one worker.
 #[doc(hidden)]
 pub struct OptimisticExecutor<P: CommitPhases> {
-    set: AccessSet<P::Header>,
+    pub(super) set: AccessSet<P::Header>,
     attempt: u32,
     shared: Arc<P::Shared>,
     remembered: P::Memory,
@@ -209,12 +209,16 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         };
         P::commit(&mut self.set, context, &epoch)?;
         // Committed; what follows is nobody else's concern.
-        self.set.retire(memory, |entry, row| discard_placeholder(entry, row, memory));
+        self.set.retire(memory, |entry, row| {
+            discard_placeholder(entry.record, entry.table, row, memory);
+        });
         Ok(())
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
-        self.set.drop_private(memory, |entry, row| discard_placeholder(entry, row, memory));
+        self.set.drop_private(memory, |entry, row| {
+            discard_placeholder(entry.record, entry.table, row, memory);
+        });
     }
 }
 
@@ -327,22 +331,23 @@ pub fn commit_with_locks<H: TidHeader>(
 
 /// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
 /// transaction has committed a row into it, or has it on its garbage list.
-fn discard_placeholder<H: TidHeader>(
-    entry: &WriteEntry<H>,
+pub fn discard_placeholder<H: TidHeader>(
+    record: RecordPointer<H>,
+    table: TableRef,
     row: NonNull<u8>,
     memory: &WorkerMemory,
 ) {
-    let record = stored(entry.record);
-    let tid = record.header.tid().lock();
+    let word = stored(record).header.tid();
+    let tid = word.lock();
     let unlinked = tid.is_absent() && !tid.is_queued();
     if unlinked {
         // SAFETY: whatever the transaction did to the record later, the row was written before the
         // placeholder was linked, and is dropped after this.
-        unsafe { entry.table.unlink(entry.record.block(), row, memory) };
+        unsafe { table.unlink(record.block(), row, memory) };
     }
-    record.header.tid().unlock(if unlinked { tid.removed() } else { tid });
+    word.unlock(if unlinked { tid.removed() } else { tid });
     if unlinked {
-        memory.retire_record(entry.record.block(), entry.table);
+        memory.retire_record(record.block(), table);
     }
 }
 

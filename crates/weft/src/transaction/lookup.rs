@@ -44,7 +44,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Whether the workset cache is kept.
     #[inline(always)]
     fn restores(&self) -> bool {
-        P::REPAIRS && self.worker.executor().repairs()
+        P::REPAIRS && self.worker.executor().caches_records()
     }
 
     /// Finds the record under a key: in the workset cache, if the operation has found it before (fast
@@ -80,7 +80,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     fn record_of<T: Record>(
         &self,
-        _table: &TableInner<T, P>,
+        table: &TableInner<T, P>,
         key: &T::Key,
         address: u64,
     ) -> Option<RecordOf<P>> {
@@ -89,12 +89,23 @@ impl<P: Protocol> Transaction<'_, P> {
         }
         // SAFETY: an address from the table's own index, found in this transaction.
         let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
+        self.newest_row(table, key, record).map(|_| record)
+    }
+
+    /// The newest row of a record, which was found in the table in this transaction, if its key is this one.
+    #[inline(always)]
+    pub(super) fn newest_row<T: Record>(
+        &self,
+        _table: &TableInner<T, P>,
+        key: &T::Key,
+        record: RecordOf<P>,
+    ) -> Option<NonNull<u8>> {
         // SAFETY: pinned, as long as `self` is there.
         let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
         // All rows of a record have the same key, whatever their version.
         let row = NonNull::new(newest)?;
         // SAFETY: a row that was published; it is not freed while the worker is pinned.
-        unsafe { self.row::<T>(row) }.key_equals(key).then_some(record)
+        unsafe { self.row::<T>(row) }.key_equals(key).then_some(row)
     }
 
     #[inline(always)]

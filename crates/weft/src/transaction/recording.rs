@@ -12,6 +12,7 @@ use super::Transaction;
 use crate::encoding::{Key, KeyForm};
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, Status};
+use crate::procedure::Instance;
 use crate::protocol::Protocol;
 use crate::table::TableRef;
 use crate::worker::Worker;
@@ -96,6 +97,33 @@ impl<P: Protocol> Transaction<'_, P> {
     pub(super) fn record_abort(&self) {
         #[cfg(feature = "history")]
         record_end(self.worker, Status::Aborted);
+    }
+
+    /// Records that a procedure's operation runs, or goes on.
+    #[inline(always)]
+    pub(super) fn record_step(&self, instance: Instance, goes_on: bool) {
+        #[cfg(feature = "history")]
+        if let Some(recorder) = &self.worker.recorder {
+            recorder.borrow_mut().enter_step(instance, goes_on);
+        }
+    }
+
+    /// Records that what a procedure's operation did in the last round stands.
+    #[inline(always)]
+    pub(super) fn record_kept_step(&self, instance: Instance) {
+        #[cfg(feature = "history")]
+        if let Some(recorder) = &self.worker.recorder {
+            recorder.borrow_mut().keep_step(instance);
+        }
+    }
+
+    /// Records that a procedure begins anew.
+    #[inline(always)]
+    pub(super) fn record_next_round(&self) {
+        #[cfg(feature = "history")]
+        if let Some(recorder) = &self.worker.recorder {
+            recorder.borrow_mut().next_round();
+        }
     }
 
     /// Records that the caller has rolled the transaction back.

@@ -33,6 +33,7 @@
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
 //! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`. `null` without a log |
 //! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
+//! | `repairs` | transactions that were repaired, `repairs`, and their operations that ran again on the record known from before (`fast`), by the index (`slow`), or not again (`kept`); `null` if none was |
 //! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
@@ -50,6 +51,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::Condition;
 
@@ -74,6 +76,8 @@ pub struct Counters {
     pub log: Option<LogCounters>,
     /// The phases, under a protocol that has them.
     pub phases: Option<Phases>,
+    /// What was repaired.
+    pub repairs: Repairs,
     /// Versions kept for snapshots at the later of the points.
     pub versions_held: u64,
 }
@@ -107,6 +111,7 @@ impl Counters {
                 sync_time: log.sync_time,
             }),
             phases: Phases::of(metrics),
+            repairs: Repairs::of(metrics),
             versions_held: metrics.snapshots.versions_held,
         }
     }
@@ -126,6 +131,7 @@ impl Counters {
         if let (Some(phases), Some(before)) = (&mut self.phases, &before.phases) {
             *phases = phases.since(before);
         }
+        self.repairs = self.repairs.since(&before.repairs);
         let (htm, before) = (&mut self.htm, &before.htm);
         htm.started -= before.started;
         htm.committed -= before.committed;
@@ -154,6 +160,7 @@ impl Counters {
             if let (Some(phases), Some(more)) = (&mut sum.phases, &counters.phases) {
                 *phases = phases.and_then(more);
             }
+            sum.repairs = sum.repairs.and_then(&counters.repairs);
             sum.versions_held = sum.versions_held.max(counters.versions_held);
             sum
         })
@@ -242,6 +249,7 @@ pub struct Report<'a> {
     pub memory: MemoryReport,
     pub log: Option<LogReport>,
     pub phases: Option<Phases>,
+    pub repairs: Option<Repairs>,
     pub versions_held: u64,
     pub verified: Option<bool>,
     pub conditions: Option<Vec<ConditionReport<'a>>>,
@@ -383,6 +391,7 @@ impl<'a> Report<'a> {
             memory: MemoryReport::new(resident, &contender.metrics().memory),
             log,
             phases: counters.phases,
+            repairs: counters.repairs.any(),
             versions_held: counters.versions_held,
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
             conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),

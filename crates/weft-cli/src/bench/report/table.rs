@@ -4,6 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 
 use crate::numbers::{counted, grouped, microseconds, rate, size};
@@ -34,6 +35,9 @@ impl fmt::Display for Tables<'_> {
         }
         if let Some(table) = regions(reports) {
             writeln!(formatter, "{table}\n")?;
+        }
+        if let Some(table) = repairs(reports) {
+            writeln!(formatter, "{table}\n{}\n", Repairs::LEGEND)?;
         }
         if let Some(table) = phases(reports) {
             writeln!(formatter, "{table}\n{}\n", Phases::LEGEND)?;
@@ -188,6 +192,18 @@ fn regions(reports: &[Report<'_>]) -> Option<Table> {
             percent(htm.aborted_explicit),
             percent(htm.fallbacks),
         ]);
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What was repaired; `None` if nothing was.
+fn repairs(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol"], &Repairs::HEADINGS);
+    for report in reports {
+        if let Some(repairs) = &report.repairs {
+            let cells = repairs.cells(report.committed);
+            table.add_row(std::iter::once(report.label.to_owned()).chain(cells));
+        }
     }
     (!table.is_empty()).then_some(table)
 }

@@ -34,8 +34,8 @@ impl TidHeader for HeatHeader {
 /// ```text
 ///   63         45 44         26 25          16 15       2    1           0
 ///  +-------------+-------------+--------------+----------+-----------+-----+
-///  | hot as of   | window      | conflicts    | shared   | exclusive | hot |
-///  | this epoch  | (an epoch)  | in it        | holders  | holder    |     |
+///  | hot as of   | window      | excess of    | shared   | exclusive | hot |
+///  | this epoch  | (an epoch)  | repeated     | holders  | holder    |     |
 ///  +-------------+-------------+--------------+----------+-----------+-----+
 /// ```
 #[derive(Debug, Default)]
@@ -54,6 +54,18 @@ const CONFLICTS: u64 = ((1 << 10) - 1) << 16;
 const WINDOW_SHIFT: u32 = 26;
 const CONFIRMED_SHIFT: u32 = 45;
 const EPOCH: u64 = (1 << 19) - 1;
+
+/// So many conflicts that are met again are outweighed by one that is not.
+const FIRST: u64 = 4;
+
+/// How much of a conflict shows when a transaction meets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// It was the transaction's first.
+    First,
+    /// The transaction had been repaired or restarted before, and has met one again; or a lock was not free.
+    Again,
+}
 
 /// For how many epochs a record stays hot after it was contended last: about three seconds.
 const HOT_EPOCHS: u64 = 75;
@@ -75,11 +87,16 @@ impl Heat {
         Heat((self.0 & !(EPOCH << shift)) | ((epoch & EPOCH) << shift))
     }
 
-    /// After one more conflict in this epoch; with `hot_at` of them the record is hot.
-    fn after_conflict(self, epoch: u64, hot_at: u64) -> Heat {
+    /// After one more conflict in this epoch. If conflicts that were met again are more than [`FIRST`] times the
+    /// first ones, by `hot_at`, the record is hot: then four of five who try once more fail once more. Who gets
+    /// through at the second attempt, or the third, has lost less than by waiting.
+    fn after_conflict(self, conflict: Conflict, epoch: u64, hot_at: u64) -> Heat {
         let is_same_window = self.0 >> WINDOW_SHIFT & EPOCH == epoch & EPOCH;
         let before = if is_same_window { (self.0 & CONFLICTS) / CONFLICTS_ONE } else { 0 };
-        let conflicts = (before + 1).min(CONFLICTS / CONFLICTS_ONE);
+        let conflicts = match conflict {
+            Conflict::First => before.saturating_sub(FIRST),
+            Conflict::Again => (before + 1).min(CONFLICTS / CONFLICTS_ONE),
+        };
         let counted =
             Heat((self.0 & !CONFLICTS) | (conflicts * CONFLICTS_ONE)).with(WINDOW_SHIFT, epoch);
         match conflicts >= hot_at {
@@ -110,10 +127,10 @@ impl HeatWord {
         false
     }
 
-    /// Counts a conflict about the record. With `hot_at` conflicts in one epoch it becomes hot, or stays so.
+    /// Counts a conflict about the record, which may become hot by it, or stay so.
     #[cold]
-    pub fn note_conflict(&self, epoch: u64, hot_at: u64) {
-        self.change(|heat| Some(heat.after_conflict(epoch, hot_at)));
+    pub fn note_conflict(&self, conflict: Conflict, epoch: u64, hot_at: u64) {
+        self.change(|heat| Some(heat.after_conflict(conflict, epoch, hot_at)));
     }
 
     /// Makes the record cold. Who holds its lock keeps it.
@@ -162,16 +179,22 @@ mod tests {
     #[test]
     fn a_record_becomes_hot_by_conflicts_within_an_epoch_and_cools() {
         let heat = HeatWord::default();
-        for epoch in 0..10 {
-            (0..2).for_each(|_| heat.note_conflict(epoch, 3));
+        (0..100).for_each(|_| heat.note_conflict(Conflict::First, 0, 1));
+        for _ in 0..20 {
+            (0..3).for_each(|_| heat.note_conflict(Conflict::Again, 0, 4));
+            heat.note_conflict(Conflict::First, 0, 4);
+        }
+        assert!(!heat.load().is_hot(), "most second attempts go well");
+        for epoch in 1..10 {
+            (0..2).for_each(|_| heat.note_conflict(Conflict::Again, epoch, 3));
             assert!(!heat.load().is_hot(), "two in an epoch are not three");
         }
         assert!(heat.try_lock_shared());
-        (0..3).for_each(|_| heat.note_conflict(10, 3));
+        (0..3).for_each(|_| heat.note_conflict(Conflict::Again, 10, 3));
         assert!(heat.load().is_hot());
         assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
         assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
-        (0..2000).for_each(|_| heat.note_conflict(100, 3));
+        (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 100, 3));
         assert!(!heat.load().has_cooled(100 + HOT_EPOCHS), "it is still contended");
         heat.cool();
         assert!(!heat.load().is_hot());
@@ -182,7 +205,7 @@ mod tests {
     #[test]
     fn epochs_that_come_round_again_are_told_apart_from_late_ones() {
         let heat = HeatWord::default();
-        heat.note_conflict(EPOCH, 1);
+        heat.note_conflict(Conflict::Again, EPOCH, 1);
         assert!(!heat.load().has_cooled(EPOCH + HOT_EPOCHS));
         assert!(heat.load().has_cooled(EPOCH + HOT_EPOCHS + 1));
     }
@@ -196,7 +219,7 @@ mod tests {
         assert!(!heat.try_lock_exclusive(false));
         assert!(heat.try_lock_exclusive(true), "its own is the only share");
         assert!(!heat.try_lock_shared() && !heat.try_lock_exclusive(false));
-        heat.note_conflict(7, 100);
+        heat.note_conflict(Conflict::Again, 7, 100);
         heat.unlock_exclusive();
         for _ in 0..SHARED / SHARED_ONE {
             assert!(heat.try_lock_shared());
@@ -241,7 +264,7 @@ mod loom_tests {
             let counter = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    shared.0.note_conflict(1, 1);
+                    shared.0.note_conflict(Conflict::Again, 1, 1);
                     shared.0.cool();
                 })
             };

@@ -18,7 +18,10 @@
 //! records are kept from one round to the next; those of records that are no longer accessed are released
 //! before the next validation.
 //!
-//! The files: `heat`, what is kept with a record; here, what a worker does. The workset cache lies where
+//! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
+//!
+//! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
+//! for which [`procedure`](crate::procedure) decides what runs. The workset cache lies where
 //! records are looked up, in [`Transaction`](crate::Transaction).
 //!
 //! **The serialization point** is that of DBX. Locks on hot records are not needed for it.
@@ -34,18 +37,21 @@
 //!   nobody has waited for its lock lately; there is no background thread, which in the paper looks once in
 //!   60 seconds.
 //! - Hot records are changed in private copies, as all others: rows are immutable here.
-//! - Insertions are undone before a repair, and done again. Ranges are scanned again.
-//! - All operations are restored; those that no stale read reaches take what they find in the cache. (The
-//!   paper's HTCC with static analysis turned off, `HTCC(-S)`.)
+//! - Closures are repaired by replay: all their operations run again, on what they find in the cache, and
+//!   insertions are undone before and done again. (The paper's HTCC without static analysis, `HTCC(-S)`.)
+//!   Procedures, whose operations are known, are repaired as in the paper if
+//!   [`HtccOptions::dependencies`] says so, which it does not by default: see there.
 
 mod heat;
+mod steps;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft_htm::word::{spin_loop, yield_now};
 
-use self::heat::HeatHeader;
+use self::heat::{Conflict, HeatHeader};
+use self::steps::Steps;
 use super::access_set::{AccessSet, Positions, Replaced, WriteEntry};
 use super::dbx::commit_hot_and_cold;
 use super::optimistic::{CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored};
@@ -53,6 +59,7 @@ use super::{
     Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Visible,
 };
 use crate::index::{NodeChange, NodeVersion};
+use crate::procedure::Instance;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::WorkerMemory;
@@ -99,16 +106,18 @@ impl CommitPhases for Htcc {
 }
 
 /// Which records are hot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HotRecords {
-    /// Those about which there are many conflicts.
+    /// Those about which there are so many conflicts that second attempts mostly fail, too.
     #[default]
     Automatic,
     /// All of them: two-phase locking, validated.
     All,
     /// None: the protocol is DBX with repair.
     None,
+    /// Those of the tables with these names, and no others.
+    Tables(Vec<String>),
 }
 
 /// What of HTCC is to be done.
@@ -120,14 +129,33 @@ pub struct HtccOptions {
     /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
     /// `HTCC(-SC)`.
     pub repairs: bool,
-    /// With how many conflicts in an epoch of 40 ms a record is hot.
+    /// Whether [procedures](crate::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
+    /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
+    /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. Here that is faster as a rule, since
+    /// an operation on what is in the caches costs less than to keep account of it.
+    pub dependencies: bool,
+    /// Whether what has been read is validated, as it has to be. If not, transactions are **not serializable**:
+    /// the paper's `HTCC(NV)`, by which it measures what validation and repair cost. (What is written is
+    /// validated nevertheless: who reclaims the version before it relies on that.) For measurements alone.
+    pub validates: bool,
+    /// A record becomes hot if, in an epoch of 40 ms, conflicts about it that meet a transaction which has met
+    /// one before are so many more than four times the first ones: then second attempts fail as well, and third
+    /// ones. (Before that, repair is faster than to wait for locks.)
     pub hot_at: u32,
 }
 
 impl Default for HtccOptions {
     fn default() -> Self {
-        let hot_at = if cfg!(feature = "hasty-reclamation") { 1 } else { 32 };
-        HtccOptions { hot: HotRecords::Automatic, repairs: true, hot_at }
+        // In tests everything is to happen often.
+        let is_test = cfg!(feature = "hasty-reclamation");
+        let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
+        HtccOptions {
+            hot: HotRecords::Automatic,
+            repairs: true,
+            dependencies,
+            validates: true,
+            hot_at,
+        }
     }
 }
 
@@ -146,6 +174,18 @@ impl HtccOptions {
     /// Sets [`HtccOptions::repairs`].
     pub fn repairs(mut self, repairs: bool) -> Self {
         self.repairs = repairs;
+        self
+    }
+
+    /// Sets [`HtccOptions::dependencies`].
+    pub fn dependencies(mut self, dependencies: bool) -> Self {
+        self.dependencies = dependencies;
+        self
+    }
+
+    /// Sets [`HtccOptions::validates`].
+    pub fn validates(mut self, validates: bool) -> Self {
+        self.validates = validates;
         self
     }
 
@@ -235,13 +275,37 @@ fn release(held: &HeldLock) {
     if held.is_exclusive { heat.unlock_exclusive() } else { heat.unlock_shared() }
 }
 
+/// The tables that were met, and whether they are among the hot ones.
+#[derive(Default)]
+struct HotTables(Vec<(TableRef, bool)>);
+
+// SAFETY: tables are shared by all workers, and live as long as the database.
+unsafe impl Send for HotTables {}
+
+impl HotTables {
+    fn has(&mut self, table: TableRef, names: &[String]) -> bool {
+        if let Some((_, is_hot)) = self.0.iter().find(|(known, _)| *known == table) {
+            return *is_hot;
+        }
+        let name = table.core().name;
+        let is_hot = names.iter().any(|hot| hot == name);
+        self.0.push((table, is_hot));
+        is_hot
+    }
+}
+
 /// Runs HTCC on one worker.
 #[doc(hidden)]
 pub struct HybridExecutor {
     /// Does as with cold records.
     cold: OptimisticExecutor<Htcc>,
     held: HeldLocks,
-    /// How often the transaction was repaired.
+    /// Which tables' records are hot, if that is said by table.
+    hot_tables: HotTables,
+    /// What the operations of a procedure have done.
+    steps: Steps<HeatHeader>,
+    /// How often the transaction was restarted, and how often repaired since.
+    attempt: u32,
     round: u32,
     /// Whether it still waits for locks. Once one was not to be had in time it does not (§3.2).
     waits: bool,
@@ -253,12 +317,17 @@ impl HybridExecutor {
     #[inline(always)]
     fn enter(
         &mut self,
+        table: TableRef,
         record: RecordPointer<HeatHeader>,
         is_exclusive: bool,
         memory: &WorkerMemory,
     ) {
-        let heat = stored(record).header.heat.load();
-        if heat.is_hot() || self.shared.options.hot == HotRecords::All {
+        let is_hot = match &self.shared.options.hot {
+            HotRecords::Automatic | HotRecords::None => stored(record).header.heat.load().is_hot(),
+            HotRecords::All => true,
+            HotRecords::Tables(names) => self.hot_tables.has(table, names),
+        };
+        if is_hot {
             self.lock(record, is_exclusive, memory);
         }
     }
@@ -280,8 +349,9 @@ impl HybridExecutor {
                 return;
             }
         }
-        let (epoch, all_are_hot) = (memory.epoch(), self.shared.options.hot == HotRecords::All);
-        if held.is_none() && heat.load().has_cooled(epoch) && !all_are_hot {
+        let epoch = memory.epoch();
+        let may_cool = self.shared.options.hot == HotRecords::Automatic;
+        if may_cool && held.is_none() && heat.load().has_cooled(epoch) {
             heat.cool();
             return;
         }
@@ -290,7 +360,7 @@ impl HybridExecutor {
             false => heat.try_lock_shared(),
         };
         if !take() {
-            heat.note_conflict(epoch, self.hot_at());
+            heat.note_conflict(Conflict::Again, epoch, self.hot_at());
             if !self.waits
                 || !(1..TRIES_MAX).any(|tries| {
                     if tries.is_multiple_of(TRIES_PER_YIELD) {
@@ -311,6 +381,15 @@ impl HybridExecutor {
         }
     }
 
+    /// The transaction has ended.
+    #[inline(always)]
+    fn end(&mut self, memory: &WorkerMemory) {
+        self.held.release_all();
+        if self.steps.is_on() {
+            self.steps.end(memory);
+        }
+    }
+
     fn hot_at(&self) -> u64 {
         u64::from(self.shared.options.hot_at)
     }
@@ -323,7 +402,12 @@ impl HybridExecutor {
         {
             // SAFETY: in a transaction, so the record is not freed; it is of this database.
             let record = unsafe { record.cast::<StoredRecord<HeatHeader>>().as_ref() };
-            record.header.heat.note_conflict(memory.epoch(), self.hot_at());
+            let conflict = match self.round + self.attempt {
+                // In tests every record is to become hot soon.
+                0 if !cfg!(feature = "hasty-reclamation") => Conflict::First,
+                _ => Conflict::Again,
+            };
+            record.header.heat.note_conflict(conflict, memory.epoch(), self.hot_at());
         }
     }
 }
@@ -337,6 +421,9 @@ impl Executor for HybridExecutor {
         HybridExecutor {
             cold: OptimisticExecutor::new(shared, slot),
             held: HeldLocks::default(),
+            hot_tables: HotTables::default(),
+            steps: Steps::default(),
+            attempt: 0,
             round: 0,
             waits: true,
             shared: Arc::clone(shared),
@@ -346,7 +433,7 @@ impl Executor for HybridExecutor {
     #[inline(always)]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
         debug_assert!(self.held.locks.is_empty());
-        (self.round, self.waits) = (0, true);
+        (self.attempt, self.round, self.waits) = (attempt, 0, true);
         self.cold.begin(attempt, memory)
     }
 
@@ -357,7 +444,7 @@ impl Executor for HybridExecutor {
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        self.enter(record, false, memory);
+        self.enter(table, record, false, memory);
         self.cold.read(table, record, memory)
     }
 
@@ -368,7 +455,7 @@ impl Executor for HybridExecutor {
         record: RecordPointer<HeatHeader>,
         memory: &WorkerMemory,
     ) -> Result<Observation<Replaced>, Abort> {
-        self.enter(record, true, memory);
+        self.enter(table, record, true, memory);
         self.cold.read_for_write(table, record, memory)
     }
 
@@ -390,16 +477,25 @@ impl Executor for HybridExecutor {
         row: NonNull<u8>,
     ) {
         self.cold.write(table, record, version, row);
+        if self.steps.is_on() {
+            self.steps.note_write(table, record, version, Some(row));
+        }
     }
 
     #[inline(always)]
     fn remove(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, version: Replaced) {
         self.cold.remove(table, record, version);
+        if self.steps.is_on() {
+            self.steps.note_write(table, record, version, None);
+        }
     }
 
     #[inline(always)]
     fn insert(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, row: NonNull<u8>) {
         self.cold.insert(table, record, row);
+        if self.steps.is_on() {
+            self.steps.note_insertion(table, record, row);
+        }
     }
 
     #[inline(always)]
@@ -414,6 +510,9 @@ impl Executor for HybridExecutor {
         change: NodeChange,
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort> {
+        if self.round > 0 {
+            self.steps.note_own_insertion(change);
+        }
         self.cold.note_own_insertion(table, change, sibling)
     }
 
@@ -424,17 +523,23 @@ impl Executor for HybridExecutor {
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         if self.round > 0 {
+            self.steps.end_round(&mut self.cold.set, memory);
             self.held.release_other_rounds(self.round);
+        }
+        if !self.shared.options.validates {
+            self.cold.set.reads.clear();
+            self.cold.set.nodes.clear();
         }
         let committed = self.cold.commit(memory, epoch);
         committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
-        self.held.release_all();
+        self.end(memory);
         Ok(())
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
+        self.steps.end_round(&mut self.cold.set, memory);
         self.cold.abort(memory);
-        self.held.release_all();
+        self.end(memory);
     }
 
     #[inline(always)]
@@ -445,5 +550,52 @@ impl Executor for HybridExecutor {
     fn repair(&mut self, memory: &WorkerMemory) {
         self.cold.abort(memory);
         self.round += 1;
+    }
+
+    #[inline(always)]
+    fn caches_records(&self) -> bool {
+        self.shared.options.repairs && !self.steps.is_on()
+    }
+
+    #[inline]
+    fn executes_steps(&self) -> bool {
+        let options = &self.shared.options;
+        options.repairs && options.dependencies && options.validates
+    }
+
+    #[inline]
+    fn begin_steps(&mut self) {
+        self.steps.begin();
+    }
+
+    #[inline]
+    fn enter_step(&mut self, instance: Instance, goes_on: bool) {
+        self.steps.enter(&self.cold.set, instance, goes_on);
+    }
+
+    fn keep_step(&mut self, instance: Instance) {
+        let HybridExecutor { held, round, .. } = self;
+        self.steps.keep(&mut self.cold.set, instance, |record| {
+            if let Some(position) = held.find(record) {
+                held.locks[position].round = *round;
+            }
+        });
+    }
+
+    fn record_of_step(
+        &mut self,
+        instance: Instance,
+        table: TableRef,
+    ) -> Option<RecordPointer<HeatHeader>> {
+        self.steps.record_of(instance, table)
+    }
+
+    fn next_round(&mut self, memory: &WorkerMemory) {
+        self.steps.next_round(&mut self.cold.set, memory);
+        self.round += 1;
+    }
+
+    fn stale_steps(&self) -> Vec<Instance> {
+        self.steps.stale()
     }
 }

@@ -1,0 +1,167 @@
+//! Variants of `htcc` that take part in measurements beside it: `htcc:restart` is one that restarts
+//! transactions instead of repairing them. And what was repaired, as reports show it.
+
+use serde::Serialize;
+use weft::Metrics;
+use weft::protocol::{HotRecords, HtccOptions};
+
+/// A variant of `htcc`.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant {
+    /// What it is called: `htcc:` and a word.
+    pub name: &'static str,
+    /// What it is, for people.
+    pub about: &'static str,
+}
+
+const DEPENDENCIES: &str = "htcc:dependencies";
+const RESTART: &str = "htcc:restart";
+const ALL_HOT: &str = "htcc:all-hot";
+const NONE_HOT: &str = "htcc:none-hot";
+const TABLES_HOT: &str = "htcc:tables-hot";
+const UNVALIDATED: &str = "htcc:unvalidated";
+
+/// The variants.
+pub const VARIANTS: [Variant; 6] = [
+    Variant {
+        name: DEPENDENCIES,
+        about: "procedures are repaired by their dependencies (the paper's HTCC)",
+    },
+    Variant { name: RESTART, about: "transactions are restarted, not repaired (HTCC(-SC))" },
+    Variant { name: ALL_HOT, about: "all records are hot: locks, and validation" },
+    Variant { name: NONE_HOT, about: "no record is hot: dbx with repair" },
+    Variant { name: TABLES_HOT, about: "the records of --hot-tables are hot, and no others" },
+    Variant {
+        name: UNVALIDATED,
+        about: "reads are not validated (HTCC(NV)): not serializable, a bound to measure against",
+    },
+];
+
+/// The protocol of one that takes part, by whatever name: `htcc` of `htcc:restart`.
+pub fn protocol_of(contender: &str) -> &str {
+    contender.split_once(':').map_or(contender, |(protocol, _variant)| protocol)
+}
+
+/// Whether one that takes part is serializable.
+pub fn is_serializable(contender: &str) -> bool {
+    contender != UNVALIDATED
+}
+
+/// The options of one that takes part, if it is a variant. `hot_tables` are those whose records are hot in the
+/// variant where that is said by table.
+pub fn options_of(contender: &str, hot_tables: &[String]) -> Option<HtccOptions> {
+    let options = HtccOptions::new();
+    match contender {
+        DEPENDENCIES => Some(options.dependencies(true)),
+        RESTART => Some(options.repairs(false)),
+        ALL_HOT => Some(options.hot(HotRecords::All)),
+        NONE_HOT => Some(options.hot(HotRecords::None)),
+        TABLES_HOT => Some(options.hot(HotRecords::Tables(hot_tables.to_vec()))),
+        UNVALIDATED => Some(options.validates(false)),
+        _ => None,
+    }
+}
+
+/// Counts of what was repaired, between two points in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Repairs {
+    /// How often a transaction was repaired.
+    pub repairs: u64,
+    /// Operations that ran again on the record that they had found before (fast restoration).
+    pub fast: u64,
+    /// Operations that asked the index again (slow restoration).
+    pub slow: u64,
+    /// Operations that did not run again, since no stale read reached them.
+    pub kept: u64,
+}
+
+impl Repairs {
+    /// What a table calls the columns of [`Repairs::cells`].
+    pub const HEADINGS: [&str; 6] =
+        ["repairs", "per 1000 commits", "fast", "slow", "kept", "look-ups saved"];
+
+    /// What the columns are, for below a table.
+    pub const LEGEND: &str = "repairs: transactions that were run again as they are, in place of an abort. \
+         Their operations\nfast: on the record known from before; slow: by the index; kept: not again.";
+
+    /// What has happened so far.
+    pub fn of(metrics: &Metrics) -> Repairs {
+        let repairs = metrics.repairs;
+        Repairs {
+            repairs: repairs.repairs,
+            fast: repairs.fast,
+            slow: repairs.slow,
+            kept: repairs.kept,
+        }
+    }
+
+    /// What has happened since `before`.
+    pub fn since(self, before: &Repairs) -> Repairs {
+        Repairs {
+            repairs: self.repairs - before.repairs,
+            fast: self.fast - before.fast,
+            slow: self.slow - before.slow,
+            kept: self.kept - before.kept,
+        }
+    }
+
+    /// The sum of this and of what happened later.
+    pub fn and_then(self, later: &Repairs) -> Repairs {
+        Repairs {
+            repairs: self.repairs + later.repairs,
+            fast: self.fast + later.fast,
+            slow: self.slow + later.slow,
+            kept: self.kept + later.kept,
+        }
+    }
+
+    /// Itself, if there was any.
+    pub fn any(self) -> Option<Repairs> {
+        (self.repairs > 0).then_some(self)
+    }
+
+    /// The share of the operations of repaired rounds that needed no look-up in an index.
+    pub fn saved(&self) -> f64 {
+        let (saved, all) = (self.fast + self.kept, self.fast + self.slow + self.kept);
+        if all == 0 { 0.0 } else { saved as f64 / all as f64 }
+    }
+
+    /// The cells of a table's row, beside so many commits.
+    pub fn cells(&self, committed: u64) -> [String; 6] {
+        [
+            self.repairs.to_string(),
+            format!("{:.1}", self.repairs as f64 * 1e3 / committed.max(1) as f64),
+            self.fast.to_string(),
+            self.slow.to_string(),
+            self.kept.to_string(),
+            format!("{:.1} %", self.saved() * 100.0),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_of_repairs_follow_each_other() {
+        let at = |repairs| Repairs { repairs, fast: repairs * 6, slow: repairs, kept: repairs * 3 };
+        let (earlier, later) = (at(10).since(&at(4)), at(14).since(&at(10)));
+        assert_eq!(earlier.and_then(&later), at(10));
+        assert_eq!(at(10).cells(200).join(" "), "10 50.0 60 10 30 90.0 %");
+        assert_eq!((at(0).any(), at(1).any(), at(0).saved()), (None, Some(at(1)), 0.0));
+    }
+
+    #[test]
+    fn every_variant_is_one_of_htcc_with_options_of_its_own() {
+        for variant in VARIANTS {
+            assert_eq!(protocol_of(variant.name), "htcc");
+            assert!(options_of(variant.name, &[]).is_some(), "{}", variant.name);
+        }
+        assert_eq!(protocol_of("dbx"), "dbx");
+        assert!(options_of("htcc", &[]).is_none() && options_of("htcc:nothing", &[]).is_none());
+        let tables = ["warehouse".to_owned()];
+        let hot = options_of(TABLES_HOT, &tables).map(|options| options.hot);
+        assert_eq!(hot, Some(HotRecords::Tables(tables.to_vec())));
+    }
+}
