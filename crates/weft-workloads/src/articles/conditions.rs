@@ -105,8 +105,8 @@ pub(super) fn verify<P: Protocol>(
             progress(done, 2 * rows);
         }
     };
-    let counts = check_articles(articles, &mut findings, &report)?;
-    check_comments(articles, counts, &mut findings, &report)?;
+    let counts = check_articles(articles, &mut findings, report)?;
+    check_comments(articles, counts, &mut findings, report)?;
     let before_users = 2 * articles.parameters.articles;
     check_users(articles, &mut findings, |done| report(before_users + done))?;
     let before_addresses = before_users + articles.parameters.users;
@@ -311,8 +311,7 @@ fn check_users<P: Protocol>(
         });
         findings.check(Rule::Users, holds, format_args!("U_ID {u_id}: {row:?}, not {loaded:?}"));
     })?;
-    let popular = choice.popular_users.iter().copied().enumerate();
-    let mut ranks = popular.clone().map(|(rank, _)| rank);
+    let mut ranks = 0..choice.popular_users.len();
     let visit = |u_id, name: Option<_>| {
         let last = choice.names.last(ranks.next().expect("as many as there are popular users"));
         let given = name.and_then(|name| giver(*seed, &name));
@@ -328,8 +327,8 @@ fn check_users<P: Protocol>(
             ),
         );
     };
-    let keys = popular.map(|(_, u_id)| u_id);
-    walk::keys(database, &tables.users, keys, |row: &User| row.u_lastname, visit)
+    let popular = choice.popular_users.iter().copied();
+    walk::keys(database, &tables.users, popular, |row: &User| row.u_lastname, visit)
 }
 
 /// The unique index of USERS.

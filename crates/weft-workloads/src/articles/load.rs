@@ -42,7 +42,7 @@ fn letters<const N: usize>(random: &mut Random, length: usize) -> arrayvec::Arra
     for eight in characters.chunks_mut(8) {
         let mut bits = random.0.u64(..);
         for character in eight {
-            *character = b'A' + ((bits & 0xFF) * 26 >> 8) as u8;
+            *character = b'A' + (((bits & 0xFF) * 26) >> 8) as u8;
             bits >>= 8;
         }
     }

@@ -105,7 +105,6 @@ impl Default for Parameters {
 
 /// A transaction with all of its input.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[allow(clippy::large_enum_variant, reason = "it lies on the stack, and half of all are large")]
 pub enum Request {
     /// `GetArticle`.
     GetArticle {

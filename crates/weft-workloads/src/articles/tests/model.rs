@@ -25,7 +25,7 @@ struct Model {
 /// What a transaction that only reads finds.
 #[derive(Debug, PartialEq)]
 enum Answer {
-    Article(Option<Article>),
+    Article(Option<Box<Article>>),
     Comments(Vec<Comment>),
 }
 
@@ -75,7 +75,7 @@ impl Model {
     fn answer(&self, request: &Request) -> Option<Answer> {
         match request {
             Request::GetArticle { article } => {
-                Some(Answer::Article(self.articles.get(article).cloned()))
+                Some(Answer::Article(self.articles.get(article).cloned().map(Box::new)))
             }
             Request::GetComments { article } => {
                 let on_it = self.comments.values().filter(|row| row.c_a_id == *article);
@@ -121,7 +121,7 @@ fn ask<P: Protocol>(
     Ok(match *request {
         Request::GetArticle { article } => {
             let row = transactions::get_article(tables, view, article)?;
-            Some(Answer::Article(row.cloned()))
+            Some(Answer::Article(row.cloned().map(Box::new)))
         }
         Request::GetComments { article } => {
             let page = transactions::get_comments(tables, view, article)?;
