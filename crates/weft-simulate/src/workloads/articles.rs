@@ -35,8 +35,7 @@ pub struct Articles {
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
           default_value_t = articles::Mix::STANDARD)]
     mix: articles::Mix,
-    /// How uneven the popularity of articles and users is, from 0, all alike, to 5; several values in
-    /// turns
+    /// How uneven popularity is, from 0, all alike, to 5; several values in turns
     #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha,
           default_values_t = [articles::Parameters::default().alpha])]
     alpha: Vec<f64>,

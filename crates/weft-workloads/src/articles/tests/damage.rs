@@ -45,7 +45,7 @@ fn assert_breaks(expected: &[Rule], damage: Damage) {
     assert_breaks_with(true, expected, damage);
 }
 
-/// The article that is commented on most, and one that is not among the popular ones that are counted.
+/// The article that is commented on most.
 fn popular(articles: &Articles<Dbx>) -> u64 {
     articles.choice.popular_articles[0]
 }
