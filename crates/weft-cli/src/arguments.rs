@@ -11,6 +11,7 @@ use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
 use weft_workloads::htcc::VARIANTS;
 
+use crate::bench::articles::ArticlesArguments;
 use crate::bench::compare::CompareArguments;
 use crate::bench::incr::IncrArguments;
 use crate::bench::like::LikeArguments;
@@ -76,6 +77,8 @@ pub enum Command {
 /// The workloads of `weft bench`, and what compares their results.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// Articles: a site where articles are read and commented on
+    Articles(ArticlesArguments),
     /// Compare the results of two calls: ratios, with their spread
     Compare(CompareArguments),
     /// INCR1 and INCRZ: increments of counters, some of which are hot

@@ -5,10 +5,10 @@
 //! 1. `arguments` says which commands and options there are, and what a value may be.
 //! 2. `protocols`, `procedures`, `bench` and `check` are the commands, and `durable` has those for databases in a
 //!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
-//!    protocol; a workload adds one small file with its own options (`bench/incr.rs`,
-//!    `bench/like.rs`, `bench/locks.rs`, `bench/rubis.rs`, `bench/tatp.rs`, `bench/tpcc.rs`,
-//!    `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about hardware regions alone. So does
-//!    `bench/compare.rs`, which compares the results of two calls. `plot` draws curves.
+//!    protocol; a workload adds one small file with its own options (`bench/articles.rs`,
+//!    `bench/incr.rs`, `bench/like.rs`, `bench/locks.rs`, `bench/rubis.rs`, `bench/tatp.rs`,
+//!    `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about hardware regions
+//!    alone. So does `bench/compare.rs`, which compares the results of two calls. `plot` draws curves.
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -41,6 +41,9 @@ use arguments::{Arguments, Command, Workload};
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
+        Command::Bench { workload: Workload::Articles(arguments) } => {
+            bench::articles::run(&arguments)
+        }
         Command::Bench { workload: Workload::Compare(arguments) } => {
             bench::compare::run(&arguments)
         }

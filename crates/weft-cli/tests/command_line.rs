@@ -10,6 +10,22 @@ use weft::protocol::PROTOCOLS;
 const SHORT_TATP: [&str; 10] =
     ["bench", "tatp", "-s", "500", "--seconds", "0.2", "--warmup", "0.01", "--rounds", "2"];
 
+/// Likewise, of few articles and users.
+const SHORT_ARTICLES: [&str; 12] = [
+    "bench",
+    "articles",
+    "--articles",
+    "200",
+    "--users",
+    "20",
+    "--seconds",
+    "0.2",
+    "--warmup",
+    "0.01",
+    "--rounds",
+    "2",
+];
+
 /// Likewise, of few users and items.
 const SHORT_RUBIS: [&str; 12] = [
     "bench",
@@ -160,6 +176,22 @@ fn tatp_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
+fn articles_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--articles", "0"], &["--articles", "from 1 to 268435456"]),
+        (&["--users", "-1"], &["--users", "from 1 to 268435456"]),
+        (&["--mix", "getarticles"], &["Articles", "standard", "getarticle", "updateuser"]),
+        (&["--mix", "1,2,3"], &["4 weights", "not all 0"]),
+        (&["--alpha", "NaN"], &["--alpha", "from 0 to 5"]),
+        (&["--alpha", "-1"], &["--alpha", "from 0 to 5"]),
+        (&["--operations", "maybe"], &["--operations", "off", "on"]),
+        (&["--snapshots", "maybe"], &["--snapshots", "off", "on"]),
+        (&["--protocol", "none", "--threads", "2"], &["'none'", "--threads 1"]),
+    ];
+    refused("articles", cases);
+}
+
+#[test]
 fn rubis_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--users", "0"], &["--users", "from 1 to 100000000"]),
@@ -204,6 +236,7 @@ fn protocols_of_single_keys_run_single_accesses_only() {
         refused("tpcc", &[(&["-p", name], expected)]);
         refused("tatp", &[(&["-p", name], expected)]);
         refused("rubis", &[(&["-p", name], expected)]);
+        refused("articles", &[(&["-p", name], expected)]);
         refused(
             "ycsb",
             &[
@@ -271,6 +304,14 @@ fn help_teaches() {
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
     for word in ["What is measured", "getnewdest", "35 %", "--snapshots", "Exit code"] {
+        assert!(help.contains(word), "{word:?} is missing in:\n{help}");
+    }
+    let output = run(&["bench", "articles", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = text(&output.stdout);
+    for word in
+        ["What is measured", "getcomments", "35 %", "--operations", "Figure 15", "Exit code"]
+    {
         assert!(help.contains(word), "{word:?} is missing in:\n{help}");
     }
     let output = run(&["bench", "rubis", "--help"]);
@@ -603,6 +644,44 @@ fn tatp_reports_how_often_transactions_succeed() {
     let ran: Vec<&String> =
         json[0]["success_rates"].as_object().expect("an object").keys().collect();
     assert_eq!(ran, ["getsubdata"], "{json}");
+}
+
+#[test]
+fn articles_runs_with_operations_and_without_and_verifies_both() {
+    let options = ["-p", "dbx,2pl", "-t", "2", "--verify"];
+    let output = run(&[&SHORT_ARTICLES[..], &options].concat());
+    let report = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let title = "Articles, mix standard, 200 articles, 20 users, alpha 1;";
+    for word in [title, "| getcomments ", "| updateuser ", "2pl: verified"] {
+        assert!(report.contains(word), "{word:?} is missing in:\n{report}");
+    }
+    for line in report.lines() {
+        assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
+    }
+    for operations in ["on", "off"] {
+        let more = ["--operations", operations, "--alpha", "2", "--snapshots", "--json", "-"];
+        let output = run(&[&SHORT_ARTICLES[..], &options, &more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+        for report in json.as_array().expect("an array") {
+            assert_eq!(
+                (&report["workload"], &report["mix"], &report["alpha"], &report["operations"]),
+                (&"articles".into(), &"standard".into(), &2.0.into(), &operations.into()),
+                "{report}"
+            );
+            assert_eq!((&report["articles"], &report["users"]), (&200.into(), &20.into()));
+            assert_eq!((&report["verified"], &report["snapshots"]), (&true.into(), &true.into()));
+            check_sums(report);
+            let committed = number(&report["committed"]);
+            let names = ["getarticle", "getcomments", "addcomment", "updateuser"];
+            for (name, percent) in names.into_iter().zip([35.0, 35.0, 20.0, 10.0]) {
+                let of_type = number(&report["transactions"][name]["committed"]);
+                let share = 100.0 * of_type / committed;
+                assert!((percent - share).abs() < 0.2 * percent, "{name}: {share} %: {report}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -24,6 +24,15 @@ fn new_order_is_what_its_profile_says() {
     assert_eq!(text, include_str!("golden/new_order.txt"), "{text}");
 }
 
+/// Both forms of the transaction: by an operation its steps have nothing to do with each other.
+#[test]
+fn comments_are_added_by_an_operation_or_by_reading() {
+    let mut text = written(&["procedures", "articles", "--procedure", "add_comment"]);
+    text.push('\n');
+    text += &written(&["procedures", "articles", "--procedure", "add_comment_by_reading"]);
+    assert_eq!(text, include_str!("golden/add_comment.txt"), "{text}");
+}
+
 /// The example of the help is what comes out.
 #[test]
 fn the_help_shows_a_payment() {
@@ -38,7 +47,7 @@ fn the_help_shows_a_payment() {
 #[test]
 fn every_workload_has_its_procedures_in_every_form() {
     for (workload, procedures) in
-        [("incr", 1), ("like", 2), ("rubis", 19), ("tatp", 7), ("tpcc", 5)]
+        [("articles", 5), ("incr", 1), ("like", 2), ("rubis", 19), ("tatp", 7), ("tpcc", 5)]
     {
         let of_format = |format| written(&["procedures", workload, "--format", format]);
         let text = of_format("text");

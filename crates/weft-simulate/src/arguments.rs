@@ -11,6 +11,7 @@ use weft_workloads::htcc::VARIANTS;
 
 use crate::rtm::Rtm;
 use crate::simulation::CYCLES_OF_SMALL;
+use crate::workloads::articles::Articles;
 use crate::workloads::incr::Incr;
 use crate::workloads::like::Like;
 use crate::workloads::locks::Locks;
@@ -34,6 +35,8 @@ pub struct Arguments {
 /// The workloads.
 #[derive(Debug, Subcommand)]
 pub enum Workload {
+    /// Articles: a site where articles are read and commented on
+    Articles(Articles),
     /// INCR1 and INCRZ: increments of counters, some of which are hot
     Incr(Incr),
     /// LIKE: users who like pages, and look at them; some pages are far more popular than others
@@ -118,6 +121,25 @@ pub struct Computing {
 impl fmt::Display for Computing {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} cycles of computing for each transaction", self.compute)
+    }
+}
+
+/// Whether there are commutative operations.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Operations {
+    /// What can commute is written so
+    On,
+    /// It is read and written
+    Off,
+}
+
+impl fmt::Display for Operations {
+    /// As it stands at the end of a title.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Operations::On => "",
+            Operations::Off => ", without commutative operations",
+        })
     }
 }
 

@@ -33,6 +33,7 @@ fn main() -> ExitCode {
     use clap::Parser;
 
     let outcome = match Arguments::parse().workload {
+        Workload::Articles(articles) => simulation::run(&articles),
         Workload::Incr(incr) => simulation::run(&incr),
         Workload::Like(like) => simulation::run(&like),
         Workload::Locks(locks) => simulation::run(&locks),

@@ -3,6 +3,7 @@
 //! Each is written once, against the engine's public interface, and runs under every protocol.
 //! Read [`workload`] for what a workload is to the harness, then a workload:
 //!
+//! - [`articles`]: Articles, a site where articles are read and commented on;
 //! - [`incr`]: INCR1 and INCRZ, increments of counters, of which some are hot;
 //! - [`like`]: LIKE, users who like pages, of which some are popular;
 //! - [`tatp`]: TATP, a mobile operator's register: very short transactions, most of which only
@@ -30,6 +31,7 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+pub mod articles;
 mod finding;
 pub mod htcc;
 pub mod incr;

@@ -68,11 +68,27 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
         &mut self,
         run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
     ) -> Result<Outcome, Failure> {
+        self.execute_or(|_| None, run)
+    }
+
+    /// As [`Stashing::execute`], but of new requests those are not run in transactions that `otherwise` runs:
+    /// on a snapshot.
+    #[inline]
+    pub fn execute_or(
+        &mut self,
+        otherwise: impl Fn(&C::Request) -> Option<Result<bool, Failure>>,
+        run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
+    ) -> Result<Outcome, Failure> {
         loop {
             let ended = match self.stash.take_due() {
                 Some(begun) => self.run(begun, false, &run)?,
                 None => {
                     let request = self.client.draw();
+                    if let Some(ended) = otherwise(&request) {
+                        let succeeded = ended?;
+                        self.client.note(&request, succeeded);
+                        return Ok(Outcome::new(request.transaction(), !succeeded));
+                    }
                     self.run(Begun { request, stopped: None }, true, &run)?
                 }
             };

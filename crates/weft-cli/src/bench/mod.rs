@@ -28,6 +28,7 @@
 //! The middle of the rounds is their median, and a ratio is the median of the rounds' ratios
 //! (`statistics`). How latencies are taken is told in `tally`.
 
+pub mod articles;
 pub mod compare;
 mod contender;
 pub mod incr;

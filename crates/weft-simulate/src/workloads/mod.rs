@@ -1,5 +1,6 @@
 //! The workloads: the options of each, and what is loaded for them.
 
+pub mod articles;
 pub mod incr;
 pub mod like;
 pub mod locks;

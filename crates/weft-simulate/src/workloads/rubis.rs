@@ -6,7 +6,7 @@ use weft_workloads::htcc::protocol_of;
 use weft_workloads::rubis;
 
 use super::incr::alpha;
-use crate::arguments::Common;
+use crate::arguments::{Common, Operations};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
 
 const HELP: &str = "\
@@ -62,15 +62,6 @@ enum MixName {
     Contended,
 }
 
-/// Whether there are commutative operations.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Operations {
-    /// What can commute is written so
-    On,
-    /// It is read and written
-    Off,
-}
-
 impl Rubis {
     /// What is loaded and run, where popularity, if it is uneven, is so by `alpha`.
     fn parameters(&self, alpha: Option<f64>) -> rubis::Parameters {
@@ -90,10 +81,6 @@ impl Benchmark for Rubis {
         let mix = match self.mix {
             MixName::Bidding => "bidding".to_owned(),
             MixName::Contended => format!("contended, alpha {}", listed(values)),
-        };
-        let operations = match operations {
-            Operations::On => "",
-            Operations::Off => ", without commutative operations",
         };
         format!("RUBiS, mix {mix}, {users} users, {items} items{operations}")
     }

@@ -14,7 +14,7 @@
 //! | `snapshots` | whether read-only transactions ran on snapshots |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
-//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `phase_length_ms` | how long phases were to last; `null` if nobody said |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |

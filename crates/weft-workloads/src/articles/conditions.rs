@@ -1,0 +1,352 @@
+//! The invariants, checked on a database at rest.
+//!
+//! What a run may change is little: comments are added and counted, and users get other last names. All
+//! else must be as it was loaded, and is drawn again to compare. A comment that was lost, added twice or by
+//! half breaks one of the counts; a name that was lost, or put together of two, does not come from whom
+//! it names.
+
+use std::fmt;
+
+use weft::protocol::Protocol;
+use weft::{Error, Failure};
+
+use super::Articles;
+use super::load::{Discussion, draw_user, giver, saying};
+use super::schema::{Article, Comment, User, client_of, numbered_id};
+use crate::finding::Finding;
+use crate::walk;
+use crate::workload::{Condition, Progress, failure_of};
+
+/// One invariant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    Articles,
+    CommentsCounted,
+    PopularCounted,
+    Comments,
+    References,
+    Identifiers,
+    AllCounted,
+    Users,
+    PopularNames,
+    Addresses,
+}
+
+impl Rule {
+    /// Every rule, in order.
+    pub(super) const ALL: [Rule; 10] = [
+        Rule::Articles,
+        Rule::CommentsCounted,
+        Rule::PopularCounted,
+        Rule::Comments,
+        Rule::References,
+        Rule::Identifiers,
+        Rule::AllCounted,
+        Rule::Users,
+        Rule::PopularNames,
+        Rule::Addresses,
+    ];
+
+    /// The rule in words.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Rule::Articles => {
+                "ARTICLES: each is there once, and as loaded but for A_NUM_COMMENTS; no others"
+            }
+            Rule::CommentsCounted => "ARTICLES: A_NUM_COMMENTS = count(COMMENTS) of the article",
+            Rule::PopularCounted => {
+                "ARTICLES: popular ones have as many comments as were loaded and committed"
+            }
+            Rule::Comments => {
+                "COMMENTS: those that were loaded are as they were, and others say what their users say"
+            }
+            Rule::References => "COMMENTS: each is on an article, and by a user, that are there",
+            Rule::Identifiers => {
+                "COMMENTS: C_ID is as it is chosen, by the article or by a client, and no two have the \
+                 same"
+            }
+            Rule::AllCounted => "COMMENTS: as many as were loaded and committed",
+            Rule::Users => {
+                "USERS: each is there once, and as loaded but for U_LASTNAME, which a client has given; \
+                 no others"
+            }
+            Rule::PopularNames => {
+                "USERS: popular ones have the last name that its client has committed last"
+            }
+            Rule::Addresses => {
+                "U_EMAIL: the address of each user leads to it, and no other to anybody"
+            }
+        }
+    }
+}
+
+/// What has been found so far, for each rule.
+#[derive(Debug)]
+struct Findings([Finding; Rule::ALL.len()]);
+
+impl Findings {
+    /// Notes that `rule` was checked in one more place; `violation` describes it if it does not hold
+    /// there.
+    #[inline]
+    fn check(&mut self, rule: Rule, holds: bool, violation: fmt::Arguments<'_>) {
+        self.0[rule as usize].check(holds, violation);
+    }
+}
+
+/// Checks every rule.
+pub(super) fn verify<P: Protocol>(
+    articles: &Articles<P>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let mut findings = Findings(Rule::ALL.map(|rule| Finding::new(rule.name())));
+    let rows = articles.parameters.articles + articles.parameters.users;
+    let report = |done: u64| {
+        if done.is_multiple_of(4096) {
+            progress(done, 2 * rows);
+        }
+    };
+    let counts = check_articles(articles, &mut findings, report)?;
+    check_comments(articles, counts, &mut findings, report)?;
+    let before_users = 2 * articles.parameters.articles;
+    check_users(articles, &mut findings, |done| report(before_users + done))?;
+    let before_addresses = before_users + articles.parameters.users;
+    check_addresses(articles, &mut findings, |done| report(before_addresses + done))?;
+    Ok(findings.0.map(Finding::into_condition).into())
+}
+
+/// ARTICLES, and what there is as A_NUM_COMMENTS of each.
+fn check_articles<P: Protocol>(
+    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+    findings: &mut Findings,
+    report: impl Fn(u64),
+) -> Result<Vec<Option<i64>>, Failure> {
+    let mut counts = Vec::with_capacity(parameters.articles as usize);
+    let keys = 0..=parameters.articles;
+    walk::keys(database, &tables.articles, keys, Clone::clone, |a_id, row: Option<Article>| {
+        report(a_id);
+        if a_id == parameters.articles {
+            findings.check(Rule::Articles, row.is_none(), format_args!("one too many: {row:?}"));
+            return;
+        }
+        let loaded = Discussion::draw(*seed, a_id, parameters.users).article;
+        let a_num_comments = row.as_ref().map(|row| row.a_num_comments);
+        counts.push(a_num_comments);
+        let loaded = Article { a_num_comments: a_num_comments.unwrap_or(0), ..loaded };
+        let holds = row.as_ref() == Some(&loaded);
+        findings.check(Rule::Articles, holds, format_args!("A_ID {a_id}: {row:?}, not {loaded:?}"));
+    })?;
+    let (_, added) = choice.comments.changes();
+    for (&a_id, added) in choice.popular_articles.iter().zip(added) {
+        let loaded = Discussion::draw(*seed, a_id, parameters.users).article.a_num_comments;
+        let found = counts[a_id as usize];
+        findings.check(
+            Rule::PopularCounted,
+            found.is_some_and(|found| i128::from(found) == i128::from(loaded) + i128::from(added)),
+            format_args!(
+                "A_ID {a_id}: {found:?}, where {loaded} were loaded and {added} committed"
+            ),
+        );
+    }
+    Ok(counts)
+}
+
+/// The comments on one article after the other.
+struct Survey<'a> {
+    findings: &'a mut Findings,
+    /// A_NUM_COMMENTS of the articles that are there.
+    counts: Vec<Option<i64>>,
+    seed: u64,
+    users: u64,
+    operations: bool,
+    clients: usize,
+    /// The article whose comments come now, as it was loaded; `None` behind the last.
+    current: Option<Discussion>,
+    /// Its comments, and those of them that were loaded.
+    of_current: u64,
+    of_current_loaded: usize,
+    /// All of them.
+    found: u64,
+    loaded: u64,
+    /// Identifiers that clients have chosen.
+    chosen: Vec<u64>,
+}
+
+impl Survey<'_> {
+    /// Begins with the comments on an article.
+    fn begin(&mut self, a_id: u64) {
+        let is_one = a_id < self.counts.len() as u64;
+        self.current = is_one.then(|| Discussion::draw(self.seed, a_id, self.users));
+        (self.of_current, self.of_current_loaded) = (0, 0);
+    }
+
+    /// Ends those on the current one, and on all before `a_id`.
+    fn end_before(&mut self, a_id: u64) {
+        while let Some(Discussion { article, comments }) = &self.current
+            && article.a_id < a_id
+        {
+            let (a_id, of_loaded) = (article.a_id, comments.len());
+            self.loaded += of_loaded as u64;
+            self.findings.check(
+                Rule::Comments,
+                self.of_current_loaded == of_loaded,
+                format_args!("A_ID {a_id}: {} of {of_loaded} are there", self.of_current_loaded),
+            );
+            if let Some(counted) = self.counts[a_id as usize] {
+                let found = self.of_current;
+                self.findings.check(
+                    Rule::CommentsCounted,
+                    u64::try_from(counted) == Ok(found),
+                    format_args!("A_ID {a_id}: {counted}, not {found}"),
+                );
+            }
+            self.begin(a_id + 1);
+        }
+    }
+
+    fn visit(&mut self, row: &Comment) {
+        self.end_before(row.c_a_id);
+        self.found += 1;
+        let article = self.counts.get(row.c_a_id as usize).copied().flatten();
+        let holds = article.is_some() && row.c_u_id < self.users;
+        self.findings.check(Rule::References, holds, format_args!("{row:?}"));
+
+        // Whether it was loaded, and how it has been numbered.
+        let Some(Discussion { comments, .. }) = &self.current else { return };
+        let number = row.c_id.wrapping_sub(numbered_id(row.c_a_id, 0));
+        let loaded = usize::try_from(number).ok().and_then(|number| comments.get(number));
+        let said = saying(self.seed, row.c_a_id, row.c_u_id);
+        let holds = match loaded {
+            Some(loaded) => row == loaded,
+            None => row.c_text == said && row.c_attr.iter().all(|attribute| attribute.is_empty()),
+        };
+        self.findings.check(
+            Rule::Comments,
+            holds,
+            format_args!("{row:?}, not {said} ({loaded:?})"),
+        );
+        let holds = match client_of(row.c_id) {
+            _ if loaded.is_some() => true,
+            Some((client, _)) if self.operations => (client as usize) < self.clients,
+            // Numbered one after the other, without a gap.
+            None if !self.operations => number == self.of_current,
+            _ => false,
+        };
+        self.findings.check(Rule::Identifiers, holds, format_args!("{row:?}"));
+        self.of_current += 1;
+        self.of_current_loaded += usize::from(loaded.is_some());
+        if loaded.is_none() && self.operations {
+            self.chosen.push(row.c_id);
+        }
+    }
+}
+
+/// COMMENTS, and how many of them there are on each article.
+fn check_comments<P: Protocol>(
+    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+    counts: Vec<Option<i64>>,
+    findings: &mut Findings,
+    report: impl Fn(u64),
+) -> Result<(), Failure> {
+    let mut survey = Survey {
+        findings,
+        counts,
+        seed: *seed,
+        users: parameters.users,
+        operations: parameters.operations,
+        clients: choice.names.drawn().len(),
+        current: None,
+        of_current: 0,
+        of_current_loaded: 0,
+        found: 0,
+        loaded: 0,
+        chosen: Vec::new(),
+    };
+    survey.begin(0);
+    let everything = ((0, 0), (u64::MAX, u64::MAX));
+    walk::rows(database, &tables.comments, everything, Clone::clone, |row| {
+        report(parameters.articles + row.c_a_id);
+        survey.visit(&row);
+    })?;
+    survey.end_before(parameters.articles);
+    let Survey { findings, found, loaded, mut chosen, .. } = survey;
+    chosen.sort_unstable();
+    for pair in chosen.windows(2) {
+        let (client, number) = client_of(pair[0]).unwrap_or_default();
+        findings.check(
+            Rule::Identifiers,
+            pair[0] != pair[1],
+            format_args!("two have that of comment {number} of client {client}"),
+        );
+    }
+    let (added, _) = choice.comments.changes();
+    findings.check(
+        Rule::AllCounted,
+        found == loaded + added,
+        format_args!("{found}, where {loaded} were loaded and {added} committed"),
+    );
+    Ok(())
+}
+
+/// USERS, and who has given them their names.
+fn check_users<P: Protocol>(
+    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+    findings: &mut Findings,
+    report: impl Fn(u64),
+) -> Result<(), Failure> {
+    let drawn = choice.names.drawn();
+    let keys = 0..=parameters.users;
+    walk::keys(database, &tables.users, keys, Clone::clone, |u_id, row: Option<User>| {
+        report(u_id);
+        if u_id == parameters.users {
+            findings.check(Rule::Users, row.is_none(), format_args!("one too many: {row:?}"));
+            return;
+        }
+        let loaded = draw_user(*seed, u_id);
+        let holds = row.as_ref().is_some_and(|row| {
+            let is_given = giver(*seed, &row.u_lastname).is_some_and(|(client, number)| {
+                drawn.get(client as usize).is_some_and(|&drawn| u64::from(number) < drawn)
+            });
+            let u_lastname = if is_given { row.u_lastname } else { loaded.u_lastname };
+            *row == User { u_lastname, ..loaded.clone() }
+        });
+        findings.check(Rule::Users, holds, format_args!("U_ID {u_id}: {row:?}, not {loaded:?}"));
+    })?;
+    let mut ranks = 0..choice.popular_users.len();
+    let visit = |u_id, name: Option<_>| {
+        let last = choice.names.last(ranks.next().expect("as many as there are popular users"));
+        let given = name.and_then(|name| giver(*seed, &name));
+        let holds = match given {
+            None => last.iter().all(Option::is_none),
+            Some((client, number)) => last.get(client as usize) == Some(&Some(u64::from(number))),
+        };
+        findings.check(
+            Rule::PopularNames,
+            holds,
+            format_args!(
+                "U_ID {u_id}: that of {given:?} (client, number), of {last:?} (by client)"
+            ),
+        );
+    };
+    let popular = choice.popular_users.iter().copied();
+    walk::keys(database, &tables.users, popular, |row: &User| row.u_lastname, visit)
+}
+
+/// The unique index of USERS.
+fn check_addresses<P: Protocol>(
+    Articles { database, tables, parameters, seed, .. }: &Articles<P>,
+    findings: &mut Findings,
+    report: impl Fn(u64),
+) -> Result<(), Failure> {
+    for u_id in 0..=parameters.users {
+        report(u_id);
+        let u_email = draw_user(*seed, u_id).u_email;
+        let found = database.transact(|tx| -> Result<Option<u64>, Error> {
+            Ok(tx.get_by(&tables.users, User::U_EMAIL, &u_email)?.map(|row| row.u_id))
+        });
+        let found = found.map_err(failure_of)?;
+        let expected = (u_id < parameters.users).then_some(u_id);
+        let holds = found == expected;
+        findings.check(Rule::Addresses, holds, format_args!("{u_email} leads to {found:?}"));
+    }
+    Ok(())
+}

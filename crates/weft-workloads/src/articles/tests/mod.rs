@@ -1,0 +1,65 @@
+//! Tests of the workload as a whole: what the load leaves, what the transactions do (against a plain
+//! model of the tables), how often they are drawn, that every protocol keeps the invariants, and that
+//! verification finds what is wrong.
+
+mod concurrency;
+mod damage;
+mod model;
+mod population;
+mod procedures;
+
+use std::time::Duration;
+
+use weft::htm::Choice;
+use weft::protocol::{PROTOCOLS, Protocol};
+
+use super::conditions::Rule;
+use super::{Articles, Mix, Parameters};
+use crate::workload::{Condition, LoadOptions, Workload};
+
+/// A database so small that everybody meets everybody.
+const TINY: Parameters = Parameters {
+    articles: 12,
+    users: 5,
+    mix: Mix::STANDARD,
+    alpha: 1.0,
+    operations: true,
+    snapshots: false,
+};
+
+/// A loaded database, with the HTM backend that the environment asks for, and phases so short that a test
+/// sees some.
+fn load<P: Protocol>(parameters: &Parameters, seed: u64, threads: usize) -> Articles<P> {
+    let htm = Choice::from_environment().expect("WEFT_HTM names a backend").unwrap_or(Choice::Auto);
+    let phase_length = Some(Duration::from_millis(1));
+    let options = LoadOptions { seed, threads, htm, phase_length, ..LoadOptions::default() };
+    Articles::load(parameters, &options).expect("loads")
+}
+
+/// The names of the protocols that can run it: all but those that make only single accesses atomic.
+fn runnable_protocols() -> Vec<&'static str> {
+    let runnable = PROTOCOLS.iter().filter(|protocol| !protocol.single_key);
+    let runnable: Vec<_> = runnable.map(|protocol| protocol.name).collect();
+    assert!(!runnable.is_empty());
+    runnable
+}
+
+/// The invariants, each of which was checked somewhere.
+fn conditions<P: Protocol>(articles: &Articles<P>) -> Vec<Condition> {
+    let conditions = articles.verify(&|_, _| {}).expect("verification reads every row");
+    assert_eq!(conditions.len(), Rule::ALL.len());
+    for (condition, rule) in conditions.iter().zip(Rule::ALL) {
+        assert_eq!(condition.name, rule.name());
+        assert!(condition.checked > 0, "{condition}");
+        assert_eq!(condition.holds, condition.detail.is_none(), "{condition}");
+    }
+    conditions
+}
+
+/// Fails with every condition that does not hold.
+fn assert_consistent<P: Protocol>(articles: &Articles<P>, context: &str) {
+    let conditions = conditions(articles);
+    let broken = conditions.iter().filter(|condition| !condition.holds);
+    let broken: Vec<String> = broken.map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{context}:\n{}", broken.join("\n"));
+}
