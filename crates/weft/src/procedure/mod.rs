@@ -116,6 +116,7 @@
 //! In reading order: `instance`, `shape`, `place`; `slot` and `walk`, where it is decided what runs;
 //! `operations`, the methods. The analysis is in `weft-macros`.
 
+pub mod chopping;
 mod instance;
 mod operations;
 mod place;
