@@ -146,7 +146,12 @@ fn what_only_others_read_is_deferred_if_they_meet_nowhere_else() {
     // A result that is used has to be there.
     let used =
         text.replace("add sum (v); values from x", "add sum (v)\n z: add z (v); values from sum");
-    assert!(pieces(&used, Options::ALL).1[0].iter().all(|piece| !piece.starts_with("deferred")));
+    let looped =
+        text.replace("add sum (v); values from x", "add sum (v)\n loop over sum\n add z (v)\n end");
+    for text in [used, looped] {
+        let (_, pieces) = pieces(&text, Options::ALL);
+        assert!(pieces[0].iter().all(|piece| !piece.starts_with("deferred")), "{pieces:?}");
+    }
 }
 
 #[test]
@@ -263,6 +268,16 @@ fn who_would_close_a_cycle_is_not_admitted() {
         chopping.procedures[1].pieces.iter().map(|piece| piece.kind).collect()
     };
     assert_eq!(kinds(chopping.expect("it fits")), [PieceKind::Conflicting, PieceKind::Commutative]);
+    // What is not deferred, or not by token, any more.
+    let tickets = outlines(TOKENS);
+    let other = added("procedure other\n update order (v)\nend");
+    let error = admit(&tickets, &other, Options::ALL).expect_err("it has no token").to_string();
+    assert!(error.contains("rows of order would not go by tokens any more, for other"), "{error}");
+    let points =
+        outlines("procedure p\n update x (v)\n add y (v)\nend\nprocedure s\n update y (v)\nend");
+    let other = added("procedure o\n write x (v)\n write y (v)\nend");
+    let error = admit(&points, &other, Options::ALL).expect_err("it connects them").to_string();
+    assert!(error.contains("y could not be deferred any more") && error.contains("o.x"), "{error}");
     let twice = admit(&running, &added("procedure one\n read a\nend"), Options::ALL);
     assert!(matches!(twice, Err(NotAdmitted::Outline(_))), "{twice:?}");
 }

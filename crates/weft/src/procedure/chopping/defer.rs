@@ -21,7 +21,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::outline::{OutlineAccess, Outlines};
+use super::outline::{OutlineAccess, OutlineStep, Outlines};
 use super::result::{Conflict, NotDeferred, Standing, StepNumber};
 
 /// What is deferred, and what could be but for this.
@@ -46,8 +46,11 @@ impl Deferral {
                     && step.reads.is_none()
                     && step.writes.is_none()
                     && !step.operations.is_empty();
-                let is_used =
-                    || outline.steps.iter().any(|it| it.dependencies().any(|on| on == number));
+                let is_used = || {
+                    let uses = |step: &OutlineStep| step.dependencies().any(|on| on == number);
+                    outline.steps.iter().any(uses)
+                        || outline.loops.iter().any(|around| around.over.contains(&number))
+                };
                 let is_read_elsewhere = of_step.clone().next().is_some()
                     && of_step.all(|(conflict, other)| {
                         !conflict.meeting.rows && other.procedure != procedure

@@ -59,7 +59,8 @@
 //!   first are errors of the program.
 //! - Each piece is atomic, and pieces of one instance run in their order.
 //! - A deferred piece is published with the epoch in which the conflicting piece of its transaction has run;
-//!   and subscribers read, in their conflicting piece, all of earlier epochs and nothing of their own.
+//!   and subscribers read, in their conflicting piece, all of earlier epochs and nothing of their own. Whether
+//!   the row is there that a deferred step changes can be looked up at once: nobody inserts or deletes it.
 //!
 //! # Departures from the paper
 //!

@@ -253,6 +253,21 @@ impl Chopping {
         }
     }
 
+    /// Why a step is not deferred, in words.
+    pub fn explain_not_deferred(&self, why: &NotDeferred) -> String {
+        match why {
+            NotDeferred::Connected(way) => {
+                let each = way.iter().map(|&position| self.in_words(&self.conflicts[position]));
+                let each = each.collect::<Vec<_>>().join("; ");
+                format!("its readers meet it otherwise, too, by {each}")
+            }
+            NotDeferred::Mutual => "its readers defer, too, what has to come before it".to_owned(),
+            NotDeferred::InPiece => {
+                "it has to be in one piece with steps that are not deferred".to_owned()
+            }
+        }
+    }
+
     fn cycle_in_words(&self, way: &[Vertex]) -> String {
         let mut words = String::from("cycle: ");
         for (position, vertex) in way.iter().enumerate() {
