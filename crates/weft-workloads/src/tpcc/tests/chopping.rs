@@ -273,7 +273,7 @@ fn recorded(token: &Token) -> Vec<String> {
             match round % 3 {
                 0 => {
                     let input = delivery::Input::draw(&mut client);
-                    drop(delivery::Delivery::new(tables, &input).execute(&recorder)?);
+                    delivery::Delivery::new(tables, &input).execute(&recorder)?;
                 }
                 _ => {
                     let input = new_order::Input::draw(&mut client);

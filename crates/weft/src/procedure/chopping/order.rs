@@ -36,8 +36,8 @@ pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<Before> {
         for first in step.dependencies().chain(loops.copied()).filter(|&on| on != then) {
             all.push(Before { first, then, why: Why::Result });
         }
-        for first in 0..then {
-            if meeting(&steps[first], step, Sight::FINE).is_some() {
+        for (first, earlier) in steps[..then].iter().enumerate() {
+            if meeting(earlier, step, Sight::FINE).is_some() {
                 all.push(Before { first, then, why: Why::SameRow });
                 // The next iteration of the one comes after this of the other.
                 if outline.share_a_loop(first, then) {
