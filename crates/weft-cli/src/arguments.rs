@@ -23,6 +23,7 @@ use crate::bench::timeline;
 use crate::bench::tpcc::TpccArguments;
 use crate::bench::ycsb::YcsbArguments;
 use crate::check::CheckArguments;
+use crate::chop::ChopArguments;
 use crate::durable::export::ExportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
@@ -58,6 +59,8 @@ pub enum Command {
     },
     /// Check a recorded history of transactions for serializability, and explain what is wrong
     Check(CheckArguments),
+    /// Find the pieces in which the transactions of a workload may commit, and why not in smaller ones
+    Chop(ChopArguments),
     /// Show what the transactions of a workload do, and what follows from what: text, or a graph
     Procedures(ProceduresArguments),
     /// List the concurrency control protocols: name, what it is, where it is from

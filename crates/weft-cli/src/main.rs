@@ -3,7 +3,7 @@
 //! What happens from the command line to the exit code, and where it is written:
 //!
 //! 1. `arguments` says which commands and options there are, and what a value may be.
-//! 2. `protocols`, `procedures`, `bench` and `check` are the commands, and `durable` has those for databases in a
+//! 2. `protocols`, `procedures`, `chop`, `bench` and `check` are the commands, and `durable` has those for databases in a
 //!    directory: `log`, `recover` and `export`. `bench` is one harness for every workload and every
 //!    protocol; a workload adds one small file with its own options (`bench/articles.rs`,
 //!    `bench/incr.rs`, `bench/like.rs`, `bench/locks.rs`, `bench/rubis.rs`, `bench/tatp.rs`,
@@ -24,6 +24,7 @@
 mod arguments;
 mod bench;
 mod check;
+mod chop;
 mod durable;
 mod memory;
 mod numbers;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         Command::Bench { workload: Workload::Tpcc(arguments) } => bench::tpcc::run(&arguments),
         Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Chop(arguments) => chop::run(&arguments),
         Command::Procedures(arguments) => procedures::run(&arguments),
         Command::Protocols => protocols::run(),
         Command::Log { command } => durable::log::run(&command),

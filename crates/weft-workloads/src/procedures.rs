@@ -4,6 +4,7 @@
 pub(crate) mod rehearsal;
 
 use weft::procedure::Shape;
+use weft::procedure::chopping::Outlines;
 
 use crate::{articles, incr, like, rubis, tatp, tpcc};
 
@@ -21,4 +22,14 @@ pub fn of_workload(name: &str) -> Option<Vec<&'static Shape>> {
         "tpcc" => Some(tpcc::procedures()),
         _ => None,
     }
+}
+
+/// What is known of a workload's procedures for [chopping](weft::procedure::chopping): by their shapes, and by
+/// what it declares. `None` if it is none of [`WORKLOADS`].
+pub fn outlines_of_workload(name: &str) -> Option<Outlines> {
+    let outlines = Outlines::of(of_workload(name)?);
+    Some(match name {
+        "tpcc" => Outlines { tokens: tpcc::tokens(), ..outlines },
+        _ => outlines,
+    })
 }

@@ -3,7 +3,7 @@
 //! | key | value |
 //! | --- | --- |
 //! | `name` | the procedure's |
-//! | `steps` | array, of each step: `method`, the transaction's; `access`, as `read` or the commutative operation's name; `table`; `index`, if it looks rows up by one; `reads`, `writes`: columns, or `null` for any; `loops`: positions in `loops`, from the outermost; `keys`, `values`, `guards`: what they depend on; `line` in the source |
+//! | `steps` | array, of each step: `method`, the transaction's; `access`, as `read` or the commutative operation's name; `table`; `index`, if it looks rows up by one; `reads`, `writes`: columns, or `null` for any; `adds`: those that it only adds to; `loops`: positions in `loops`, from the outermost; `keys`, `values`, `guards`: what they depend on; `line` in the source |
 //! | `loops` | array, of each loop: `first` and `end`, the numbers of its first step and of that behind its last; `depth`; `guards`; `line` |
 //! | `rollbacks` | array, of each place where it may end with an error of its own: `before`, the number of steps that may have run by then; `line` |
 //!
@@ -31,6 +31,7 @@ struct StepObject {
     index: Option<&'static str>,
     reads: Option<&'static [&'static str]>,
     writes: Option<&'static [&'static str]>,
+    adds: &'static [&'static str],
     loops: &'static [usize],
     keys: Vec<DependencyObject>,
     values: Vec<DependencyObject>,
@@ -72,6 +73,7 @@ impl Procedure {
             index: step.index,
             reads: step.reads,
             writes: step.writes,
+            adds: step.adds,
             loops: step.loops,
             keys: dependencies(step.key_dependencies()),
             values: dependencies(step.value_dependencies()),

@@ -3,7 +3,7 @@
 
 mod dot;
 mod json;
-mod layout;
+pub mod layout;
 mod svg;
 mod text;
 

@@ -316,6 +316,7 @@ fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, 
     };
     let reads = columns_tokens(&site.reads, Span::call_site());
     let writes = columns_tokens(&site.writes, Span::call_site());
+    let adds = &site.adds;
     let (loops, line) = (&site.loops, site.line as u32);
     let keys = dependencies(&found.keys);
     let values = dependencies(&found.values);
@@ -332,6 +333,7 @@ fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, 
             index: #index,
             reads: #reads,
             writes: #writes,
+            adds: &[#(#adds),*],
             loops: &[#(#loops),*],
             keys: #keys,
             values: #values,

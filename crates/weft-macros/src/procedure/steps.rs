@@ -30,6 +30,7 @@ pub struct Site {
     /// The columns read and written, as far as they are known.
     pub reads: Option<Vec<String>>,
     pub writes: Option<Vec<String>>,
+    pub adds: Vec<String>,
 }
 
 /// A loop of the body that has operations.
@@ -166,8 +167,13 @@ impl Finder<'_> {
         {
             self.refuse(index.span(), "name the index here, as in `Customer::BY_NAME`");
         }
+        let mut adds = Vec::new();
         let (reads, writes) = match (known.access, argument(Argument::Change)) {
-            (_, Some(Expr::Closure(closure))) => columns_of_change(closure),
+            (_, Some(Expr::Closure(closure))) => {
+                let changed;
+                (changed, adds) = columns_of_change(closure);
+                changed
+            }
             (Access::Read | Access::Scan, _) => (None, Some(Vec::new())),
             (Access::Operation(_) | Access::AnyOperation, _) => {
                 let column = argument(Argument::Column).and_then(column_of);
@@ -184,6 +190,7 @@ impl Finder<'_> {
             loops: self.around.clone(),
             reads,
             writes,
+            adds,
         });
         let slot = format_ident!("__weft_slot_{number}");
         arguments.insert(0, parse_quote_spanned!(span=> &#slot));
@@ -353,12 +360,13 @@ struct Uses<'a> {
     name: &'a str,
     read: Vec<String>,
     written: Vec<String>,
+    added: Vec<String>,
     as_a_whole: bool,
 }
 
 impl<'a> Uses<'a> {
     fn of(name: &'a str) -> Self {
-        Uses { name, read: Vec::new(), written: Vec::new(), as_a_whole: false }
+        Uses { name, read: Vec::new(), written: Vec::new(), added: Vec::new(), as_a_whole: false }
     }
 
     fn is_row(&self, expression: &Expr) -> bool {
@@ -397,6 +405,19 @@ impl<'ast> Visit<'ast> for Uses<'_> {
                 }
             }
             Expr::Assign(assign) => self.note_written(&assign.left),
+            Expr::Binary(binary)
+                if matches!(binary.op, BinOp::AddAssign(_) | BinOp::SubAssign(_)) =>
+            {
+                if let Expr::Field(field) = &*binary.left
+                    && self.is_row(&field.base)
+                    && let Some(column) = self.column(&binary.left)
+                {
+                    self.added.push(column);
+                    self.visit_expr(&binary.right);
+                    return;
+                }
+                self.note_written(&binary.left);
+            }
             Expr::Binary(binary) if is_assignment(&binary.op) => self.note_written(&binary.left),
             Expr::Reference(reference) if reference.mutability.is_some() => {
                 self.note_written(&reference.expr);
@@ -437,18 +458,27 @@ fn each_once(mut columns: Vec<String>) -> Vec<String> {
     columns
 }
 
-/// What the closure of an `update` reads and writes of the row.
-fn columns_of_change(closure: &ExprClosure) -> (Option<Vec<String>>, Option<Vec<String>>) {
-    let Some(Pat::Ident(row)) = closure.inputs.first() else { return (None, None) };
+/// Columns that are read, and columns that are written, as far as it is known which.
+type Columns = (Option<Vec<String>>, Option<Vec<String>>);
+
+/// What the closure of an `update` reads and writes of the row, and which of that it only adds to.
+fn columns_of_change(closure: &ExprClosure) -> (Columns, Vec<String>) {
+    let unknown = ((None, None), Vec::new());
+    let Some(Pat::Ident(row)) = closure.inputs.first() else { return unknown };
     let name = row.ident.to_string();
     let mut uses = Uses::of(&name);
     uses.visit_expr(&closure.body);
     // A pattern with `ref mut` in it may be one that writes.
     let takes_references = mentions(closure.body.to_token_stream(), "ref");
     if uses.as_a_whole || takes_references {
-        return (None, None);
+        return unknown;
     }
-    (Some(each_once(uses.read)), Some(each_once(uses.written)))
+    let Uses { mut read, mut written, added, .. } = uses;
+    let is_used = |column: &String| read.contains(column) || written.contains(column);
+    let adds: Vec<String> = added.iter().filter(|column| !is_used(column)).cloned().collect();
+    read.extend(added.iter().cloned());
+    written.extend(added);
+    ((Some(each_once(read)), Some(each_once(written))), each_once(adds))
 }
 
 /// The variables that rows are bound to which are read by key: `let row = tx.get(…)?.expect(…);`.
@@ -486,6 +516,7 @@ fn row_of_get(expression: &Expr) -> Option<usize> {
 fn columns_of_row(body: &Block, name: &str) -> Option<Vec<String>> {
     let mut uses = Uses::of(name);
     uses.visit_block(body);
+    uses.read.append(&mut uses.added);
     (!uses.as_a_whole).then(|| each_once(uses.read))
 }
 

@@ -54,10 +54,12 @@ struct Order {
     d_id: u8,
     o_id: u32,
     c_id: u32,
+    /// The sum of its lines.
+    total: Cents,
 }
 
-/// The transaction's profile (clause 2.7.4.2), for all districts: first all the orders, then all
-/// their lines and customers, who can be fetched together once they are known.
+/// The transaction's profile (clause 2.7.4.2), for all districts, table by table: so customers can be fetched
+/// together once they are known, and so it can be chopped.
 #[procedure(Delivery)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
@@ -66,46 +68,49 @@ pub(super) fn run<P: Protocol>(
 ) -> Result<Output, Error> {
     let &Input { w_id, carrier_id, date } = input;
 
-    let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
+    // Of each district the new order with the lowest number, which is not new any more; without one the
+    // district is skipped.
+    let mut oldest = ArrayVec::<(u8, u32), { DISTRICTS as usize }>::new();
     for d_id in 1..=DISTRICTS {
-        // The new order with the lowest number; without one the district is skipped.
-        let Some(oldest) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
+        let Some(row) = tx.prefix(&tables.new_order, &(w_id, d_id)).next() else {
             continue;
         };
-        let o_id = oldest?.no_o_id;
-
-        // It is deleted,
+        let o_id = row?.no_o_id;
         tx.delete(&tables.new_order, &(w_id, d_id, o_id))?;
+        oldest.push((d_id, o_id));
+    }
 
-        // and its order gets the carrier. (An order is inserted together with its new order. One
-        // that is missing here has been seen half-way by an attempt that will not commit; the
-        // consistency conditions would tell if it did.)
+    // The orders get the carrier. (An order is inserted together with its new order. One that is missing
+    // here has been seen half-way by an attempt that will not commit; the consistency conditions would tell
+    // if it did.)
+    let mut orders = ArrayVec::<Order, { DISTRICTS as usize }>::new();
+    for &(d_id, o_id) in &oldest {
         let c_id = tx.update(&tables.order, &(w_id, d_id, o_id), |order| {
             order.o_carrier_id = Some(carrier_id);
             order.o_c_id
         })?;
-        orders.extend(c_id.map(|c_id| Order { d_id, o_id, c_id }));
+        orders.extend(c_id.map(|c_id| Order { d_id, o_id, c_id, total: 0 }));
     }
     tx.prefetch_for_update(
         &tables.customer,
         orders.iter().map(|order| (w_id, order.d_id, order.c_id)),
     )?;
 
-    let mut output = [None; DISTRICTS as usize];
-    for &Order { d_id, o_id, c_id } in &orders {
-        // The lines of the order get the date, and their amounts are added up.
-        let mut ol_total: Cents = 0;
-        for line in tx.prefix(&tables.order_line, &(w_id, d_id, o_id)) {
+    // The lines of the orders get the date, and their amounts are added up.
+    for order in &mut orders {
+        for line in tx.prefix(&tables.order_line, &(w_id, order.d_id, order.o_id)) {
             let line = line?;
-            ol_total += line.ol_amount;
-            tx.update(&tables.order_line, &(w_id, d_id, o_id, line.ol_number), |line| {
-                line.ol_delivery_d = Some(date);
-            })?;
+            order.total += line.ol_amount;
+            let key = (w_id, order.d_id, order.o_id, line.ol_number);
+            tx.update(&tables.order_line, &key, |line| line.ol_delivery_d = Some(date))?;
         }
+    }
 
-        // The customer owes the total.
+    // The customers owe the totals.
+    let mut output = [None; DISTRICTS as usize];
+    for &Order { d_id, o_id, c_id, total } in &orders {
         tx.update(&tables.customer, &(w_id, d_id, c_id), |customer| {
-            customer.c_balance += ol_total;
+            customer.c_balance += total;
             customer.c_delivery_cnt += 1;
         })?
         .expect("customers are never removed");

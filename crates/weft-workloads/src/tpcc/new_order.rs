@@ -12,7 +12,8 @@ use weft::{Error, Failure, Transaction, procedure};
 use super::client::Client;
 use super::random::is_original;
 use super::schema::{
-    BasisPoints, Cents, Credit, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine, Timestamp,
+    BasisPoints, Cents, Credit, Item, LINES_MAX, NAME_BYTES_MAX, NewOrderRow, Order, OrderLine,
+    Timestamp,
 };
 use super::{Tables, Tpcc, failure_of};
 
@@ -142,7 +143,10 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     }
 }
 
-/// The transaction's profile (clause 2.4.2.2).
+/// The transaction's profile (clause 2.4.2.2), in an order in which it can be chopped: first all items, which
+/// decide whether the order is rolled back; last the row of `NEW-ORDER`, by which others find the rest. (So
+/// what is rolled back has not done what the profile has before its last item, which nobody can tell but by
+/// the time it took.)
 #[procedure(NewOrder)]
 pub(super) fn run<P: Protocol>(
     tables: &Tables<P>,
@@ -158,9 +162,26 @@ pub(super) fn run<P: Protocol>(
     tx.prefetch(&tables.item, lines.iter().map(|line| line.i_id))?;
     tx.prefetch_for_update(&tables.stock, lines.iter().map(|line| (line.supply_w_id, line.i_id)))?;
 
+    // The items: price, name and data of each. If one is not found the order is rolled back, before
+    // anything else is done.
+    let mut items = ArrayVec::<&Item, LINES_MAX>::new();
+    for line in lines {
+        let Some(item) = tx.get(&tables.item, &line.i_id)? else {
+            return Err(NotEntered::UnusedItem);
+        };
+        items.push(item);
+    }
+
     // The warehouse's tax.
     let warehouse = tx.get(&tables.warehouse, &w_id)?.expect("warehouses are never removed");
     output.w_tax = warehouse.w_tax;
+
+    // The customer's discount, last name and credit.
+    let customer =
+        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
+    output.c_discount = customer.c_discount;
+    output.c_last = customer.c_last;
+    output.c_credit = Some(customer.c_credit);
 
     // The district's tax, and the next order's number.
     (output.d_tax, output.o_id) = tx
@@ -171,14 +192,7 @@ pub(super) fn run<P: Protocol>(
         })?
         .expect("districts are never removed");
 
-    // The customer's discount, last name and credit.
-    let customer =
-        tx.get(&tables.customer, &(w_id, d_id, c_id))?.expect("customers are never removed");
-    output.c_discount = customer.c_discount;
-    output.c_last = customer.c_last;
-    output.c_credit = Some(customer.c_credit);
-
-    // The order itself, and that it is not delivered yet.
+    // The order itself.
     tx.insert(
         &tables.order,
         Order {
@@ -192,20 +206,11 @@ pub(super) fn run<P: Protocol>(
             o_all_local: input.is_all_local(),
         },
     )?;
-    tx.insert(
-        &tables.new_order,
-        NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: output.o_id },
-    )?;
 
-    // The items, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
+    // The order's lines, one by one (clause 2.4.2.2, "for each O_OL_CNT item on the order").
     let mut sum = 0;
-    for (position, line) in lines.iter().enumerate() {
-        // The item's price, name and data. If it is not found the order is rolled back.
-        let Some(item) = tx.get(&tables.item, &line.i_id)? else {
-            return Err(NotEntered::UnusedItem);
-        };
-
-        // Its stock: taken from the quantity, which is filled up by 91 before it falls below 10.
+    for (position, (line, &item)) in lines.iter().zip(&items).enumerate() {
+        // The item's stock: taken from the quantity, which is filled up by 91 before it falls below 10.
         let (s_quantity, ol_dist_info, brand) = tx
             .update(&tables.stock, &(line.supply_w_id, line.i_id), |stock| {
                 let quantity = i32::from(line.quantity);
@@ -243,6 +248,12 @@ pub(super) fn run<P: Protocol>(
         let (i_name, i_price) = (item.i_name, item.i_price);
         output.lines.push(LineOutput { i_name, i_price, s_quantity, brand, ol_amount });
     }
+
+    // That it is not delivered yet.
+    tx.insert(
+        &tables.new_order,
+        NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: output.o_id },
+    )?;
 
     output.total_amount = total_amount(sum, output);
     Ok(())

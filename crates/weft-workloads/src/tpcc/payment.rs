@@ -122,7 +122,16 @@ pub(super) fn run<P: Protocol>(
     };
     let output = tx
         .update(&tables.customer, &(input.c_w_id, input.c_d_id, c_id), |customer| {
-            pay(customer, input)
+            customer.c_balance -= input.amount;
+            customer.c_ytd_payment += input.amount;
+            customer.c_payment_cnt += 1;
+            let mut c_data = None;
+            if customer.c_credit == BAD_CREDIT {
+                customer.c_data = data_of_bad_credit(customer.c_id, &customer.c_data, input);
+                c_data = Some(beginning(&customer.c_data));
+            }
+            let (c_last, c_balance) = (customer.c_last, customer.c_balance);
+            Output { c_id: customer.c_id, c_last, c_balance, c_data }
         })?
         .expect("customers are never removed");
 
@@ -150,26 +159,19 @@ pub(super) fn run<P: Protocol>(
     Ok(output)
 }
 
-/// Changes the customer's row.
-fn pay(customer: &mut Customer, input: &Input) -> Output {
-    customer.c_balance -= input.amount;
-    customer.c_ytd_payment += input.amount;
-    customer.c_payment_cnt += 1;
-    let c_data = (customer.c_credit == BAD_CREDIT).then(|| {
-        customer.c_data = data_of_bad_credit(customer, input);
-        let mut shown = ArrayString::new();
-        shown.push_str(&customer.c_data[..customer.c_data.len().min(200)]);
-        shown
-    });
-    Output { c_id: customer.c_id, c_last: customer.c_last, c_balance: customer.c_balance, c_data }
+/// The first 200 characters of C_DATA.
+fn beginning(c_data: &str) -> ArrayString<200> {
+    let mut shown = ArrayString::new();
+    shown.push_str(&c_data[..c_data.len().min(200)]);
+    shown
 }
 
 /// C_DATA of a customer with bad credit: the payment's particulars, and what was there before,
 /// cut off at 500 characters.
-fn data_of_bad_credit(customer: &Customer, input: &Input) -> ArrayString<500> {
+fn data_of_bad_credit(c_id: u32, c_data: &str, input: &Input) -> ArrayString<500> {
     let mut data = ArrayString::new();
     let particulars = [
-        u64::from(customer.c_id),
+        u64::from(c_id),
         input.c_d_id.into(),
         input.c_w_id.into(),
         input.d_id.into(),
@@ -180,8 +182,8 @@ fn data_of_bad_credit(customer: &Customer, input: &Input) -> ArrayString<500> {
         push_decimal(&mut data, particular);
         data.push(' ');
     }
-    let kept = customer.c_data.len().min(data.remaining_capacity());
-    data.push_str(&customer.c_data[..kept]);
+    let kept = c_data.len().min(data.remaining_capacity());
+    data.push_str(&c_data[..kept]);
     data
 }
 

@@ -115,8 +115,10 @@
 //! makes sure that all later instances on the same row then run again, too.
 //!
 //! In reading order: `instance`, `shape`, `place`; `slot` and `walk`, where it is decided what runs;
-//! `operations`, the methods. The analysis is in `weft-macros`.
+//! `operations`, the methods. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
+//! which others, is found by [`chopping`].
 
+pub mod chopping;
 mod instance;
 mod operations;
 mod parts;

@@ -37,6 +37,9 @@ pub struct Step {
     pub reads: Option<&'static [&'static str]>,
     /// The columns that it writes; `None`: any.
     pub writes: Option<&'static [&'static str]>,
+    /// Those of `writes` that it does nothing with but to add to them, or to subtract from them (`+=`, `-=`):
+    /// what was there before goes nowhere else.
+    pub adds: &'static [&'static str],
     /// The loops around it, from the outermost: positions in [`Shape::loops`].
     pub loops: &'static [usize],
     /// The steps by which its key, or its range, is found. Where it inserts a row whose columns are known

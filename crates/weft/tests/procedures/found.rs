@@ -450,6 +450,47 @@ fn steps_say_what_they_do_and_to_which_columns() {
     assert!(lines.is_sorted() && lines[0] > 1, "{lines:?}");
 }
 
+#[procedure(Added)]
+fn added<P: Protocol>(
+    nodes: &Nodes<P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+    sum: i64,
+) -> Result<Option<i64>, Error> {
+    tx.update(nodes, &id, |node| {
+        node.value += sum;
+        if sum > 0 {
+            node.value -= 1;
+        }
+        node.next
+    })?;
+    // By what is there, but not by what it adds to.
+    tx.update(nodes, &id, |node| node.value += i64::from(node.next))?;
+    // What was there goes elsewhere, or is given another value.
+    tx.update(nodes, &id, |node| node.value += node.value)?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.next = 0;
+    })?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.value *= 2;
+    })?;
+    tx.update(nodes, &id, |node| {
+        node.value += 1;
+        node.value
+    })
+}
+
+#[test]
+fn columns_that_are_only_added_to_are_known() {
+    let shape = Added::<Dbx>::shape();
+    let adds: Vec<&[&str]> = shape.steps.iter().map(|step| step.adds).collect();
+    assert_eq!(adds, [&["value"][..], &["value"], &[], &["value"], &[], &[]]);
+    assert_eq!(shape.steps[0].reads, Some(&["next", "value"][..]), "also what it adds to");
+    assert_eq!(shape.steps[0].writes, Some(&["value"][..]));
+}
+
 #[procedure(Checked)]
 fn checked<P: Protocol>(
     nodes: &Nodes<P>,

@@ -1,6 +1,7 @@
 //! Tests of the workload as a whole: what the load leaves, what the transactions do (against a
 //! plain model of the tables), and that every protocol keeps the consistency conditions.
 
+mod chopping;
 mod concurrency;
 mod model;
 mod population;

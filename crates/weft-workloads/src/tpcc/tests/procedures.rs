@@ -190,10 +190,10 @@ fn a_shape_that_lacks_a_dependency_is_found_out() {
     let of_delivery = delivery::Delivery::<Dbx>::shape();
     use TransactionType::{Delivery, NewOrder, Payment};
     for (of_type, shape, step, on) in [
-        (NewOrder, of_new_order, 3, 1),
-        (NewOrder, of_new_order, 4, 1),
-        (NewOrder, of_new_order, 7, 1),
-        (NewOrder, of_new_order, 7, 6),
+        (NewOrder, of_new_order, 4, 3),
+        (NewOrder, of_new_order, 6, 3),
+        (NewOrder, of_new_order, 6, 5),
+        (NewOrder, of_new_order, 7, 3),
         (Payment, of_payment, 3, 2),
         (Payment, of_payment, 4, 0),
         (Payment, of_payment, 4, 2),

@@ -1,0 +1,313 @@
+//! The five transactions in pieces: the paper's Figures 10 and 11.
+//!
+//! DBX-TC (Qian and others, 2015) draws its chopping graphs of TPC-C in these two figures, and says of them in
+//! words:
+//!
+//! 1. Figure 10 is by default, with commutativity and reordering (§6.2); in practice conflicts are by tables
+//!    (§3.1). All five transactions are in it, and "very few" can be chopped.
+//! 2. In Figure 11 the transactions that only read are not in the graph (§3.2).
+//! 3. Each transaction has one conflicting piece at most (Theorem 1).
+//! 4. DELIVERY's change of the customer is deferred, and PAYMENT is its subscriber (§3.2).
+//! 5. By that, DELIVERY's accesses to ORDER and ORDER-LINE are in its conflicting piece no more (§3.2).
+//! 6. NEWORDER inserts order lines in its conflicting piece (§3.3).
+//! 7. Tables without changes are static (§3.3).
+//!
+//! What comes of the analysis is held to all of these.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use weft::procedure::chopping::{
+    Chopping, Options, PieceKind, Standing, StepNumber, Token, admit, chop,
+};
+use weft::procedure::{Access, Accessed, Driver, Next, Place, Procedure};
+use weft::protocol::Dbx;
+use weft::schema::Record;
+use weft::{Error, Transaction};
+
+use super::load;
+use crate::procedures::outlines_of_workload;
+use crate::tpcc::{Parameters, Scale, delivery, new_order, tokens};
+use crate::workload::Workload;
+
+fn chopped(options: Options) -> Chopping {
+    let outlines = outlines_of_workload("tpcc").expect("it is one of them");
+    chop(&outlines, options).expect("shapes are possible")
+}
+
+/// A line for each piece: the procedure, the kind, and what it does to which table.
+fn pieces(chopping: &Chopping) -> String {
+    let mut text = String::new();
+    for (outline, chopped) in chopping.each().filter(|(_, chopped)| !chopped.on_snapshot) {
+        for piece in &chopped.pieces {
+            let steps = piece.steps.iter().map(|&step| {
+                let step = &outline.steps[step];
+                format!("{} {}", step.word(), step.table)
+            });
+            let steps = steps.collect::<Vec<_>>().join(", ");
+            text += &format!("{} | {} | {steps}\n", outline.name, piece.kind);
+        }
+    }
+    text
+}
+
+#[test]
+fn by_default_very_little_is_chopped() {
+    let expected = "\
+new_order | reading | read item
+new_order | conflicting | read warehouse, read customer, update district, insert order, update stock, insert order_line, insert new_order
+payment | conflicting | update warehouse, update district, scan customer, update customer
+payment | commutative | insert history
+order_status | conflicting | scan customer, read customer, scan order, scan order_line
+delivery | conflicting | scan new_order, delete new_order, update order, scan order_line, update order_line, add customer
+stock_level | conflicting | read district, scan order_line, read stock
+";
+    let chopping = chopped(Options::CONVENTIONAL);
+    assert_eq!(pieces(&chopping), expected);
+}
+
+#[test]
+fn with_all_optimizations_only_what_has_to_be_is_in_one_piece() {
+    let expected = "\
+new_order | static | read item
+new_order | reading | read warehouse
+new_order | reading | read customer
+new_order | conflicting | update district, insert order, update stock, insert order_line, insert new_order
+payment | commutative | update warehouse
+payment | commutative | update district
+payment | conflicting | scan customer, update customer
+payment | commutative | insert history
+delivery | conflicting | scan new_order, delete new_order
+delivery | exclusive | update order
+delivery | exclusive | scan order_line, update order_line
+delivery | deferred | add customer
+";
+    let chopping = chopped(Options::ALL);
+    assert_eq!(pieces(&chopping), expected);
+    assert_eq!(chopping.static_tables, ["item"]);
+    let on_snapshots = chopping.each().filter(|(_, chopped)| chopped.on_snapshot);
+    let names: Vec<&str> = on_snapshots.map(|(outline, _)| outline.name.as_str()).collect();
+    assert_eq!(names, ["order_status", "stock_level"]);
+    // Publishers and subscribers: the broken line of the figure.
+    let deferred: BTreeSet<(&str, &str)> = chopping
+        .conflicts
+        .iter()
+        .filter_map(|conflict| match conflict.standing {
+            Standing::Deferred { publisher } => Some((publisher, conflict.across(publisher)?)),
+            _ => None,
+        })
+        .map(|(publisher, subscriber)| {
+            let name = |it: StepNumber| chopping.outline(it.procedure).name.as_str();
+            (name(publisher), name(subscriber))
+        })
+        .collect();
+    assert_eq!(deferred, BTreeSet::from([("delivery", "payment")]));
+}
+
+/// The functions are written in an order in which they can be run in these pieces, loops and all.
+#[test]
+fn they_are_written_in_the_order_of_their_pieces() {
+    for options in [Options::CONVENTIONAL, Options::ALL] {
+        let (any, written) = (chopped(options), chopped(Options { reordering: false, ..options }));
+        assert_eq!(any.procedures, written.procedures);
+        assert!(any.procedures.iter().all(|chopped| chopped.is_as_written));
+    }
+}
+
+/// What each optimization is for: without it, something more is in a conflicting piece.
+#[test]
+fn each_optimization_takes_something_out_of_conflicting_pieces() {
+    let conflicting = |options: Options| -> usize {
+        let chopping = chopped(options);
+        let pieces = chopping.procedures.iter().flat_map(|chopped| &chopped.pieces);
+        pieces
+            .filter(|piece| piece.kind == PieceKind::Conflicting)
+            .map(|piece| piece.steps.len())
+            .sum()
+    };
+    let all = conflicting(Options::ALL);
+    assert_eq!(all, 9);
+    for without in [
+        Options { columns: false, ..Options::ALL },
+        Options { commutativity: false, ..Options::ALL },
+        Options { snapshots: false, ..Options::ALL },
+        Options { deferral: false, ..Options::ALL },
+        Options { tokens: false, ..Options::ALL },
+    ] {
+        assert!(conflicting(without) > all, "{without:?}");
+    }
+}
+
+/// The other four run in their pieces. These depend on two of the five: without Delivery, New-Order's row of
+/// `NEW-ORDER` is a piece by itself; and without Payment, warehouses do not change.
+#[test]
+fn who_may_come_last() {
+    let outlines = outlines_of_workload("tpcc").expect("it is one of them");
+    for number in 0..outlines.procedures.len() {
+        let mut running = outlines.clone();
+        let added = running.procedures.remove(number);
+        let admitted = admit(&running, &added, Options::ALL);
+        let expected = match added.name.as_str() {
+            "delivery" => "'new_order' runs in other pieces: ",
+            "payment" => {
+                "'new_order' runs in other pieces: warehouse: a static piece becomes a reading one"
+            }
+            _ => {
+                assert!(admitted.is_ok(), "{}: {admitted:?}", added.name);
+                continue;
+            }
+        };
+        let error = admitted.expect_err(expected).to_string();
+        assert!(error.starts_with(expected), "{error}");
+    }
+    // Somebody who reads balances and districts' orders at once.
+    let audit = "procedure audit\n update district (d_next_o_id)\n read customer (c_balance)\nend";
+    let audit: weft::procedure::chopping::Outlines = audit.parse().expect("it is an outline");
+    let error =
+        admit(&outlines, &audit.procedures[0], Options::ALL).expect_err("it closes a cycle");
+    let text = error.to_string();
+    for words in ["'delivery' runs in other pieces", "deferred any more", "audit.customer"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+}
+
+/// What an instance did.
+struct Event {
+    table: &'static str,
+    access: Access,
+    place: Place,
+    key: Option<Box<dyn Any>>,
+}
+
+/// Writes down what a procedure does.
+struct Recorder<'t, 'db> {
+    tx: &'t Transaction<'db, Dbx>,
+    events: RefCell<Vec<Event>>,
+}
+
+impl Driver<Dbx> for Recorder<'_, '_> {
+    fn transaction(&self) -> &Transaction<'_, Dbx> {
+        self.tx
+    }
+
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+        self.events.borrow_mut().push(Event {
+            table: T::TABLE,
+            access: accessed.access,
+            place: accessed.place.clone(),
+            key: accessed.key.map(|key| Box::new(key.clone()) as Box<dyn Any>),
+        });
+        Ok(())
+    }
+
+    fn end_pass(&self, _is_ok: bool) -> Next {
+        Next::Return
+    }
+}
+
+/// An order's key.
+type OrderKey = (u16, u8, u32);
+
+/// The orders' keys in what was done to rows that go by tokens; an error where it is about others, too.
+fn order_of(event: &Event) -> Result<Vec<OrderKey>, String> {
+    let wrong = || Err(format!("{} at {:?}", event.access, event.place));
+    match &event.key {
+        Some(key) => {
+            match (key.downcast_ref::<OrderKey>(), key.downcast_ref::<(u16, u8, u32, u8)>()) {
+                (Some(&key), _) => Ok(vec![key]),
+                (_, Some(&(w_id, d_id, o_id, _))) => Ok(vec![(w_id, d_id, o_id)]),
+                _ => wrong(),
+            }
+        }
+        None => wrong(),
+    }
+}
+
+/// Whether a scan is about the lines of this order, and no others.
+fn is_of_order(place: &Place, (w_id, d_id, o_id): OrderKey) -> bool {
+    let has = |o_id: u32, number: u8| Place::key(&(w_id, d_id, o_id, number)).may_meet(place);
+    has(o_id, 0) && has(o_id, u8::MAX) && !has(o_id - 1, u8::MAX) && !has(o_id + 1, 0)
+}
+
+/// What does not keep to a token: `inserted` has the keys of all tokens before.
+fn strays(token: &Token, events: &[Event], inserted: &mut BTreeSet<OrderKey>) -> Vec<String> {
+    let mut strays = Vec::new();
+    let mut own = BTreeSet::new();
+    for event in events.iter().filter(|event| event.table == token.table) {
+        if let (Access::Insert | Access::Delete, Ok(keys)) = (event.access, order_of(event)) {
+            for key in keys {
+                own.insert(key);
+                if event.access == Access::Insert && !inserted.insert(key) {
+                    strays.push(format!("the token {key:?} is inserted twice"));
+                }
+            }
+        }
+    }
+    for event in events.iter().filter(|event| token.tables.iter().any(|it| it == event.table)) {
+        let keeps = match (event.access, order_of(event)) {
+            (Access::Scan, _) => own.iter().any(|&key| is_of_order(&event.place, key)),
+            (_, Ok(keys)) => keys.iter().all(|key| own.contains(key)),
+            (_, Err(_)) => false,
+        };
+        if !keeps {
+            strays.push(format!(
+                "{} {} {:?} without its token",
+                event.access, event.table, event.place
+            ));
+        }
+    }
+    strays
+}
+
+/// Runs some of the two transactions that touch orders, and says what does not keep to a token.
+fn recorded(token: &Token) -> Vec<String> {
+    let tpcc = load(Parameters { scale: Scale::TINY, ..Parameters::default() }, 3, 1);
+    let tables = &tpcc.tables;
+    let mut client = tpcc.client(5, 0, 1);
+    let (mut all, mut inserted) = (Vec::new(), BTreeSet::new());
+    let mut touched = 0;
+    for round in 0..120 {
+        let events = tpcc.database().transact(|tx| {
+            let recorder = Recorder { tx, events: RefCell::default() };
+            match round % 3 {
+                0 => {
+                    let input = delivery::Input::draw(&mut client);
+                    delivery::Delivery::new(tables, &input).execute(&recorder)?;
+                }
+                _ => {
+                    let input = new_order::Input::draw(&mut client);
+                    let mut output = new_order::Output::default();
+                    let mut procedure = new_order::NewOrder::new(tables, &input, &mut output);
+                    match procedure.execute(&recorder) {
+                        Ok(()) | Err(new_order::NotEntered::UnusedItem) => {}
+                        Err(new_order::NotEntered::Engine(error)) => return Err(error),
+                    }
+                }
+            }
+            Ok::<_, Error>(recorder.events.take())
+        });
+        let events = events.expect("nobody else is there");
+        touched +=
+            events.iter().filter(|it| token.tables.iter().any(|name| name == it.table)).count();
+        all.extend(strays(token, &events, &mut inserted));
+    }
+    assert!(touched > 500, "{touched}");
+    all
+}
+
+/// The declaration that a row of `NEW-ORDER` is an order's token is true of the keys that there are.
+#[test]
+fn orders_go_by_their_tokens() {
+    for token in tokens() {
+        let strays = recorded(&token);
+        assert!(strays.is_empty(), "{strays:?}");
+    }
+}
+
+/// It could be false: stock does not go by orders.
+#[test]
+fn a_token_that_is_none_is_found_out() {
+    let token = Token { table: "new_order".to_owned(), tables: vec!["stock".to_owned()] };
+    assert!(!recorded(&token).is_empty());
+}
