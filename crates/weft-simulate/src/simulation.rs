@@ -17,7 +17,7 @@ use weft::htm::Choice;
 use weft::protocol::{HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
-use weft_workloads::htcc::{Repairs, options_of, protocol_of};
+use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of, protocol_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
@@ -313,6 +313,11 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
 
 /// Checks what depends on more than one option: nobody should learn that after half of the runs.
 fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
+    let contenders = benchmark.contenders();
+    let unverifiable = contenders.iter().find(|contender| !is_serializable(contender));
+    if let Some(contender) = unverifiable.filter(|_| benchmark.common().verify) {
+        return Err(format!("{contender} {NOT_SERIALIZABLE}"));
+    }
     for &cores in &benchmark.common().cores {
         let most = profile.threads();
         if !(1..=most).contains(&cores) {
