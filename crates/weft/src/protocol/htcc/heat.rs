@@ -63,12 +63,13 @@ const FIRST: u64 = 4;
 pub enum Conflict {
     /// It was the transaction's first.
     First,
-    /// The transaction had been repaired or restarted before, and has met one again; or a lock was not free.
+    /// The transaction had been repaired or restarted, and has met one again at its second attempt.
     Again,
 }
 
-/// For how many epochs a record stays hot after it was contended last: about three seconds.
-const HOT_EPOCHS: u64 = 75;
+/// For how many epochs a record stays hot: about a second. Then it has to show once more that it is contended,
+/// which takes it an epoch or two.
+const HOT_EPOCHS: u64 = 25;
 
 impl Heat {
     /// Whether the record is to be accessed under its lock.
@@ -77,7 +78,7 @@ impl Heat {
         self.0 & HOT != 0
     }
 
-    /// Whether nobody has met another at the hot record for a while.
+    /// Whether the record has been hot for a while.
     pub fn has_cooled(self, epoch: u64) -> bool {
         let confirmed = self.0 >> CONFIRMED_SHIFT & EPOCH;
         (epoch & EPOCH).wrapping_sub(confirmed) & EPOCH > HOT_EPOCHS
@@ -99,7 +100,7 @@ impl Heat {
         };
         let counted =
             Heat((self.0 & !CONFLICTS) | (conflicts * CONFLICTS_ONE)).with(WINDOW_SHIFT, epoch);
-        match conflicts >= hot_at {
+        match conflicts >= hot_at && !self.is_hot() {
             true => Heat(counted.with(CONFIRMED_SHIFT, epoch).0 | HOT),
             false => counted,
         }
@@ -194,8 +195,11 @@ mod tests {
         assert!(heat.load().is_hot());
         assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
         assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
-        (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 100, 3));
-        assert!(!heat.load().has_cooled(100 + HOT_EPOCHS), "it is still contended");
+        (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 10 + HOT_EPOCHS, 3));
+        assert!(
+            heat.load().has_cooled(11 + HOT_EPOCHS),
+            "it has to show once more that it is contended"
+        );
         heat.cool();
         assert!(!heat.load().is_hot());
         heat.unlock_shared();
