@@ -33,6 +33,8 @@
 //!   transactions are under way. (In the paper a flip of the flag must wait until nobody accesses the
 //!   record.) And who cannot get a lock in time goes on without it, instead of aborting: nobody waits for
 //!   ever, and there are no deadlocks to resolve.
+//! - What makes a record hot is not that there are conflicts about it, but that second attempts meet one, too:
+//!   a repair costs less than to wait for locks that are held from the first access on.
 //! - A record is made hot by whoever counts one conflict too many about it, and cold by whoever finds that it
 //!   has been hot for a second; there is no background thread, which in the paper looks once in
 //!   60 seconds.
@@ -138,9 +140,9 @@ pub struct HtccOptions {
     /// the paper's `HTCC(NV)`, by which it measures what validation and repair cost. (What is written is
     /// validated nevertheless: who reclaims the version before it relies on that.) For measurements alone.
     pub validates: bool,
-    /// A record becomes hot if, in an epoch of 40 ms, conflicts about it that meet a transaction which has met
-    /// one before are so many more than four times the first ones: then second attempts fail as well, and third
-    /// ones. (Before that, repair is faster than to wait for locks.)
+    /// With how many conflicts in an epoch of 40 ms a record becomes hot, beyond what is usual. What is counted is
+    /// transactions whose second attempt meets one, too; usual is that four of five do. (Before that, repair is
+    /// faster than to wait for locks.)
     pub hot_at: u32,
 }
 
