@@ -476,6 +476,7 @@ fn json_keys_have_one_order() {
         "memory",
         "log",
         "phases",
+        "repairs",
         "versions_held",
         "verified",
         "conditions",
