@@ -303,7 +303,9 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
                 let setting = Setting { profile, cores, value, common, htcc: htcc.as_ref() };
-                outcomes.push(benchmark.simulate(contender, &setting)?);
+                let outcome = benchmark.simulate(contender, &setting)?;
+                // A variant is not its protocol.
+                outcomes.push(Outcome { protocol: contender.clone(), ..outcome });
             }
         }
     }
