@@ -133,8 +133,9 @@ pub struct HtccOptions {
     pub repairs: bool,
     /// Whether [procedures](crate::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
     /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
-    /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. Here that is faster as a rule, since
-    /// an operation on what is in the caches costs less than to keep account of it.
+    /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. On two cores that is faster by far: an
+    /// operation on what is in the caches costs less than to keep account of it. With many cores it may be worth
+    /// while (simulated, 40 cores and four warehouses of TPC-C: by a sixth).
     pub dependencies: bool,
     /// Whether what has been read is validated, as it has to be. If not, transactions are **not serializable**:
     /// the paper's `HTCC(NV)`, by which it measures what validation and repair cost. (What is written is
