@@ -27,6 +27,7 @@ use crate::chop::ChopArguments;
 use crate::durable::export::ExportArguments;
 use crate::durable::log::LogCommand;
 use crate::durable::recover::RecoverArguments;
+use crate::figures::FiguresArguments;
 use crate::procedures::ProceduresArguments;
 use crate::protocols::RAW;
 
@@ -35,6 +36,9 @@ pub const SEED_DEFAULT: u64 = 1;
 
 /// The most threads: as many as a database has places for, less the one that loads and verifies.
 const THREADS_MAX: usize = weft::WORKERS_MAX_DEFAULT - 1;
+
+/// The most conflicts that a region survives.
+const CONFLICT_RETRIES_MAX: u32 = 1_000_000;
 
 /// The longest round, and the longest warm-up.
 const SECONDS_MAX: f64 = 86_400.0;
@@ -61,6 +65,8 @@ pub enum Command {
     Check(CheckArguments),
     /// Find the pieces in which the transactions of a workload may commit, and why not in smaller ones
     Chop(ChopArguments),
+    /// Measure the papers' figures again, and draw them beside what the papers found
+    Figures(FiguresArguments),
     /// Show what the transactions of a workload do, and what follows from what: text, or a graph
     Procedures(ProceduresArguments),
     /// List the concurrency control protocols: name, what it is, where it is from
@@ -151,6 +157,13 @@ pub struct BenchArguments {
     /// else it is auto.
     #[arg(long, value_name = "auto|rtm|software", value_parser = htm_choices())]
     pub htm: Option<weft::htm::Choice>,
+
+    /// At which conflict a hardware region gives up, and its software twin takes over [default: 8]
+    ///
+    /// It is the papers' restart threshold. Software twins have none.
+    #[arg(long, value_name = "N", value_parser = conflict_retries)]
+    #[arg(allow_negative_numbers = true)]
+    pub conflict_retries: Option<u32>,
 
     /// Memory that every database takes and touches before it is loaded, in MiB
     ///
@@ -322,6 +335,11 @@ fn epoch_interval(text: &str) -> Result<u64, String> {
 /// Parses a seed.
 pub fn seed(text: &str) -> Result<u64, String> {
     whole_number(text, 0..=u64::MAX)
+}
+
+fn conflict_retries(text: &str) -> Result<u32, String> {
+    let retries = text.parse().ok().filter(|retries| *retries <= CONFLICT_RETRIES_MAX);
+    retries.ok_or_else(|| format!("expected a number from 0 to {CONFLICT_RETRIES_MAX}"))
 }
 
 fn phase_length(text: &str) -> Result<f64, String> {

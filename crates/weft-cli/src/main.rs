@@ -8,7 +8,8 @@
 //!    protocol; a workload adds one small file with its own options (`bench/articles.rs`,
 //!    `bench/incr.rs`, `bench/like.rs`, `bench/locks.rs`, `bench/rubis.rs`, `bench/tatp.rs`,
 //!    `bench/tpcc.rs`, `bench/ycsb.rs`). `bench/rtm.rs` stands beside it: it is about hardware regions
-//!    alone. So does `bench/compare.rs`, which compares the results of two calls. `plot` draws curves.
+//!    alone. So does `bench/compare.rs`, which compares the results of two calls. `plot` draws curves over time.
+//!    `figures` calls `bench` for each point of the papers' figures; `weft-figures` draws these.
 //! 3. `stop` turns whatever ended a command early into a message and an exit code.
 //!
 //! Results go to standard output. Progress and messages go to standard error; progress is shown
@@ -26,6 +27,7 @@ mod bench;
 mod check;
 mod chop;
 mod durable;
+mod figures;
 mod memory;
 mod numbers;
 mod plot;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench { workload: Workload::Ycsb(arguments) } => bench::ycsb::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Chop(arguments) => chop::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
         Command::Procedures(arguments) => procedures::run(&arguments),
         Command::Protocols => protocols::run(),
         Command::Log { command } => durable::log::run(&command),

@@ -74,6 +74,9 @@ pub struct Common {
     /// Regions in the machine's RTM, if it has any, or software twins only
     #[arg(long, value_enum, default_value_t = Regions::Rtm)]
     pub htm: Regions,
+    /// At which conflict a region gives up, and its software twin takes over [default: 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub conflict_retries: Option<u32>,
     /// Virtual time that is measured
     #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds)]
     pub milliseconds: f64,
@@ -148,7 +151,8 @@ impl fmt::Display for Operations {
 pub enum Regions {
     /// The simulated machine's RTM
     Rtm,
-    /// Software twins
+    /// Software twins, which `weft bench` calls `software`
+    #[value(alias = "software")]
     None,
 }
 

@@ -128,6 +128,7 @@ impl Setting<'_> {
             seed: self.common.seed,
             htm,
             phase_length,
+            conflict_retries: self.common.conflict_retries,
             htcc: self.htcc,
             ..LoadOptions::default()
         }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+use weft::htm::RetryPolicy;
 use weft::protocol::{HtccOptions, PhaseOptions, Protocol};
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
@@ -81,6 +82,8 @@ pub struct LoadOptions<'a> {
     pub threads: usize,
     /// The HTM backend for the database.
     pub htm: weft::htm::Choice,
+    /// At which conflict a hardware region gives up; as the engine has it if `None`.
+    pub conflict_retries: Option<u32>,
     /// Memory for the database to take, and touch, before it is filled.
     pub reserve_bytes: usize,
     /// How long phases last, under a protocol that has them; as the engine has it if `None`.
@@ -107,6 +110,12 @@ impl LoadOptions<'_> {
     /// Starts to open the database.
     pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
         let builder = Database::<P>::builder().htm(self.htm).reserve_bytes(self.reserve_bytes);
+        let builder = match self.conflict_retries {
+            Some(conflict) => {
+                builder.htm_retry_policy(RetryPolicy { conflict, ..RetryPolicy::default() })
+            }
+            None => builder,
+        };
         let builder = match self.phase_length {
             Some(length) => builder.phases(PhaseOptions::new().length(length)),
             None => builder,
@@ -143,6 +152,7 @@ impl Default for LoadOptions<'_> {
             threads: 1,
             htm: weft::htm::Choice::Auto,
             reserve_bytes: 0,
+            conflict_retries: None,
             phase_length: None,
             htcc: None,
             storage: None,

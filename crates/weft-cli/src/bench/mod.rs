@@ -313,6 +313,7 @@ fn load(
             htm,
             reserve_bytes: arguments.reserve_mib << 20,
             phase_length: arguments.phase_length(),
+            conflict_retries: arguments.conflict_retries,
             htcc: htcc.as_ref(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }

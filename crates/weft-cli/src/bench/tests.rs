@@ -168,6 +168,7 @@ fn arguments(protocols: &[&str], threads: usize, seconds: f64, json: bool) -> Be
         htm: Some(weft::htm::Choice::Software),
         reserve_mib: 0,
         phase_length: None,
+        conflict_retries: None,
         verify: true,
         directory: None,
         acknowledge: vec![AcknowledgeName::Durable],

@@ -1,0 +1,215 @@
+//! What a picture shows, and where on it: curves over an axis, in panels one below the other.
+
+use crate::definition::{By, Experiment, Figure, Scale};
+use crate::measured::Points;
+use crate::plan::{Machine, Plan};
+use crate::text;
+
+/// A picture. [`crate::svg`] draws it.
+#[derive(Debug)]
+pub struct Chart {
+    /// What it shows.
+    pub heading: String,
+    /// On what machine.
+    pub machine: String,
+    /// Who is compared.
+    pub names: Vec<&'static str>,
+    /// What is varied, with its unit.
+    pub axis_label: &'static str,
+    /// How that is divided; where there are choices, each has a place of its own, and no line goes from one to
+    /// another.
+    pub axis: Division,
+    /// Whether there are choices.
+    pub has_choices: bool,
+    /// From the top.
+    pub panels: Vec<Panel>,
+}
+
+/// One number, of all that are compared.
+#[derive(Debug)]
+pub struct Panel {
+    /// What it is, with its unit.
+    pub label: String,
+    /// How that is divided.
+    pub axis: Division,
+    /// The points of each series, from the left to the right; none of a series of which nothing was measured.
+    pub curves: Vec<Vec<(f64, f64)>>,
+    /// What the paper's text gives: of which series, and where.
+    pub published: Vec<(usize, f64, f64)>,
+    /// Where a call has failed: of which series, and where on the axis.
+    pub failed: Vec<(usize, f64)>,
+}
+
+/// An axis: from where to where, and the numbers that stand at it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Division {
+    scale: Scale,
+    from: f64,
+    to: f64,
+    /// Where a tick is, and what stands there.
+    pub ticks: Vec<(f64, String)>,
+}
+
+impl Division {
+    /// One on which all of these numbers have a place.
+    pub fn of(scale: Scale, numbers: impl Iterator<Item = f64>, steps: f64) -> Division {
+        let numbers: Vec<f64> = numbers.filter(|number| number.is_finite()).collect();
+        match scale {
+            Scale::Linear => Division::linear(numbers.into_iter().fold(0.0, f64::max), steps),
+            Scale::Logarithmic => {
+                // What is 0 lies at the lower end.
+                let positive = || numbers.iter().copied().filter(|&number| number > 0.0);
+                let least = positive().reduce(f64::min).unwrap_or(1.0);
+                Division::logarithmic(least, positive().reduce(f64::max).unwrap_or(10.0))
+            }
+        }
+    }
+
+    /// From 0 in steps of 1, 2 or 5 of some power of ten.
+    fn linear(greatest: f64, steps: f64) -> Division {
+        let greatest = if greatest > 0.0 { greatest } else { 1.0 };
+        let rough = greatest / steps;
+        let power = 10_f64.powf(rough.log10().floor());
+        let factors = [1.0, 2.0, 5.0, 10.0];
+        let factor = factors.into_iter().find(|&factor| factor * power >= rough * (1.0 - 1e-9));
+        let step = factor.unwrap_or(10.0) * power;
+        let count = (greatest / step - 1e-9).ceil().max(1.0);
+        let ticks = (0..=count as u32).map(|tick| f64::from(tick) * step);
+        let ticks = ticks.map(|tick| (tick, text::number(tick))).collect();
+        Division { scale: Scale::Linear, from: 0.0, to: count * step, ticks }
+    }
+
+    /// Ticks at powers of ten, and in between if there are few.
+    fn logarithmic(least: f64, greatest: f64) -> Division {
+        let (from, to) = (least.log10().floor(), greatest.log10().ceil());
+        // All in the same place: there is an axis even so.
+        let to = if to <= from { from + 1.0 } else { to };
+        let factors: &[f64] = if to - from <= 2.0 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let powers = (from as i32..=to as i32).map(|power| 10_f64.powi(power));
+        let all = powers.flat_map(|power| factors.iter().map(move |factor| factor * power));
+        let (from, to) = (10_f64.powf(from), 10_f64.powf(to));
+        // The ends come closer to what is there.
+        let inside: Vec<f64> = all.filter(|&tick| tick <= to * 1.001).collect();
+        let from =
+            inside.iter().copied().filter(|&tick| tick <= least * 1.001).fold(from, f64::max);
+        let to = inside.iter().copied().filter(|&tick| tick >= greatest * 0.999).fold(to, f64::min);
+        let to = if to > from { to } else { from * 10.0 };
+        let shown = inside.into_iter().filter(|tick| (from * 0.999..=to * 1.001).contains(tick));
+        let ticks = shown.map(|tick| (tick, text::number(tick))).collect();
+        Division { scale: Scale::Logarithmic, from, to, ticks }
+    }
+
+    /// A place for each of these names, in the middle of its part.
+    fn names(names: impl Iterator<Item = String>) -> Division {
+        let ticks: Vec<_> = names.enumerate().map(|(place, name)| (place as f64, name)).collect();
+        let to = ticks.len() as f64 - 0.5;
+        Division { scale: Scale::Linear, from: -0.5, to, ticks }
+    }
+
+    /// How far along the axis a number lies, from 0 to 1.
+    pub fn share(&self, number: f64) -> f64 {
+        let share = match self.scale {
+            Scale::Linear => (number - self.from) / (self.to - self.from),
+            Scale::Logarithmic if number <= 0.0 => 0.0,
+            Scale::Logarithmic => (number / self.from).ln() / (self.to / self.from).ln(),
+        };
+        share.clamp(0.0, 1.0)
+    }
+}
+
+/// The picture of what was measured for a figure.
+pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Points) -> Chart {
+    let has_choices = matches!(experiment.axis.by, By::Choices(_));
+    let published =
+        |metric| experiment.published.iter().filter(move |published| published.metric == metric);
+    let axis = match experiment.axis.by {
+        By::Choices(choices) => {
+            Division::names(choices.iter().map(|choice| choice.label.to_owned()))
+        }
+        _ => {
+            let all =
+                (0..experiment.metrics.len()).flat_map(published).map(|published| published.at);
+            Division::of(experiment.axis.scale, plan.axis.iter().copied().chain(all), 8.0)
+        }
+    };
+    let panels = experiment.metrics.iter().enumerate().map(|(metric, about)| {
+        let series = 0..experiment.series.len();
+        let curves: Vec<_> = series.map(|series| points.curve(metric, series)).collect();
+        let published = published(metric).map(|published| {
+            let series = experiment.series(published.series).expect("the definitions are tested");
+            (series, published.at, published.value)
+        });
+        let published: Vec<_> = published.collect();
+        let measured = curves.iter().flatten().map(|point| point.1);
+        let numbers = measured.chain(published.iter().map(|published| published.2));
+        let failed = points.0.iter().filter(|point| point.numbers[metric].is_none());
+        Panel {
+            label: about.label(),
+            axis: Division::of(about.scale, numbers, 5.0),
+            failed: failed.map(|point| (point.series, point.at)).collect(),
+            curves,
+            published,
+        }
+    });
+    let machine = match plan.machine {
+        Machine::Real(_) => "measured on this machine".to_owned(),
+        Machine::Simulated(simulated) => format!("SIMULATED: {}", simulated.machine),
+    };
+    Chart {
+        heading: format!("{}, {}: {}", figure.paper.title(), figure.number, figure.title),
+        machine,
+        names: experiment.series.iter().map(|series| series.name).collect(),
+        axis_label: experiment.axis.label,
+        axis,
+        has_choices,
+        panels: panels.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ticks(division: &Division) -> String {
+        let ticks: Vec<&str> = division.ticks.iter().map(|tick| tick.1.as_str()).collect();
+        ticks.join(" ")
+    }
+
+    #[test]
+    fn linear_axes_begin_at_0_and_end_at_a_round_number() {
+        for (greatest, expected) in [
+            (80.0, "0 20 40 60 80"),
+            (1_050_000.0, "0 500 k 1 M 1.5 M"),
+            (0.31, "0 0.1 0.2 0.3 0.4"),
+            (0.0, "0 0.2 0.4 0.6 0.8 1"),
+        ] {
+            let division = Division::of(Scale::Linear, [greatest].into_iter(), 5.0);
+            assert_eq!(ticks(&division), expected, "{greatest}");
+        }
+    }
+
+    #[test]
+    fn logarithmic_axes_reach_over_all_numbers() {
+        for (numbers, expected) in [
+            (&[1.15e6, 133e6][..], "1 M 10 M 100 M 1 G"),
+            (&[3.0, 40.0], "2 5 10 20 50"),
+            (&[0.0, 100.0], "100 200 500 1000"),
+            (&[], "1 2 5 10"),
+        ] {
+            let division = Division::of(Scale::Logarithmic, numbers.iter().copied(), 5.0);
+            assert_eq!(ticks(&division), expected, "{numbers:?}");
+            for &number in numbers {
+                assert!((0.0..=1.0).contains(&division.share(number)), "{number}");
+            }
+        }
+        let division = Division::of(Scale::Logarithmic, [1.0, 100.0].into_iter(), 5.0);
+        let shares = [0.0, 1.0, 10.0, 100.0].map(|number| (division.share(number) * 100.0).round());
+        assert_eq!(shares, [0.0, 0.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn choices_stand_in_the_middle_of_their_parts() {
+        let division = Division::names(["a", "b"].into_iter().map(str::to_owned));
+        assert_eq!((division.share(0.0), division.share(1.0)), (0.25, 0.75));
+    }
+}

@@ -1,0 +1,284 @@
+//! Whether the numbers have the shape that a claim expects.
+
+use crate::definition::{At, Bounds, Expectation, Experiment, Shape};
+use crate::measured::Points;
+use crate::text;
+
+/// Whether an expectation holds, or a figure agrees with its paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Agrees,
+    /// Some of what is expected holds, and some does not.
+    InPart,
+    /// It does not.
+    Disagrees,
+    /// What it is about has not been measured, or not all of it.
+    NotMeasured,
+}
+
+impl Verdict {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Verdict::Agrees => "agrees",
+            Verdict::InPart => "agrees in part",
+            Verdict::Disagrees => "does not agree",
+            Verdict::NotMeasured => "not measured",
+        }
+    }
+
+    /// That of a figure, whose expectations these are.
+    ///
+    /// What was not measured neither holds nor does not; but a figure agrees only if all of it was.
+    pub fn of_all(findings: &[Finding]) -> Verdict {
+        let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+        match (count(Verdict::Agrees), count(Verdict::Disagrees), count(Verdict::NotMeasured)) {
+            (0, 0, _) => Verdict::NotMeasured,
+            (_, 0, 0) => Verdict::Agrees,
+            (0, _, _) => Verdict::Disagrees,
+            _ => Verdict::InPart,
+        }
+    }
+}
+
+/// What was found about an expectation.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What is expected.
+    pub says: &'static str,
+    /// What the paper has.
+    pub paper: &'static str,
+    /// What the number is, in words that say of what.
+    pub ours: String,
+    /// Between what it had to be, in words.
+    pub expected: String,
+    /// Whether it is.
+    pub verdict: Verdict,
+}
+
+/// Looks at all that is expected.
+pub fn findings(experiment: &Experiment, points: &Points) -> Vec<Finding> {
+    experiment
+        .expectations
+        .iter()
+        .map(|expectation| finding(experiment, points, expectation))
+        .collect()
+}
+
+fn finding(experiment: &Experiment, points: &Points, expectation: &Expectation) -> Finding {
+    let Expectation { says, paper, bounds, .. } = *expectation;
+    let found = look(experiment, points, expectation);
+    let (ours, verdict) = match found {
+        Some(found) => (found.words, verdict(found.number, bounds)),
+        None => ("not measured".to_owned(), Verdict::NotMeasured),
+    };
+    Finding { says, paper, ours, expected: words_of(bounds), verdict }
+}
+
+fn verdict(number: f64, bounds: Bounds) -> Verdict {
+    match (bounds.least..=bounds.most).contains(&number) {
+        true => Verdict::Agrees,
+        false => Verdict::Disagrees,
+    }
+}
+
+fn words_of(bounds: Bounds) -> String {
+    let Bounds { least, most } = bounds;
+    match (least.is_finite(), most.is_finite()) {
+        (true, true) => format!("from {} to {}", text::number(least), text::number(most)),
+        (true, false) => format!("at least {}", text::number(least)),
+        (false, _) => format!("at most {}", text::number(most)),
+    }
+}
+
+/// A number, and what it is.
+struct Found {
+    number: f64,
+    words: String,
+}
+
+fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> Option<Found> {
+    let metric = expectation.metric;
+    let position = |name| experiment.series(name).expect("the definitions are tested");
+    let curve = |name| points.curve(metric, position(name));
+    let at = |name, at| {
+        let curve = curve(name);
+        match at {
+            At::Value(value) => curve.into_iter().find(|point| point.0 == value),
+            At::First => curve.first().copied(),
+            At::Last => curve.last().copied(),
+        }
+    };
+    let quotient = |of: f64, to: f64| (to != 0.0).then_some(of / to);
+    let place = |value| text::place(&experiment.axis, value);
+    let amount = |value: f64| text::amount(value, experiment.metrics[metric].unit);
+    match expectation.shape {
+        Shape::Ratio { of, to, at: where_ } => {
+            let (x, above) = at(of, where_)?;
+            // The last of the one may not be the last of the other, if a call has failed.
+            let (_, below) = at(to, At::Value(x))?;
+            let number = quotient(above, below)?;
+            let words = format!(
+                "{} × ({of} {}, {to} {}, at {})",
+                text::number(number),
+                amount(above),
+                amount(below),
+                place(x)
+            );
+            Some(Found { number, words })
+        }
+        Shape::Change { of, from, until } => {
+            let ((first, below), (last, above)) = (at(of, from)?, at(of, until)?);
+            if first == last {
+                return None;
+            }
+            let number = quotient(above, below)?;
+            let words = format!(
+                "{} × ({of} {} at {}, {} at {})",
+                text::number(number),
+                amount(above),
+                place(last),
+                amount(below),
+                place(first)
+            );
+            Some(Found { number, words })
+        }
+        Shape::Ahead { of, from } => {
+            let first = at(of, from)?.0;
+            let others = (0..experiment.series.len()).filter(|&other| other != position(of));
+            let others: Vec<usize> = others.collect();
+            let mine = curve(of).into_iter().filter(|point| point.0 >= first);
+            let ratios = mine.filter_map(|(x, value)| {
+                let theirs = others.iter().filter_map(|&other| points.number(metric, other, x));
+                let best = theirs.reduce(f64::max)?;
+                Some((x, quotient(value, best)?))
+            });
+            let (x, number) =
+                ratios.reduce(|least, next| if next.1 < least.1 { next } else { least })?;
+            let words = format!(
+                "{} × the best of the others at {}, where it is least",
+                text::number(number),
+                place(x)
+            );
+            Some(Found { number, words })
+        }
+        Shape::Value { of, at: where_ } => {
+            let (x, number) = at(of, where_)?;
+            Some(Found { number, words: format!("{of} {} at {}", amount(number), place(x)) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::definition::{ALIKE, at_least, at_most};
+    use crate::papers::sample::{SAMPLE, points};
+
+    fn finding_of(shape: Shape, bounds: Bounds, points: &Points) -> Finding {
+        let expectation = Expectation { says: "", paper: "", metric: 0, shape, bounds };
+        finding(&SAMPLE, points, &expectation)
+    }
+
+    /// Two curves over 1, 2 and 4 threads: 10, 20, 40, and 10, 10, 8.
+    fn two() -> Points {
+        points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]])
+    }
+
+    #[test]
+    fn each_shape_can_hold_and_fail() {
+        let ratio = |at| Shape::Ratio { of: "fast", to: "slow", at };
+        let change = |of| Shape::Change { of, from: At::First, until: At::Last };
+        let ahead = |of, from| Shape::Ahead { of, from: At::Value(from) };
+        let value = Shape::Value { of: "slow", at: At::Last };
+        for (shape, bounds, expected, words) in [
+            (
+                ratio(At::Last),
+                at_least(2.0),
+                Verdict::Agrees,
+                "5 × (fast 40 tx/s, slow 8 tx/s, at 4)",
+            ),
+            (ratio(At::Last), at_least(6.0), Verdict::Disagrees, "5 ×"),
+            (ratio(At::First), ALIKE, Verdict::Agrees, "1 ×"),
+            (ratio(At::Value(2.0)), ALIKE, Verdict::Disagrees, "2 ×"),
+            (
+                change("fast"),
+                at_least(3.0),
+                Verdict::Agrees,
+                "4 × (fast 40 tx/s at 4, 10 tx/s at 1)",
+            ),
+            (change("slow"), at_least(3.0), Verdict::Disagrees, "0.8 ×"),
+            (change("slow"), at_most(1.0), Verdict::Agrees, "0.8 ×"),
+            (ahead("fast", 2.0), at_least(1.5), Verdict::Agrees, "2 × the best of the others at 2"),
+            (
+                ahead("fast", 1.0),
+                at_least(1.5),
+                Verdict::Disagrees,
+                "1 × the best of the others at 1",
+            ),
+            (ahead("slow", 1.0), at_least(1.0), Verdict::Disagrees, "0.2 ×"),
+            (value, at_most(8.0), Verdict::Agrees, "slow 8 tx/s at 4"),
+            (value, at_least(9.0), Verdict::Disagrees, "slow 8 tx/s at 4"),
+        ] {
+            let finding = finding_of(shape, bounds, &two());
+            assert_eq!(finding.verdict, expected, "{shape:?}: {finding:?}");
+            assert!(finding.ours.starts_with(words), "{shape:?}: {finding:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_judged() {
+        let nothing = points(&[&[], &[]]);
+        let one = points(&[&[10.0], &[]]);
+        for points in [nothing, one] {
+            for shape in [
+                Shape::Ratio { of: "fast", to: "slow", at: At::Last },
+                Shape::Change { of: "fast", from: At::First, until: At::Last },
+                Shape::Ahead { of: "fast", from: At::First },
+                Shape::Value { of: "slow", at: At::Last },
+                Shape::Value { of: "fast", at: At::Value(4.0) },
+            ] {
+                let finding = finding_of(shape, at_least(0.0), &points);
+                assert_eq!(finding.verdict, Verdict::NotMeasured, "{shape:?}");
+            }
+        }
+        // Divided by nothing.
+        let none = points(&[&[1.0, 1.0, 1.0], &[0.0, 0.0, 0.0]]);
+        let shape = Shape::Ratio { of: "fast", to: "slow", at: At::Last };
+        assert_eq!(finding_of(shape, at_least(1.0), &none).verdict, Verdict::NotMeasured);
+    }
+
+    /// The last point of the one is compared with the other's at the same place, not with its last.
+    #[test]
+    fn a_failed_point_is_not_compared_with_another_place() {
+        let shorter = points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0]]);
+        let shape = Shape::Ratio { of: "fast", to: "slow", at: At::Last };
+        assert_eq!(finding_of(shape, at_least(1.0), &shorter).verdict, Verdict::NotMeasured);
+        let shape = Shape::Ratio { of: "slow", to: "fast", at: At::Last };
+        assert_eq!(finding_of(shape, at_most(0.5), &shorter).verdict, Verdict::Agrees);
+    }
+
+    #[test]
+    fn a_figure_agrees_if_all_that_is_expected_holds() {
+        let finding = |verdict| Finding {
+            says: "",
+            paper: "",
+            ours: String::new(),
+            expected: String::new(),
+            verdict,
+        };
+        use Verdict::{Agrees, Disagrees, InPart, NotMeasured};
+        for (verdicts, expected) in [
+            (vec![Agrees, Agrees], Agrees),
+            (vec![Agrees, Disagrees], InPart),
+            (vec![Agrees, NotMeasured], InPart),
+            (vec![Disagrees, NotMeasured], Disagrees),
+            (vec![NotMeasured], NotMeasured),
+            (vec![], NotMeasured),
+        ] {
+            let findings: Vec<Finding> = verdicts.iter().map(|&verdict| finding(verdict)).collect();
+            assert_eq!(Verdict::of_all(&findings), expected, "{verdicts:?}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What has been measured for a figure.
+
+use serde_json::Value;
+
+use crate::definition::{Experiment, Reading};
+use crate::plan::{Machine, Plan};
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// Its report.
+    Report(Value),
+    /// It failed, by its own words.
+    Failed(String),
+    /// It has not been made.
+    Missing,
+}
+
+/// A point with what came of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// The position of its series.
+    pub series: usize,
+    /// Its value on the axis.
+    pub at: f64,
+    /// A number for each metric, where the report has it.
+    pub numbers: Vec<Option<f64>>,
+    /// Why there is none.
+    pub failure: Option<String>,
+    /// The command that repeats it.
+    pub command: String,
+}
+
+/// All points of a figure.
+#[derive(Clone, Debug, Default)]
+pub struct Points(pub Vec<Measured>);
+
+impl Points {
+    /// Takes the numbers out of the reports, which stand in the order of the plan's points.
+    pub fn read(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome]) -> Points {
+        let points = plan.points.iter().zip(outcomes).map(|(point, outcome)| {
+            let reading = |metric: &crate::definition::Metric| match plan.machine {
+                Machine::Real(_) => metric.real,
+                Machine::Simulated(_) => metric.simulated,
+            };
+            let numbers: Vec<Option<f64>> = match outcome {
+                Outcome::Report(report) => {
+                    let metrics = experiment.metrics.iter();
+                    metrics.map(|metric| read(reading(metric), report)).collect()
+                }
+                Outcome::Failed(_) | Outcome::Missing => vec![None; experiment.metrics.len()],
+            };
+            let failure = match outcome {
+                Outcome::Failed(why) => Some(why.clone()),
+                Outcome::Missing => Some("not run yet".to_owned()),
+                Outcome::Report(_) => {
+                    let missing = numbers.iter().position(Option::is_none);
+                    missing.map(|metric| {
+                        format!("the report has no {}", experiment.metrics[metric].name)
+                    })
+                }
+            };
+            Measured {
+                series: point.series,
+                at: point.at,
+                numbers,
+                failure,
+                command: point.call.to_string(),
+            }
+        });
+        Points(points.collect())
+    }
+
+    /// A number.
+    pub fn number(&self, metric: usize, series: usize, at: f64) -> Option<f64> {
+        let mut points = self.0.iter();
+        points.find(|point| point.series == series && point.at == at)?.numbers[metric]
+    }
+
+    /// A series, from the left to the right.
+    pub fn curve(&self, metric: usize, series: usize) -> Vec<(f64, f64)> {
+        let points = self.0.iter().filter(|point| point.series == series);
+        points.filter_map(|point| Some((point.at, point.numbers[metric]?))).collect()
+    }
+
+    /// How many points have been measured, of how many.
+    pub fn done(&self) -> (usize, usize) {
+        let done = self.0.iter().filter(|point| point.failure.is_none()).count();
+        (done, self.0.len())
+    }
+}
+
+/// Reads a number out of a report.
+pub fn read(reading: Reading, report: &Value) -> Option<f64> {
+    let of = number(reading.of, report)?;
+    let over = if reading.over.is_empty() { 1.0 } else { number(reading.over, report)? };
+    let number = reading.factor * of / over;
+    number.is_finite().then_some(number)
+}
+
+/// Follows a path.
+fn number(path: &str, report: &Value) -> Option<f64> {
+    let (path, is_count) = match path.strip_suffix("/#") {
+        Some(path) => (path, true),
+        None => (path, false),
+    };
+    let found = path.split('/').try_fold(report, |value, step| match step.split_once('=') {
+        Some((key, expected)) => value.as_array()?.iter().find(|item| item[key] == expected),
+        None => value.get(step),
+    })?;
+    if is_count { found.as_array().map(|array| array.len() as f64) } else { found.as_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn numbers_are_read_by_paths_and_divided() {
+        let report = json!({
+            "throughput": { "median": 1200.0 },
+            "cores": 4,
+            "none": null,
+            "types": [{ "type": "payment", "p50": 1 }, { "type": "neworder", "p50": 22.5 }],
+        });
+        let of = |reading| read(reading, &report);
+        assert_eq!(of(Reading::of("throughput/median")), Some(1200.0));
+        assert_eq!(of(Reading::of("types/type=neworder/p50")), Some(22.5));
+        assert_eq!(of(Reading::of("types/#")), Some(2.0));
+        assert_eq!(of(Reading::ratio("throughput/median", "cores")), Some(300.0));
+        assert_eq!(of(Reading::of("cores").times(0.5)), Some(2.0));
+        for missing in
+            ["none", "throughput", "types/type=delivery/p50", "throughput/mean", "cores/#", ""]
+        {
+            assert_eq!(of(Reading::of(missing)), None, "{missing}");
+        }
+        assert_eq!(read(Reading::ratio("cores", "zero"), &json!({ "cores": 1, "zero": 0 })), None);
+    }
+}

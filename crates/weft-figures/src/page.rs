@@ -1,0 +1,319 @@
+//! One page with all figures, which needs nothing but itself.
+
+use std::fmt::{self, Write};
+
+use crate::claim::Verdict;
+use crate::definition::Paper;
+use crate::report::{Measurement, Report};
+use crate::svg;
+use crate::text::{self, Escaped};
+
+/// What is the same for the whole page.
+#[derive(Debug)]
+pub struct About {
+    /// The command that makes it again.
+    pub command: String,
+    /// This machine, in words.
+    pub host: String,
+    /// The builds of the programs that were run.
+    pub builds: Vec<String>,
+    /// Whether all points were measured, and for how long.
+    pub is_full: bool,
+    /// The seed of all runs.
+    pub seed: u64,
+}
+
+/// The style of the page, beside that of the pictures.
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#222;--ground:#fff;--faint:#666;--edge:#ccc;--good:#00664a;--bad:#a33c00;--part:#7a5200}\
+@media (prefers-color-scheme:dark){:root{--ink:#e8e8e8;--ground:#16181c;--faint:#a5a9b0;--edge:#3a3f47;--good:#4fd6ac;--bad:#ff9a5c;--part:#e8b44c}}\
+*{box-sizing:border-box}\
+body{margin:0 auto;max-width:76rem;padding:1rem;font:1rem/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground);overflow-wrap:break-word}\
+h1{font-size:1.6rem;margin:.5rem 0}h2{font-size:1.35rem;margin:2.5rem 0 .3rem;border-bottom:1px solid var(--edge)}h3{font-size:1.1rem;margin:0}\
+a{color:inherit}section{margin:1.6rem 0;padding-top:.4rem}\
+.faint{color:var(--faint)}.small{font-size:.9rem}\
+.figure{display:grid;gap:1rem;grid-template-columns:minmax(0,1fr)}\
+@media (min-width:60rem){.figure{grid-template-columns:minmax(0,34rem) minmax(0,1fr)}}\
+svg.wf{display:block;width:100%;height:auto;max-width:34rem}\
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}\
+th,td{text-align:left;vertical-align:top;padding:.2rem .7rem .2rem 0;border-bottom:1px solid var(--edge)}\
+td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
+.verdict{font-weight:600;white-space:nowrap}.agrees{color:var(--good)}.disagrees{color:var(--bad)}.part{color:var(--part)}.not{color:var(--faint)}\
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}";
+
+/// The page.
+pub fn page(about: &About, reports: &[Report]) -> String {
+    let mut html = String::new();
+    write_page(&mut html, about, reports).expect("strings take everything");
+    html
+}
+
+fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Result {
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n\
+         <link rel=\"icon\" href=\"data:,\">\n\
+         <title>Weft: the papers' figures</title>\n<style>{STYLE}{}</style>\n</head>\n<body>\n",
+        svg::style()
+    )?;
+    let length = if about.is_full {
+        "full"
+    } else {
+        "quick: few points and short runs, so differences below a fifth mean little"
+    };
+    write!(
+        out,
+        "<h1>The papers' figures, beside Weft's</h1>\n\
+         <p>What the papers behind Weft have measured, measured again. Simulated figures come from a model \
+         of the papers' machines, in virtual time: they show shapes and ratios, and predict nothing.</p>\n\
+         <p class=\"small faint\">Made by <code>{}</code> ({length}), seed {}. This machine: {}. Programs: {}.</p>\n",
+        Escaped(&about.command),
+        about.seed,
+        Escaped(&about.host),
+        Escaped(&about.builds.join(", ")),
+    )?;
+    overview(out, reports)?;
+    for paper in Paper::ALL {
+        let mut of_paper = reports.iter().filter(|report| report.figure.paper == paper).peekable();
+        if of_paper.peek().is_none() {
+            continue;
+        }
+        write!(
+            out,
+            "<h2>{}</h2>\n<p class=\"small faint\">{}</p>\n",
+            paper.title(),
+            Escaped(paper.citation())
+        )?;
+        for report in of_paper {
+            section(out, report)?;
+        }
+    }
+    out.push_str("</body>\n</html>\n");
+    Ok(())
+}
+
+/// All figures in a table.
+fn overview(out: &mut String, reports: &[Report]) -> fmt::Result {
+    out.push_str(
+        "<div class=\"scroll\"><table>\n<tr><th>figure</th><th>claim</th><th>ours</th></tr>\n",
+    );
+    for report in reports {
+        let figure = report.figure;
+        writeln!(
+            out,
+            "<tr><td><a href=\"#{}\">{}&nbsp;{}</a></td><td>{}</td><td>{}</td></tr>",
+            figure.id(),
+            figure.paper.title(),
+            figure.number.to_string().replace(' ', "&nbsp;"),
+            Escaped(figure.claim),
+            badge(report.verdict())
+        )?;
+    }
+    out.push_str("</table></div>\n");
+    Ok(())
+}
+
+fn badge(verdict: Verdict) -> String {
+    let class = match verdict {
+        Verdict::Agrees => "agrees",
+        Verdict::InPart => "part",
+        Verdict::Disagrees => "disagrees",
+        Verdict::NotMeasured => "not",
+    };
+    // Not by colour alone.
+    let mark = match verdict {
+        Verdict::Agrees => "✓",
+        Verdict::InPart => "◐",
+        Verdict::Disagrees => "✗",
+        Verdict::NotMeasured => "–",
+    };
+    format!("<span class=\"verdict {class}\">{mark} {}</span>", verdict.words())
+}
+
+fn section(out: &mut String, report: &Report) -> fmt::Result {
+    let figure = report.figure;
+    write!(
+        out,
+        "<section id=\"{}\">\n<h3>{}: {}</h3>\n<p>{} <span class=\"faint\">({})</span> {}</p>\n",
+        figure.id(),
+        figure.number,
+        Escaped(figure.title),
+        Escaped(figure.claim),
+        Escaped(figure.section),
+        badge(report.verdict())
+    )?;
+    match &report.state {
+        Ok(measurement) => measured(out, measurement)?,
+        Err(why) => writeln!(out, "<p class=\"faint\">Not measured: {}.</p>", Escaped(why))?,
+    }
+    out.push_str("</section>\n");
+    Ok(())
+}
+
+fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
+    let Measurement { experiment, plan, points, findings, chart } = measurement;
+    write!(out, "<div class=\"figure\">\n<div>{}</div>\n<div>\n", svg::Inline(chart))?;
+    out.push_str(
+        "<div class=\"scroll\"><table>\n<tr><th>expected</th><th>paper</th><th>ours</th><th></th></tr>\n",
+    );
+    for finding in findings {
+        writeln!(
+            out,
+            "<tr><td>{} <span class=\"faint\">({})</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            Escaped(finding.says),
+            Escaped(&finding.expected),
+            Escaped(finding.paper),
+            Escaped(&finding.ours),
+            badge(finding.verdict)
+        )?;
+    }
+    out.push_str("</table></div>\n");
+    let (done, all) = points.done();
+    let machine = match plan.machine.is_simulated() {
+        true => format!("simulated machine {}", plan.machine.name()),
+        false => plan.machine.name().to_owned(),
+    };
+    writeln!(out, "<p class=\"small\">On {machine}; {done} of {all} points.</p>")?;
+    let differs = experiment.differs.iter().copied().chain(plan.notes.iter().map(String::as_str));
+    let differs: Vec<&str> = differs.collect();
+    if !differs.is_empty() {
+        out.push_str(
+            "<p class=\"small\">What differs from the paper, and why:</p>\n<ul class=\"small\">\n",
+        );
+        for differs in differs {
+            writeln!(out, "<li>{}</li>", Escaped(differs))?;
+        }
+        out.push_str("</ul>\n");
+    }
+    let failures: Vec<_> = points.0.iter().filter(|point| point.failure.is_some()).collect();
+    if !failures.is_empty() {
+        out.push_str(
+            "<details open><summary class=\"disagrees\">Points that are missing</summary>\n",
+        );
+        for point in failures {
+            let why = point.failure.as_deref().unwrap_or_default();
+            writeln!(out, "<pre>{}\n{}</pre>", Escaped(&point.command), Escaped(why))?;
+        }
+        out.push_str("</details>\n");
+    }
+    numbers(out, measurement)?;
+    let count = points.0.len();
+    writeln!(
+        out,
+        "<details><summary>Commands, one for each of the {count} points</summary>\n<pre>"
+    )?;
+    for point in &points.0 {
+        writeln!(out, "{}", Escaped(&point.command))?;
+    }
+    out.push_str("</pre></details>\n</div>\n</div>\n");
+    Ok(())
+}
+
+/// The numbers, as a table for each metric.
+fn numbers(out: &mut String, measurement: &Measurement) -> fmt::Result {
+    let Measurement { experiment, plan, points, .. } = measurement;
+    out.push_str("<details><summary>Numbers</summary>\n");
+    for (position, metric) in experiment.metrics.iter().enumerate() {
+        write!(
+            out,
+            "<p class=\"small\">{}</p>\n<div class=\"scroll\"><table>\n<tr><th>{}</th>",
+            Escaped(&metric.label()),
+            Escaped(experiment.axis.label)
+        )?;
+        for series in experiment.series {
+            write!(out, "<th>{}</th>", Escaped(series.name))?;
+        }
+        out.push_str("</tr>\n");
+        for &at in &plan.axis {
+            let place = text::place(&experiment.axis, at);
+            write!(out, "<tr><td>{}</td>", Escaped(&place))?;
+            for series in 0..experiment.series.len() {
+                let number = points.number(position, series, at);
+                let number = number.map_or("–".to_owned(), text::number);
+                let published = experiment.published.iter().find(|published| {
+                    let is_here = published.metric == position && published.at == at;
+                    is_here && experiment.series(published.series) == Some(series)
+                });
+                let published = published.map_or(String::new(), |published| {
+                    format!(
+                        " <span class=\"faint\">(paper {})</span>",
+                        text::number(published.value)
+                    )
+                });
+                write!(out, "<td class=\"number\">{number}{published}</td>")?;
+            }
+            out.push_str("</tr>\n");
+        }
+        out.push_str("</table></div>\n");
+    }
+    out.push_str("</details>\n");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::papers::sample;
+
+    fn about() -> About {
+        About {
+            command: "cargo weft figures --quick --out <here>".to_owned(),
+            host: "2 logical cores".to_owned(),
+            builds: vec!["0.1.0 (0123)".to_owned()],
+            is_full: false,
+            seed: 7,
+        }
+    }
+
+    #[test]
+    fn the_page_loads_nothing_and_is_whole() {
+        let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]]);
+        let missing = Report::without(&sample::FIGURE, "a <reason>".to_owned());
+        let page = page(&about(), &[report, missing]);
+        let loads = ["<script", "src=", "url(", "@import", "<img", "<iframe", "https:"];
+        for loads in loads {
+            assert!(!page.contains(loads), "{loads}");
+        }
+        // Name spaces, and links within the page.
+        let elsewhere: Vec<&str> = page.split("http:").skip(1).map(|text| &text[..13]).collect();
+        assert!(elsewhere.iter().all(|&text| text == "//www.w3.org/"), "{elsewhere:?}");
+        let links = page.split("href=\"").skip(1);
+        assert!(
+            links.into_iter().all(|link| link.starts_with('#') || link.starts_with("data:,\""))
+        );
+        for tag in ["section", "table", "div", "details", "svg", "p", "ul", "pre", "html"] {
+            let opened = page.matches(&format!("<{tag}>")).count()
+                + page.matches(&format!("<{tag} ")).count();
+            assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+        }
+        for shown in [
+            "✓ agrees",
+            "a &lt;reason&gt;",
+            "seed 7",
+            "cargo simulate tpcc",
+            "fast &lt;is&gt; twice",
+            "(paper 12)",
+            "no real machine &amp; no paper",
+        ] {
+            assert!(page.contains(shown), "{shown} in {page}");
+        }
+        assert!(!page.contains("Points that are missing"));
+    }
+
+    #[test]
+    fn a_claim_that_does_not_hold_is_shown_as_that() {
+        let report = sample::report(&[&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0]]);
+        let page = page(&about(), &[report]);
+        assert!(page.contains("✗ does not agree") && !page.contains("✓ agrees"), "{page}");
+    }
+
+    #[test]
+    fn a_call_that_has_failed_is_shown() {
+        let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0]]);
+        let page = page(&about(), &[report]);
+        assert!(page.contains("Points that are missing") && page.contains("too many, really"));
+        assert!(page.contains("4 of 6 points") && page.contains("failed, or not run"), "{page}");
+    }
+}

@@ -1,0 +1,272 @@
+//! DBX-TC: the figures of §2 and of §6, on the simulated Haswell; without the protocol itself, which Weft does
+//! not have yet.
+
+use super::*;
+use crate::definition::*;
+
+const NO_PROTOCOL: &str = "the protocol DBX-TC is not part of Weft yet";
+
+const MACHINE: Simulated = Simulated {
+    machine: "haswell-4c8t",
+    cores: 8,
+    quick: span(2.0, 6.0),
+    full: span(5.0, 20.0),
+    arguments: &[],
+};
+
+const fn regions(
+    axis: Axis,
+    series: &'static [Series],
+    expectations: &'static [Expectation],
+    published: &'static [Published],
+    differs: &'static [&'static str],
+) -> Experiment {
+    Experiment {
+        workload: &["rtm"],
+        subject: Subject::Regions,
+        real: Ok(Real { threads: 1, needs_rtm: true, arguments: &["--threads", "1"] }),
+        simulated: Ok(Simulated { arguments: &["--cores", "1"], ..MACHINE }),
+        axis,
+        series,
+        metrics: &[REGIONS_ABORTED],
+        expectations,
+        published,
+        differs,
+    }
+}
+
+const TPCC: &[Series] = &[series("TPC-C", &[])];
+
+const PIECES: &[Metric] = &[
+    of_procedure("pieces of New-Order", "procedures/name=new_order/pieces/#"),
+    of_procedure("pieces of Payment", "procedures/name=payment/pieces/#"),
+    of_procedure("pieces of Delivery", "procedures/name=delivery/pieces/#"),
+];
+
+/// The pieces of TPC-C's transactions.
+const fn pieces(expectations: &'static [Expectation]) -> Experiment {
+    Experiment {
+        workload: &["chop", "tpcc", "--json"],
+        subject: Subject::Analysis,
+        real: Ok(Real { threads: 1, needs_rtm: false, arguments: &[] }),
+        simulated: Err("an analysis runs on no machine"),
+        axis: Axis {
+            label: "optimizations",
+            by: By::Choices(&[
+                Choice { label: "default", arguments: &["--default"] },
+                Choice { label: "DBX-TC", arguments: &["--all-optimizations"] },
+            ]),
+            scale: Scale::Linear,
+            quick: &[],
+            full: &[],
+        },
+        series: TPCC,
+        metrics: PIECES,
+        expectations,
+        published: &[],
+        differs: &[
+            "The paper draws the graphs; here their pieces are counted. `cargo weft chop tpcc --svg FILE` draws them.",
+        ],
+    }
+}
+
+const fn of_procedure(name: &'static str, path: &'static str) -> Metric {
+    let reading = Reading::of(path);
+    Metric { name, unit: "", scale: Scale::Linear, real: reading, simulated: reading }
+}
+
+const fn of_pieces(says: &'static str, metric: usize, at: f64, bounds: Bounds) -> Expectation {
+    let shape = Shape::Value { of: "TPC-C", at: At::Value(at) };
+    Expectation { says, paper: "(§6.2)", metric, shape, bounds }
+}
+
+const fn missing(
+    number: Number,
+    section: &'static str,
+    title: &'static str,
+    claim: &'static str,
+) -> Figure {
+    let content = Content::NotMeasured(NO_PROTOCOL);
+    Figure { paper: Paper::DbxTc, number, section, title, claim, content }
+}
+
+const fn at_size(says: &'static str, paper: &'static str, at: f64, bounds: Bounds) -> Expectation {
+    let shape = Shape::Value { of: "writes", at: At::Value(at) };
+    Expectation { says, paper, metric: 0, shape, bounds }
+}
+
+/// Its figures and tables.
+pub const FIGURES: &[Figure] = &[
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Part(1, "a"),
+        section: "§2.1",
+        title: "regions by the bytes they write in a row",
+        claim: "The more a region writes the more often it aborts, above all beyond 16 KB.",
+        content: Content::Experiment(regions(
+            Axis {
+                label: "bytes written, KiB",
+                by: By::Option("--sizes", "K"),
+                scale: Scale::Linear,
+                quick: &[4.0, 8.0, 16.0, 24.0, 32.0, 36.0],
+                full: &[2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 31.0, 32.0, 33.0, 36.0],
+            },
+            &[series("writes", &["--kind", "writes"])],
+            &[
+                at_size("8 KiB fit", "(Figure 1a)", 8.0, at_most(20.0)),
+                at_size("36 KiB do not", "31 KB is the most (§2.1)", 36.0, at_least(90.0)),
+            ],
+            &[],
+            &[
+                "The rise from 16 KB on is there with two threads on a core (DBX, Figure 1b); alone a thread has \
+               the whole cache.",
+            ],
+        )),
+    },
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Part(1, "b"),
+        section: "§2.1",
+        title: "regions by the bytes they write at random",
+        claim: "Random writes abort far earlier: more than 90 % of the regions from 448 bytes on.",
+        content: Content::Experiment(regions(
+            Axis {
+                label: "bytes written in random lines",
+                by: By::Option("--sizes", ""),
+                scale: Scale::Logarithmic,
+                quick: &[448.0, 2048.0, 4096.0, 8192.0, 16384.0, 20480.0],
+                full: &[
+                    128.0, 256.0, 448.0, 1024.0, 2048.0, 4096.0, 6144.0, 8192.0, 12288.0, 16384.0,
+                    20480.0,
+                ],
+            },
+            &[series("writes", &["--kind", "random-writes"])],
+            &[
+                at_size("448 bytes do not fit", "over 90 % (§2.1)", 448.0, at_least(80.0)),
+                at_size(
+                    "20 KiB do not fit, which in a row would",
+                    "(§2.1)",
+                    20480.0,
+                    at_least(80.0),
+                ),
+            ],
+            &[published("writes", 448.0, 90.0)],
+            &[
+                "448 bytes are seven lines, which fit whatever sets of eight ways they fall into; what else aborted \
+               the paper's regions it does not say.",
+            ],
+        )),
+    },
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Part(1, "c"),
+        section: "§2.2",
+        title: "whole transactions in regions, TPC-C",
+        claim: "Whole transactions in regions do not scale, even under low contention.",
+        content: Content::Experiment(Experiment {
+            workload: &["tpcc", "--protocol", "htm-naive"],
+            subject: Subject::Transactions,
+            real: Ok(Real { threads: 8, needs_rtm: true, arguments: &["--reserve-mib", "1000"] }),
+            simulated: Ok(MACHINE),
+            axis: Axis {
+                label: "threads",
+                by: By::Threads,
+                scale: Scale::Linear,
+                quick: &[1.0, 4.0, 8.0],
+                full: &[1.0, 2.0, 4.0, 6.0, 8.0],
+            },
+            series: &[series("1T1W", &[]), series("NT1W", &["--warehouses", "1"])],
+            metrics: &[THROUGHPUT, FALLBACKS, ABORTED_BY_CONFLICT],
+            expectations: &[
+                Expectation {
+                    says: "low contention does not scale",
+                    paper: "\"poor even under low contention\" (§2.2)",
+                    metric: 0,
+                    shape: Shape::Change {
+                        of: "1T1W",
+                        from: At::Value(1.0),
+                        until: At::Value(8.0),
+                    },
+                    bounds: at_most(3.0),
+                },
+                Expectation {
+                    says: "most take the lock at one thread",
+                    paper: "0.88 (§2.2)",
+                    metric: 1,
+                    shape: Shape::Value { of: "1T1W", at: At::Value(1.0) },
+                    bounds: between(0.6, 1.0),
+                },
+                Expectation {
+                    says: "high contention is no slower",
+                    paper: "\"slightly better\" (§2.2)",
+                    metric: 0,
+                    shape: Shape::Ratio { of: "NT1W", to: "1T1W", at: At::Value(8.0) },
+                    bounds: at_least(0.9),
+                },
+            ],
+            published: &[Published { series: "1T1W", metric: 1, at: 1.0, value: 0.88 }],
+            differs: &[
+                "Without 2T1W, a warehouse for two threads, which no single option says.",
+                "A region is tried again up to ten times when it does not fit, where the paper takes the lock at once.",
+            ],
+        }),
+    },
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Table(1),
+        section: "§2.2",
+        title: "what TPC-C's transactions read and write",
+        claim: "The sets would fit: 2 to 14 KB read, but for Stock-Level, and at most 4 KB written.",
+        content: Content::NotMeasured(
+            "reports do not say how many bytes a region reads and writes",
+        ),
+    },
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Figure(10),
+        section: "§6.2",
+        title: "TPC-C in pieces, by default chopping",
+        claim: "The traditional algorithm can chop very few transactions.",
+        content: Content::Experiment(pieces(&[
+            of_pieces("New-Order is hardly chopped", 0, 0.0, at_most(2.0)),
+            of_pieces("Payment is hardly chopped", 1, 0.0, at_most(2.0)),
+            of_pieces("Delivery is not chopped", 2, 0.0, at_most(1.0)),
+        ])),
+    },
+    Figure {
+        paper: Paper::DbxTc,
+        number: Number::Figure(11),
+        section: "§6.2",
+        title: "TPC-C in pieces, with all optimizations",
+        claim: "With its optimizations all read-write transactions come in small pieces.",
+        content: Content::Experiment(pieces(&[
+            of_pieces("New-Order is chopped", 0, 1.0, at_least(3.0)),
+            of_pieces("Payment is chopped", 1, 1.0, at_least(3.0)),
+            of_pieces("Delivery is chopped", 2, 1.0, at_least(3.0)),
+        ])),
+    },
+    missing(
+        Number::Figure(12),
+        "§6.3",
+        "throughput by contention, TPC-C",
+        "DBX-TC is 36 to 43 % ahead of DBX under low and medium contention, and twice as fast under high; 5.8 times as fast as whole transactions in regions.",
+    ),
+    missing(
+        Number::Figure(13),
+        "§6.4, §6.5",
+        "snapshots and durability",
+        "Snapshots keep DBX-TC scaling beyond four threads, and the log costs 11 to 16 %.",
+    ),
+    missing(
+        Number::Figure(14),
+        "§6.6",
+        "what each optimization gains",
+        "Chopping, snapshots, the database cache and deferred execution each gain.",
+    ),
+    missing(
+        Number::Figure(15),
+        "§6.7",
+        "throughput of Articles",
+        "All but the naive scale; DBX-TC is 10 % ahead of DBX and 30 % of 2PL.",
+    ),
+];

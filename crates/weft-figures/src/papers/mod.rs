@@ -1,0 +1,140 @@
+//! The figures and tables: a module for each paper, and an entry for each figure.
+//!
+//! An entry says what is run on both machines, if it can run there, and what the claim expects of it. Where
+//! the paper's text gives a ratio, what is expected is about its square root: the same direction, and at
+//! least half of the way, in factors. Quick runs tell apart no less than a fifth.
+
+use crate::definition::{Figure, Metric, Paper, Reading, Scale, Series};
+
+mod dbx;
+mod dbx_tc;
+mod doppel;
+mod htcc;
+mod no_free_lunch;
+#[cfg(test)]
+pub mod sample;
+#[cfg(test)]
+mod tests;
+
+/// All figures and tables, paper by paper.
+pub fn all() -> impl Iterator<Item = &'static Figure> {
+    let papers =
+        [dbx::FIGURES, dbx_tc::FIGURES, htcc::FIGURES, doppel::FIGURES, no_free_lunch::FIGURES];
+    papers.into_iter().flatten()
+}
+
+/// Those that are asked for: of these papers, or of all if none is named; by these names, or all of them.
+///
+/// # Errors
+/// A name that means no figure of these papers.
+pub fn chosen(papers: &[Paper], names: &[String]) -> Result<Vec<&'static Figure>, String> {
+    let of_papers = || all().filter(|figure| papers.is_empty() || papers.contains(&figure.paper));
+    for name in names {
+        if !of_papers().any(|figure| figure.number.is_meant_by(name)) {
+            return Err(format!(
+                "no figure is '{name}': expected a number such as 8 or 1a, or table-1; --list shows all"
+            ));
+        }
+    }
+    let is_meant = |figure: &&Figure| {
+        names.is_empty() || names.iter().any(|name| figure.number.is_meant_by(name))
+    };
+    Ok(of_papers().filter(is_meant).collect())
+}
+
+/// A series that is a protocol, or a variant of one.
+macro_rules! protocol {
+    ($name:literal, $protocol:literal $(, $more:literal)*) => {
+        $crate::definition::series($name, &["--protocol", $protocol $(, $more)*])
+    };
+}
+pub(crate) use protocol;
+
+/// Series that are called by the HTCC paper's names.
+const HTCC: Series = protocol!("HTCC", "htcc:dependencies");
+const OCC: Series = protocol!("OCC", "occ");
+const SOCC: Series = protocol!("SOCC", "silo");
+const HOCC: Series = protocol!("HOCC", "dbx");
+const HTO: Series = protocol!("HTO", "tso");
+const TWO_PHASE_LOCKING: Series = protocol!("2PL", "2pl");
+
+/// What a program does without `weft_sim`, and what it is compared with.
+const THROUGHPUT: Metric = Metric {
+    name: "throughput",
+    unit: "tx/s",
+    scale: Scale::Linear,
+    real: Reading::of("throughput_per_second/median"),
+    simulated: Reading::of("transactions_per_second"),
+};
+
+/// Throughput of each core.
+const THROUGHPUT_PER_CORE: Metric = Metric {
+    name: "throughput per core",
+    unit: "tx/s",
+    scale: Scale::Linear,
+    real: Reading::ratio("throughput_per_second/median", "threads"),
+    simulated: Reading::ratio("transactions_per_second", "cores"),
+};
+
+/// Attempts that gave way, for each transaction.
+const ABORTS: Metric = Metric {
+    name: "aborts per transaction",
+    unit: "",
+    scale: Scale::Linear,
+    real: Reading::of("aborts_per_commit"),
+    simulated: Reading::of("aborts_per_transaction"),
+};
+
+/// Runs of regions that ended in the software twin or under the lock, for each transaction.
+const FALLBACKS: Metric = Metric {
+    name: "fallbacks per transaction",
+    unit: "",
+    scale: Scale::Linear,
+    real: Reading::ratio("htm/fallbacks", "committed"),
+    simulated: Reading::of("fallbacks_per_transaction"),
+};
+
+/// The share of regions that abort, by whatever cause that a report names.
+const fn region_aborts(name: &'static str, real: &'static str, simulated: &'static str) -> Metric {
+    Metric {
+        name,
+        unit: "%",
+        scale: Scale::Linear,
+        real: Reading::ratio(real, "htm/started").times(100.0),
+        simulated: Reading::ratio(simulated, "regions_begun").times(100.0),
+    }
+}
+
+/// Regions that abort by a conflict.
+const ABORTED_BY_CONFLICT: Metric = region_aborts(
+    "regions aborted by conflict",
+    "htm/aborted_conflict",
+    "regions_aborted_conflict",
+);
+
+/// Regions that abort since they do not fit.
+const ABORTED_BY_CAPACITY: Metric = region_aborts(
+    "regions aborted by capacity",
+    "htm/aborted_capacity",
+    "regions_aborted_capacity",
+);
+
+/// The share of the regions that were tried, and aborted.
+const REGIONS_ABORTED: Metric = Metric {
+    name: "regions that aborted",
+    unit: "%",
+    scale: Scale::Linear,
+    real: Reading::of("abort_rate").times(100.0),
+    simulated: Reading::of("abort_rate").times(100.0),
+};
+
+/// A latency of one type of transactions, in microseconds.
+const fn latency(name: &'static str, real: &'static str, simulated: &'static str) -> Metric {
+    Metric {
+        name,
+        unit: "µs",
+        scale: Scale::Logarithmic,
+        real: Reading::of(real),
+        simulated: Reading::of(simulated),
+    }
+}

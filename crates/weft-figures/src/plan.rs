@@ -1,0 +1,285 @@
+//! From an entry to the calls that are made for it.
+
+use std::fmt;
+
+use crate::definition::{By, Content, DIRECTORY, Experiment, Figure, Real, Simulated, Subject};
+
+/// What a call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `weft`, on this machine.
+    Weft,
+    /// `weft-simulate`, on a simulated one.
+    Simulator,
+}
+
+/// A call: what is run, with which arguments. What it prints is a JSON object, or an array with one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// The program.
+    pub program: Program,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+}
+
+impl fmt::Display for Call {
+    /// As one types it in the repository.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let program = match self.program {
+            Program::Weft => "cargo weft",
+            Program::Simulator => "cargo simulate",
+        };
+        write!(out, "{program} {}", self.arguments.join(" "))
+    }
+}
+
+/// This machine, as far as it matters.
+#[derive(Clone, Copy, Debug)]
+pub struct Host {
+    /// How many threads can run at once.
+    pub logical_cores: u32,
+    /// Whether hardware regions work.
+    pub has_rtm: bool,
+}
+
+/// Where figures are to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// On this machine where it has what the figure needs, on a simulated one otherwise.
+    Best,
+    /// On this machine.
+    Real,
+    /// On a simulated one.
+    Simulated,
+}
+
+/// How figures are measured.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where.
+    pub wanted: Wanted,
+    /// This machine.
+    pub host: Host,
+    /// Whether all points are measured, for as long as it takes.
+    pub is_full: bool,
+    /// Decides all that is left to chance.
+    pub seed: u64,
+    /// By what the time of each run is multiplied: less than 1 is for tests.
+    pub time: f64,
+    /// Where what needs a disk keeps it, for [`DIRECTORY`](crate::definition::DIRECTORY).
+    pub directory: String,
+}
+
+/// Where a figure is measured.
+#[derive(Clone, Copy, Debug)]
+pub enum Machine {
+    /// On this one.
+    Real(Real),
+    /// On a simulated one.
+    Simulated(Simulated),
+}
+
+impl Machine {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Machine::Real(_) => "this machine",
+            Machine::Simulated(simulated) => simulated.machine,
+        }
+    }
+
+    /// Whether it is simulated.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self, Machine::Simulated(_))
+    }
+}
+
+/// One point of a curve.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// The position of its series.
+    pub series: usize,
+    /// Its value on the axis.
+    pub at: f64,
+    /// What measures it.
+    pub call: Call,
+    /// About how many seconds that takes.
+    pub seconds: f64,
+}
+
+/// What is to be done for a figure.
+#[derive(Debug)]
+pub struct Plan {
+    /// Where it is measured.
+    pub machine: Machine,
+    /// The values of the axis.
+    pub axis: Vec<f64>,
+    /// The points, by series and axis.
+    pub points: Vec<Point>,
+    /// What this machine cannot do of it.
+    pub notes: Vec<String>,
+}
+
+/// Seconds that one millisecond of virtual time of one virtual core takes. *Measured*: TPC-C on 80 cores,
+/// 240 of them, 4.2 s.
+const SECONDS_OF_VIRTUAL_MILLISECOND: f64 = 0.018;
+
+/// Seconds to load a database, about.
+const SECONDS_OF_LOAD: f64 = 3.0;
+
+/// Seconds for the sizes of regions that are tried.
+const SECONDS_OF_REGIONS: f64 = 1.5;
+
+/// Rounds on this machine, seconds of each, and of the warm-up before it.
+const ROUNDS_FULL: (u32, f64, f64) = (3, 3.0, 1.0);
+const ROUNDS_QUICK: (u32, f64, f64) = (1, 1.0, 0.5);
+
+/// Plans a figure.
+///
+/// # Errors
+/// Why it cannot be measured as it is wanted.
+pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
+    let experiment = match &figure.content {
+        Content::Experiment(experiment) => experiment,
+        Content::NotMeasured(why) => return Err((*why).to_owned()),
+    };
+    let machine = machine(experiment, settings)?;
+    let mut notes = Vec::new();
+    let mut axis = values(experiment, settings.is_full);
+    if let (Machine::Real(real), cores) = (&machine, settings.host.logical_cores) {
+        if matches!(experiment.axis.by, By::Threads) && experiment.subject == Subject::Transactions
+        {
+            let all = axis.len();
+            axis.retain(|&threads| threads <= f64::from(cores));
+            if axis.len() < all {
+                notes.push(format!(
+                    "Only up to {cores} threads: this machine runs no more at once."
+                ));
+            }
+            if axis.is_empty() {
+                return Err(format!("this machine runs only {cores} threads at once"));
+            }
+        } else if real.threads > cores && experiment.subject == Subject::Regions {
+            return Err(format!("it takes {} threads, and this machine has {cores}", real.threads));
+        } else if real.threads > cores {
+            notes.push(format!(
+                "On {cores} threads, of the paper's {}: this machine runs no more at once.",
+                real.threads
+            ));
+        }
+        if real.needs_rtm && !settings.host.has_rtm {
+            notes.push(
+                "This machine has no RTM; software twins take the place of regions.".to_owned(),
+            );
+        }
+    }
+    let series = 0..experiment.series.len();
+    let points = series.flat_map(|series| axis.iter().map(move |&at| (series, at)));
+    let points = points.map(|(series, at)| point(experiment, &machine, settings, series, at));
+    Ok(Plan { machine, points: points.collect(), axis, notes })
+}
+
+/// The values of the axis.
+fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
+    match (experiment.axis.by, is_full) {
+        (By::Choices(choices), _) => (0..choices.len()).map(|position| position as f64).collect(),
+        (_, true) => experiment.axis.full.to_vec(),
+        (_, false) => experiment.axis.quick.to_vec(),
+    }
+}
+
+/// Where a figure is measured.
+fn machine(experiment: &Experiment, settings: &Settings) -> Result<Machine, String> {
+    let &Settings { host, wanted, is_full, .. } = settings;
+    let (real, simulated) = (experiment.real, experiment.simulated);
+    let wanted = if experiment.subject == Subject::Analysis { Wanted::Real } else { wanted };
+    let is_able = |real: &Real| {
+        let most = match experiment.axis.by {
+            By::Threads => values(experiment, is_full).into_iter().fold(0.0, f64::max),
+            _ => f64::from(real.threads),
+        };
+        most <= f64::from(host.logical_cores) && (host.has_rtm || !real.needs_rtm)
+    };
+    let chosen = match (wanted, real, simulated) {
+        (Wanted::Real, real, _) => real.map(Machine::Real),
+        (Wanted::Simulated, _, simulated) => simulated.map(Machine::Simulated),
+        (Wanted::Best, Ok(real), _) if is_able(&real) => Ok(Machine::Real(real)),
+        (Wanted::Best, _, Ok(simulated)) => Ok(Machine::Simulated(simulated)),
+        (Wanted::Best, real, Err(_)) => real.map(Machine::Real),
+    };
+    chosen.map_err(str::to_owned)
+}
+
+/// One point.
+fn point(
+    experiment: &Experiment,
+    machine: &Machine,
+    settings: &Settings,
+    series: usize,
+    at: f64,
+) -> Point {
+    let (by, subject) = (experiment.axis.by, experiment.subject);
+    let mut words: Vec<String> = Vec::new();
+    let mut add = |more: &[&str]| words.extend(more.iter().map(|&word| word.to_owned()));
+    if subject == Subject::Analysis {
+        add(experiment.workload);
+        add(experiment.series[series].arguments);
+        if let By::Choices(choices) = by {
+            add(choices[at as usize].arguments);
+        }
+        let call = Call { program: Program::Weft, arguments: words };
+        return Point { series, at, call, seconds: SECONDS_OF_REGIONS };
+    }
+    if let Machine::Real(_) = machine {
+        add(&["bench"]);
+    }
+    add(experiment.workload);
+    add(experiment.series[series].arguments);
+    match by {
+        By::Threads => {}
+        By::Option(name, unit) => add(&[name, &format!("{at}{unit}")]),
+        By::Choices(choices) => add(choices[at as usize].arguments),
+    }
+    let threads_of = |fixed: u32| match by {
+        By::Threads => at as u32,
+        _ => fixed,
+    };
+    let seconds = match machine {
+        Machine::Real(real) => {
+            add(real.arguments);
+            let (rounds, seconds, warmup) =
+                if settings.is_full { ROUNDS_FULL } else { ROUNDS_QUICK };
+            let (seconds, warmup) = (seconds * settings.time, warmup * settings.time);
+            if subject == Subject::Transactions {
+                let threads = threads_of(real.threads).min(settings.host.logical_cores);
+                add(&["--threads", &threads.to_string(), "--rounds", &rounds.to_string()]);
+                add(&["--seconds", &seconds.to_string(), "--warmup", &warmup.to_string()]);
+                f64::from(rounds) * (seconds + warmup) + SECONDS_OF_LOAD
+            } else {
+                SECONDS_OF_REGIONS
+            }
+        }
+        Machine::Simulated(simulated) => {
+            add(simulated.arguments);
+            add(&["--machine", simulated.machine]);
+            if subject == Subject::Transactions {
+                let cores = threads_of(simulated.cores);
+                let length = if settings.is_full { simulated.full } else { simulated.quick };
+                let (warmup, measured) = (length.warmup, length.measured * settings.time);
+                add(length.arguments);
+                add(&["--cores", &cores.to_string(), "--warmup", &warmup.to_string()]);
+                add(&["--milliseconds", &measured.to_string()]);
+                let virtual_time = f64::from(cores) * (warmup + measured);
+                virtual_time * SECONDS_OF_VIRTUAL_MILLISECOND + SECONDS_OF_LOAD
+            } else {
+                SECONDS_OF_REGIONS
+            }
+        }
+    };
+    add(&["--seed", &settings.seed.to_string(), "--json", "-"]);
+    for word in words.iter_mut().filter(|word| *word == DIRECTORY) {
+        word.clone_from(&settings.directory);
+    }
+    let program = if machine.is_simulated() { Program::Simulator } else { Program::Weft };
+    Point { series, at, call: Call { program, arguments: words }, seconds }
+}

@@ -1,0 +1,336 @@
+//! Making calls: each in a process of its own, and only those whose results are not there yet.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs::File;
+use std::hash::Hasher;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::measured::Outcome;
+use crate::plan::{Call, Point, Program};
+use crate::store::{Kept, Store};
+
+/// Whoever makes calls.
+pub trait Runner: Sync {
+    /// Makes a call; what comes back is what it has reported.
+    ///
+    /// # Errors
+    /// Why it failed.
+    fn run(&self, call: &Call) -> Result<Value, String>;
+
+    /// What build of a program that is: another one may have other results.
+    ///
+    /// # Errors
+    /// There is no such program.
+    fn build(&self, program: Program) -> Result<String, String>;
+}
+
+/// The programs.
+#[derive(Debug)]
+pub struct Processes {
+    weft: PathBuf,
+    simulator: Option<PathBuf>,
+    builds: [OnceLock<Result<String, String>>; 2],
+}
+
+/// What to do where the simulator is not found.
+pub const NO_SIMULATOR: &str = "the simulator, weft-simulate, is a program of its own, and is not found: \
+     build it with `cargo simulate --help` in the repository, or name it by --simulator PATH; \
+     --real measures on this machine only";
+
+impl Processes {
+    /// These.
+    pub fn new(weft: PathBuf, simulator: Option<PathBuf>) -> Processes {
+        Processes { weft, simulator, builds: [OnceLock::new(), OnceLock::new()] }
+    }
+
+    /// Where a program lies.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn path(&self, program: Program) -> Result<&Path, String> {
+        match (program, &self.simulator) {
+            (Program::Weft, _) => Ok(&self.weft),
+            (Program::Simulator, Some(path)) => Ok(path),
+            (Program::Simulator, None) => Err(NO_SIMULATOR.to_owned()),
+        }
+    }
+}
+
+/// Looks for the simulator where `cargo simulate` has put it, or where somebody who has installed it would:
+/// beside a program.
+pub fn find_simulator(program: &Path) -> Option<PathBuf> {
+    let name = format!("weft-simulate{}", std::env::consts::EXE_SUFFIX);
+    let beside = program.parent()?.join(&name);
+    // `target/release/weft` and `target/simulated/release/weft-simulate`
+    let from_targets = program.ancestors().skip(2).take(2);
+    let built = from_targets.map(|target| target.join("simulated").join("release").join(&name));
+    // The one beside may be of a build without the simulated machine, which `cargo build` makes.
+    built.chain([beside]).find(|path| path.is_file())
+}
+
+impl Runner for Processes {
+    fn run(&self, call: &Call) -> Result<Value, String> {
+        let path = self.path(call.program)?;
+        let output = Command::new(path)
+            .args(&call.arguments)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| format!("{} cannot be run: {error}", path.display()))?;
+        if !output.status.success() {
+            let message = String::from_utf8_lossy(&output.stderr);
+            return Err(match message.trim() {
+                "" => output.status.to_string(),
+                message => message.to_owned(),
+            });
+        }
+        let report: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| format!("what it has printed is no report: {error}"))?;
+        match report {
+            Value::Array(reports) => {
+                let count = reports.len();
+                let one = <[Value; 1]>::try_from(reports);
+                one.map(|[report]| report)
+                    .map_err(|_| format!("it has printed {count} reports in place of one"))
+            }
+            report => Ok(report),
+        }
+    }
+
+    fn build(&self, program: Program) -> Result<String, String> {
+        let build = self.builds[program as usize].get_or_init(|| {
+            let path = self.path(program)?;
+            let hash = hash_of(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            Ok(format!("{} ({hash:016x})", env!("CARGO_PKG_VERSION")))
+        });
+        build.clone()
+    }
+}
+
+/// A hash of what is in a file.
+fn hash_of(path: &Path) -> io::Result<u64> {
+    let mut file = File::open(path)?;
+    let mut hasher = DefaultHasher::new();
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finish()),
+            length => hasher.write(&buffer[..length]),
+        }
+    }
+}
+
+/// Whoever wants to know how it goes on.
+pub trait Watcher: Sync {
+    /// A call begins.
+    fn begins(&self, _point: &Point) {}
+
+    /// A call has ended, after so many seconds, or was not made since its result is there (`None`).
+    fn ended(&self, _point: &Point, _seconds: Option<f64>) {}
+}
+
+/// Nobody.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl Watcher for Nobody {}
+
+/// How calls are made.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// How many simulations run at once. What is measured on this machine runs alone.
+    pub jobs: usize,
+    /// Whether calls are made again whose results are there.
+    pub again: bool,
+    /// Whether calls are made at all.
+    pub makes_calls: bool,
+}
+
+/// What came of some points: in their order, the outcome, and the builds that were run.
+///
+/// # Errors
+/// A result cannot be kept.
+pub fn run(
+    points: &[Point],
+    runner: &dyn Runner,
+    store: &Store,
+    policy: &Policy,
+    watcher: &dyn Watcher,
+) -> io::Result<Vec<Outcome>> {
+    // Simulations take their own time, whatever else runs; a measurement does not.
+    let is_simulated = points.iter().all(|point| point.call.program == Program::Simulator);
+    let jobs = if is_simulated { policy.jobs.clamp(1, points.len().max(1)) } else { 1 };
+    let waiting = Mutex::new(points.iter().enumerate());
+    let outcomes = Mutex::new(vec![Outcome::Missing; points.len()]);
+    let failure = Mutex::new(None);
+    let work = || {
+        loop {
+            let next = waiting.lock().expect("nobody panics with it").next();
+            let Some((position, point)) = next else { return };
+            match outcome(point, runner, store, policy, watcher) {
+                Ok(outcome) => outcomes.lock().expect("as above")[position] = outcome,
+                Err(error) => {
+                    *failure.lock().expect("as above") = Some(error);
+                    return;
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..jobs {
+            scope.spawn(work);
+        }
+        work();
+    });
+    match failure.into_inner().expect("as above") {
+        Some(error) => Err(error),
+        None => Ok(outcomes.into_inner().expect("as above")),
+    }
+}
+
+fn outcome(
+    point: &Point,
+    runner: &dyn Runner,
+    store: &Store,
+    policy: &Policy,
+    watcher: &dyn Watcher,
+) -> io::Result<Outcome> {
+    let call = &point.call;
+    let build = match runner.build(call.program) {
+        Ok(build) => build,
+        Err(why) => return Ok(Outcome::Failed(why)),
+    };
+    let kept = if policy.again && policy.makes_calls { None } else { store.get(call, &build) };
+    if let Some(kept) = kept {
+        watcher.ended(point, None);
+        return Ok(Outcome::Report(kept.report));
+    }
+    if !policy.makes_calls {
+        return Ok(Outcome::Missing);
+    }
+    watcher.begins(point);
+    let start = Instant::now();
+    let result = runner.run(call);
+    let seconds = start.elapsed().as_secs_f64();
+    watcher.ended(point, Some(seconds));
+    match result {
+        Ok(report) => {
+            store.put(
+                call,
+                &Kept { command: call.to_string(), build, seconds, report: report.clone() },
+            )?;
+            Ok(Outcome::Report(report))
+        }
+        Err(why) => Ok(Outcome::Failed(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::scratch;
+    use serde_json::json;
+
+    /// Reports the number of cores, fails on 8 of them, and takes note of what was asked.
+    #[derive(Default)]
+    struct Fake {
+        build: &'static str,
+        calls: Mutex<Vec<String>>,
+    }
+
+    impl Fake {
+        fn calls(&self) -> usize {
+            std::mem::take(&mut *self.calls.lock().unwrap()).len()
+        }
+    }
+
+    impl Runner for Fake {
+        fn run(&self, call: &Call) -> Result<Value, String> {
+            self.calls.lock().unwrap().push(call.to_string());
+            match call.arguments[1].parse::<u32>().unwrap() {
+                8 => Err("eight are too many".to_owned()),
+                cores => Ok(json!({ "cores": cores })),
+            }
+        }
+
+        fn build(&self, _program: Program) -> Result<String, String> {
+            Ok(self.build.to_owned())
+        }
+    }
+
+    fn point(cores: u32) -> Point {
+        let arguments = vec!["tpcc".to_owned(), cores.to_string()];
+        let call = Call { program: Program::Simulator, arguments };
+        Point { series: 0, at: f64::from(cores), call, seconds: 1.0 }
+    }
+
+    #[test]
+    fn what_is_there_is_not_run_again() {
+        let directory = scratch("resume");
+        let store = Store::open(&directory, false).unwrap();
+        let policy = Policy { jobs: 3, again: false, makes_calls: true };
+        let points: Vec<Point> = [1, 2, 4, 8].map(point).into();
+        let fake = Fake::default();
+        let go = |fake: &Fake, policy| run(&points, fake, &store, &policy, &Nobody).unwrap();
+        let first = go(&fake, policy);
+        assert_eq!(fake.calls(), 4);
+        assert_eq!(first[2], Outcome::Report(json!({ "cores": 4 })), "in their order");
+        assert_eq!(first[3], Outcome::Failed("eight are too many".to_owned()));
+        // Only the one that failed.
+        assert_eq!(go(&fake, policy), first);
+        assert_eq!(fake.calls(), 1);
+        // None: and what failed is missing.
+        let second = go(&fake, Policy { makes_calls: false, ..policy });
+        assert_eq!((fake.calls(), &second[3]), (0, &Outcome::Missing));
+        assert_eq!(second[..3], first[..3]);
+        // All, since that was asked for; or since the program is another.
+        go(&fake, Policy { again: true, ..policy });
+        assert_eq!(fake.calls(), 4);
+        let other = Fake { build: "other", ..Fake::default() };
+        go(&other, policy);
+        assert_eq!(other.calls(), 4);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_simulator_is_looked_for_where_cargo_puts_it() {
+        let target = scratch("simulator").join("target");
+        let program = target.join("debug").join("weft");
+        assert_eq!(find_simulator(&program), None);
+        let place = |path: PathBuf| {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, "").unwrap();
+            path
+        };
+        let name = format!("weft-simulate{}", std::env::consts::EXE_SUFFIX);
+        let beside = place(target.join("debug").join(&name));
+        assert_eq!(find_simulator(&program), Some(beside));
+        let built = place(target.join("simulated").join("release").join(&name));
+        assert_eq!(find_simulator(&program), Some(built));
+        std::fs::remove_dir_all(target.parent().unwrap()).unwrap();
+    }
+
+    #[test]
+    fn programs_that_fail_or_print_something_else_are_told_of() {
+        let missing = Processes::new("/nowhere/at/all".into(), None);
+        let call = |program| Call { program, arguments: vec![] };
+        assert!(missing.run(&call(Program::Weft)).unwrap_err().contains("/nowhere/at/all"));
+        assert_eq!(missing.run(&call(Program::Simulator)).unwrap_err(), NO_SIMULATOR);
+        assert!(missing.build(Program::Weft).is_err());
+        // Any program that prints something else does.
+        if let Ok(cargo) = std::env::var("CARGO") {
+            let other = Processes::new(cargo.into(), None);
+            let version = Call { program: Program::Weft, arguments: vec!["--version".to_owned()] };
+            assert!(other.run(&version).unwrap_err().contains("no report"));
+            let unknown =
+                Call { program: Program::Weft, arguments: vec!["--surely-not".to_owned()] };
+            assert!(other.run(&unknown).unwrap_err().contains("--surely-not"));
+            assert_eq!(other.build(Program::Weft), other.build(Program::Weft));
+        }
+    }
+}
