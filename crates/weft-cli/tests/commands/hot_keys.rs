@@ -1,10 +1,9 @@
 //! `weft bench incr` and `weft bench like` from the outside, and the timelines of `weft bench`.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
-
 use serde_json::Value;
 use weft::protocol::PROTOCOLS;
+
+use crate::support::{number, refused, run, scratch, text};
 
 /// Runs that are over in a moment.
 const SHORT_INCR: [&str; 10] =
@@ -24,50 +23,12 @@ const SHORT_LIKE: [&str; 12] = [
     "2",
 ];
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.env_remove("WEFT_HTM").stdin(Stdio::null());
-    command.args(arguments).output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("output is UTF-8")
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
-}
-
 /// The reports of a run that has to succeed.
 fn reports(arguments: &[&str]) -> Vec<Value> {
     let output = run(&[arguments, &["--json", "-"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
     json.as_array().expect("an array").clone()
-}
-
-/// A path in a directory of this test's own.
-fn scratch(name: &str) -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-directory"));
-    // A run before this one may have left it.
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("the test directory can be made");
-    directory.join(name)
-}
-
-/// Runs a benchmark with each of the arguments, and looks for the words in what it refuses them
-/// with.
-fn refused(workload: &str, cases: &[(&[&str], &[&str])]) {
-    for (arguments, expected) in cases {
-        let output = run(&[&["bench", workload], *arguments].concat());
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        assert_eq!(text(&output.stdout), "", "{arguments:?}: nothing is run or announced");
-        for word in *expected {
-            assert!(message.contains(word), "{arguments:?}: {word:?} is missing in: {message}");
-        }
-        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
-    }
 }
 
 #[test]
