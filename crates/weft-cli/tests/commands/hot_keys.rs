@@ -1,9 +1,11 @@
 //! `weft bench incr` and `weft bench like` from the outside, and the timelines of `weft bench`.
 
+use std::time::{Duration, Instant};
+
 use serde_json::Value;
 use weft::protocol::PROTOCOLS;
 
-use crate::support::{number, refused, run, scratch, text};
+use crate::support::{check_share, number, refused, run, scratch, text};
 
 /// Runs that are over in a moment.
 const SHORT_INCR: [&str; 10] =
@@ -137,8 +139,7 @@ fn likes_and_reads_have_latencies_of_their_own() {
         );
         assert_eq!((&report["write_percent"], &report["verified"]), (&30.into(), &true.into()));
         let committed = |name: &str| number(&report["transactions"][name]["committed"]);
-        let share = committed("like") / number(&report["committed"]);
-        assert!((share - 0.3).abs() < 0.1, "{report}");
+        check_share(committed("like"), number(&report["committed"]), 0.3, 0.1);
         for name in ["like", "read"] {
             assert!(number(&report["latency_us"][name]["p99"]) > 0.0, "{report}");
         }
@@ -158,6 +159,7 @@ fn likes_and_reads_have_latencies_of_their_own() {
 #[test]
 fn phases_are_reported() {
     let contended = ["--alpha", "3", "-t", "2", "--phase-length", "2", "--verify"];
+    let begun = Instant::now();
     for report in reports(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat()) {
         assert_eq!((&report["phase_length_ms"], &report["verified"]), (&2.0.into(), &true.into()));
         let phases = &report["phases"];
@@ -167,7 +169,8 @@ fn phases_are_reported() {
         }
         assert!(number(&phases["stashed"]) <= number(&phases["refused"]), "{report}");
         assert!(number(&phases["hurried"]) <= number(&phases["split_phases"]) + 1.0, "{report}");
-        assert!(number(&phases["split_ms"]) <= 1e3, "the rounds take 200 ms: {report}");
+        let split = Duration::from_secs_f64(number(&phases["split_ms"]) / 1e3);
+        assert!(split <= begun.elapsed(), "longer than all has lasted: {report}");
     }
     let output = run(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat());
     let report = text(&output.stdout);
@@ -212,7 +215,8 @@ fn a_timeline_counts_what_the_rounds_count() {
             let total = number(&counted["committed"]);
             assert!(0.0 < sum && sum <= total, "{round}: {counted}");
             let changes = numbers(&round["changes_seconds"]);
-            assert!((4..=5).contains(&changes.len()), "{round}");
+            let expected = number(&round["seconds"]) / 0.1;
+            assert!((changes.len() as f64 - expected).abs() <= 1.0, "{round}");
             assert!(changes.windows(2).all(|pair| (pair[1] - pair[0] - 0.1).abs() < 1e-6));
         }
     }

@@ -24,6 +24,16 @@ pub fn number(value: &Value) -> f64 {
     value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
+/// Checks that of so many draws about such a share came out like this: within the tolerance, or, if there are
+/// few, within five standard deviations. (Of the draws that are under way when a round ends, one a thread, none is
+/// counted.)
+#[track_caller]
+pub fn check_share(drawn: f64, of: f64, share: f64, tolerance: f64) {
+    let deviation = (of * share * (1.0 - share)).sqrt();
+    let far = (drawn - of * share).abs();
+    assert!(far <= (tolerance * of).max(5.0 * deviation) + 4.0, "{drawn} of {of}, not {share}");
+}
+
 /// Runs the command, which must succeed in silence, and returns what it prints.
 #[track_caller]
 pub fn written(arguments: &[&str]) -> String {
