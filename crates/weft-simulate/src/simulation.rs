@@ -104,6 +104,8 @@ pub fn listed(values: &[impl ToString]) -> String {
 /// Where, and how, something is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
+    /// The name of who takes part.
+    pub contender: &'a str,
     /// The machine.
     pub profile: &'static Profile,
     /// How many virtual cores.
@@ -140,9 +142,6 @@ pub trait Driven {
     /// What one core carries from one transaction to the next.
     type Client;
 
-    /// By what name it takes part.
-    fn name(&self) -> &str;
-
     /// What a client computes for one transaction, beside the database's part.
     fn cycles_per_transaction(&self) -> u64;
 
@@ -177,10 +176,6 @@ struct UnderProtocol<P, W> {
 
 impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
     type Client = W::Client;
-
-    fn name(&self) -> &str {
-        P::NAME
-    }
 
     fn cycles_per_transaction(&self) -> u64 {
         self.cycles_per_transaction
@@ -303,10 +298,9 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
-                let setting = Setting { profile, cores, value, common, htcc: htcc.as_ref() };
-                let outcome = benchmark.simulate(contender, &setting)?;
-                // A variant is not its protocol.
-                outcomes.push(Outcome { protocol: contender.clone(), ..outcome });
+                let htcc = htcc.as_ref();
+                let setting = Setting { contender, profile, cores, value, common, htcc };
+                outcomes.push(benchmark.simulate(contender, &setting)?);
             }
         }
     }
@@ -352,7 +346,7 @@ struct Measured {
 /// The run does not end, no transaction began in the measured time, or a condition does not hold.
 pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
     let &Setting { profile, cores, common, .. } = setting;
-    let name = driven.name();
+    let name = setting.contender;
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{name}, {what}: {error}");
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
     let begin = cycles(common.warmup);

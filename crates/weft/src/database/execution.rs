@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{Database, Ended, TransactionOptions};
 use crate::error::Error;
 use crate::procedure::OwnedOutput;
-use crate::protocol::{Executor, Protocol};
+use crate::protocol::Protocol;
 use crate::storage::CommitToken;
 use crate::transaction::{Stepwise, Transaction};
 use crate::worker::Worker;
@@ -74,7 +74,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
-        if !P::REPAIRS || !self.worker().map_err(Error::from)?.executor().executes_steps() {
+        if !P::executes_steps(&self.inner.protocol) {
             return self.transact_with_token(options, |tx| procedure.run(tx).map(F::into_owned));
         }
         let worker = self.worker().map_err(Error::from)?;
