@@ -39,7 +39,7 @@ svg.wf{display:block;width:100%;height:auto;max-width:34rem}\
 th,td{text-align:left;vertical-align:top;padding:.2rem .7rem .2rem 0;border-bottom:1px solid var(--edge)}\
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .verdict{font-weight:600;white-space:nowrap}.agrees{color:var(--good)}.disagrees{color:var(--bad)}.part{color:var(--part)}.not{color:var(--faint)}\
-pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}";
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}.findings{list-style:none;padding:0}.findings li{margin:.5rem 0}";
 
 /// The page.
 pub fn page(about: &About, reports: &[Report]) -> String {
@@ -155,21 +155,22 @@ fn section(out: &mut String, report: &Report) -> fmt::Result {
 fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     let Measurement { experiment, plan, points, findings, chart } = measurement;
     write!(out, "<div class=\"figure\">\n<div>{}</div>\n<div>\n", svg::Inline(chart))?;
-    out.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th>expected</th><th>paper</th><th>ours</th><th></th></tr>\n",
-    );
+    out.push_str("<ul class=\"findings\">\n");
     for finding in findings {
+        let paper = match finding.paper {
+            "" => String::new(),
+            paper => format!("Paper: {}. ", Escaped(paper)),
+        };
         writeln!(
             out,
-            "<tr><td>{} <span class=\"faint\">({})</span></td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<li>{} {} <span class=\"faint\">({})</span><br><span class=\"small\">{paper}Ours: {}.</span></li>",
+            badge(finding.verdict),
             Escaped(finding.says),
             Escaped(&finding.expected),
-            Escaped(finding.paper),
-            Escaped(&finding.ours),
-            badge(finding.verdict)
+            Escaped(&finding.ours)
         )?;
     }
-    out.push_str("</table></div>\n");
+    out.push_str("</ul>\n");
     let (done, all) = points.done();
     let machine = match plan.machine.is_simulated() {
         true => format!("simulated machine {}", plan.machine.name()),
@@ -283,7 +284,7 @@ mod tests {
         assert!(
             links.into_iter().all(|link| link.starts_with('#') || link.starts_with("data:,\""))
         );
-        for tag in ["section", "table", "div", "details", "svg", "p", "ul", "pre", "html"] {
+        for tag in ["section", "table", "div", "details", "svg", "p", "ul", "li", "pre", "html"] {
             let opened = page.matches(&format!("<{tag}>")).count()
                 + page.matches(&format!("<{tag} ")).count();
             assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");

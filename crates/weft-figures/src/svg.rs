@@ -12,14 +12,16 @@ use crate::text::Escaped;
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = 18.0;
+/// Where text begins.
+const EDGE: f64 = 12.0;
 const PANEL_HEIGHT: f64 = 210.0;
 /// What stands above a panel: its label.
 const PANEL_TOP: f64 = 30.0;
 /// What stands below it: the numbers of the axis, and a distance.
 const PANEL_BOTTOM: f64 = 30.0;
-const LINE_HEIGHT: f64 = 18.0;
+const LINE_HEIGHT: f64 = 19.0;
 /// About how wide a letter is.
-const LETTER: f64 = 6.9;
+const LETTER: f64 = 7.4;
 
 /// Colours of the series on white, and on black.
 const COLOURS: [(&str, &str); 7] = [
@@ -38,8 +40,8 @@ const DASHES: [&str; 7] = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 2", "12 4"];
 /// The style of all pictures.
 pub fn style() -> String {
     let mut light = String::from(
-        ".wf text{font:13px system-ui,sans-serif;fill:#222}\
-         .wf .small{font-size:12px}.wf .heading{font-weight:600}\
+        ".wf text{font:14px system-ui,sans-serif;fill:#222}\
+         .wf .small{font-size:13px}.wf .heading{font-weight:600}\
          .wf .ground{fill:#fff}.wf .grid{stroke:#ddd;fill:none}.wf .frame{stroke:#555;fill:none}\
          .wf .line{fill:none;stroke-width:2}.wf .hollow{stroke-width:1.6}",
     );
@@ -96,13 +98,13 @@ fn lines(text: &str, letters: usize) -> Vec<String> {
 
 /// Where each name of the legend stands: x, and the row.
 fn legend(names: &[&str]) -> Vec<(f64, usize)> {
-    let (mut x, mut row) = (LEFT, 0);
+    let (mut x, mut row) = (EDGE, 0);
     names
         .iter()
         .map(|name| {
             let width = 34.0 + LETTER * name.chars().count() as f64 + 14.0;
-            if x > LEFT && x + width > WIDTH - RIGHT + 14.0 {
-                (x, row) = (LEFT, row + 1);
+            if x > EDGE && x + width > WIDTH - RIGHT + 14.0 {
+                (x, row) = (EDGE, row + 1);
             }
             let place = (x, row);
             x += width;
@@ -113,7 +115,7 @@ fn legend(names: &[&str]) -> Vec<(f64, usize)> {
 
 fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Result {
     // A page says itself what a picture is of.
-    let heading = if is_file { lines(&chart.heading, 60) } else { Vec::new() };
+    let heading = if is_file { lines(&chart.heading, 56) } else { Vec::new() };
     let places = legend(&chart.names);
     let legend_rows = places.last().map_or(0, |place| place.1 + 1);
     let has_published = chart.panels.iter().any(|panel| !panel.published.is_empty());
@@ -136,10 +138,14 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
     let mut y = 4.0;
     for line in &heading {
         y += LINE_HEIGHT;
-        writeln!(out, "<text class=\"heading\" x=\"12\" y=\"{y}\">{}</text>", Escaped(line))?;
+        writeln!(out, "<text class=\"heading\" x=\"{EDGE}\" y=\"{y}\">{}</text>", Escaped(line))?;
     }
     y += LINE_HEIGHT;
-    writeln!(out, "<text class=\"small\" x=\"12\" y=\"{y}\">{}</text>", Escaped(&chart.machine))?;
+    writeln!(
+        out,
+        "<text class=\"small\" x=\"{EDGE}\" y=\"{y}\">{}</text>",
+        Escaped(&chart.machine)
+    )?;
     for (position, (&name, &(x, row))) in chart.names.iter().zip(&places).enumerate() {
         let y = y + LINE_HEIGHT * (row + 1) as f64;
         let (from, middle, to) = (x, y - 4.5, x + 28.0);
@@ -154,7 +160,7 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
             (true, false) => "hollow: the paper's text",
             _ => "×: failed, or not run",
         };
-        writeln!(out, "<text class=\"small\" x=\"{LEFT}\" y=\"{y}\">{note}</text>")?;
+        writeln!(out, "<text class=\"small\" x=\"{EDGE}\" y=\"{y}\">{note}</text>")?;
     }
     for (position, panel) in chart.panels.iter().enumerate() {
         let above = (PANEL_TOP + PANEL_HEIGHT + PANEL_BOTTOM) * position as f64;
@@ -173,7 +179,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
     let (right, bottom) = (WIDTH - RIGHT, top + PANEL_HEIGHT);
     let y_of = |number: f64| bottom - PANEL_HEIGHT * panel.axis.share(number);
     let label = Escaped(&panel.label);
-    writeln!(out, "<text x=\"12\" y=\"{}\">{label}</text>", top - 10.0)?;
+    writeln!(out, "<text x=\"{EDGE}\" y=\"{}\">{label}</text>", top - 10.0)?;
     for (number, text) in &panel.axis.ticks {
         let y = y_of(*number);
         writeln!(
@@ -210,12 +216,18 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
     let place = |series: usize, x: f64, y: f64| (x_of(&chart.axis, x) + aside(series), y_of(y));
     for (series, curve) in panel.curves.iter().enumerate() {
         let points: Vec<_> = curve.iter().map(|&(x, y)| place(series, x, y)).collect();
-        let is_line = points.len() > 1 && !chart.has_choices;
-        if is_line {
+        if !chart.has_choices && points.len() > 1 {
             let mut path = String::new();
-            for (position, (x, y)) in points.iter().enumerate() {
-                let command = if position == 0 { 'M' } else { 'L' };
+            let mut before = f64::NEG_INFINITY;
+            for (&(number, _), (x, y)) in curve.iter().zip(&points) {
+                // No line leads over a place where nothing was measured.
+                let is_gap = panel
+                    .failed
+                    .iter()
+                    .any(|&(whose, at)| whose == series && (before..number).contains(&at));
+                let command = if path.is_empty() || is_gap { 'M' } else { 'L' };
                 write!(path, "{command}{x:.1} {y:.1}")?;
+                before = number;
             }
             line_style(out, series, false, &path)?;
         }
@@ -339,6 +351,20 @@ mod tests {
         assert_eq!(svg.matches("\"hollow s0\"").count(), 1, "one published point: {svg}");
         assert_eq!(svg.matches("l8 8m0 -8l-8 8").count(), 1, "one failure: {svg}");
         assert!(svg.contains("failed, or not run") && svg.contains("SIMULATED"), "{svg}");
+    }
+
+    #[test]
+    fn a_line_has_a_gap_where_nothing_was_measured() {
+        let mut gap = chart();
+        gap.panels[0].curves[0].remove(1);
+        let whole = Inline(&gap).to_string();
+        gap.panels[0].failed = vec![(0, 40.0)];
+        let broken = Inline(&gap).to_string();
+        let line = |svg: &str| {
+            let lines = svg.lines().filter(|line| line.starts_with("<path class=\"line s0\""));
+            lines.map(|line| line.matches('L').count()).sum::<usize>()
+        };
+        assert_eq!((line(&whole), line(&broken)), (1, 0), "{broken}");
     }
 
     #[test]

@@ -245,6 +245,7 @@ fn json_keys_have_one_order() {
         "warehouses",
         "mix",
         "scale",
+        "conflict_retries",
         "phase_length_ms",
         "seconds",
         "warmup_seconds",

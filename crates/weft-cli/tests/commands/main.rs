@@ -3,6 +3,7 @@
 mod bench;
 mod chop;
 mod durable;
+mod figures;
 mod hot_keys;
 mod procedures;
 mod refusals;

@@ -15,6 +15,7 @@
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
 //! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `conflict_retries` | at which conflict regions were to give up; `null` if nobody said |
 //! | `phase_length_ms` | how long phases were to last; `null` if nobody said |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
 //! | `rounds` | array: `seconds`, `committed`, `user_rollbacks`, `throughput_per_second`, `aborts` of each |
@@ -182,6 +183,7 @@ pub struct Resident {
 pub struct Description {
     threads: usize,
     seed: u64,
+    conflict_retries: Option<u32>,
     phase_length_ms: Option<f64>,
     options: InOrder<&'static str, serde_json::Value>,
     operations: Option<u32>,
@@ -199,6 +201,7 @@ impl Description {
         Description {
             threads: arguments.threads,
             seed: arguments.seed,
+            conflict_retries: arguments.conflict_retries,
             phase_length_ms: arguments.phase_length,
             options: InOrder(subject.options),
             operations: subject.operations,
@@ -230,6 +233,7 @@ pub struct Report<'a> {
     pub seed: u64,
     #[serde(flatten)]
     pub options: &'a InOrder<&'static str, serde_json::Value>,
+    pub conflict_retries: Option<u32>,
     pub phase_length_ms: Option<f64>,
     pub seconds: f64,
     pub warmup_seconds: f64,
@@ -368,6 +372,7 @@ impl<'a> Report<'a> {
             threads: description.threads,
             seed: description.seed,
             options: &description.options,
+            conflict_retries: description.conflict_retries,
             phase_length_ms: description.phase_length_ms,
             seconds: description.seconds,
             warmup_seconds: description.warmup_seconds,
