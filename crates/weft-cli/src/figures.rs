@@ -113,6 +113,10 @@ pub struct FiguresArguments {
     /// By what the time of each run is multiplied, to try the command out
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, hide = true, value_parser = factor)]
     time: f64,
+
+    /// An option of every run besides, to try the command out
+    #[arg(long, value_name = "OPTION", hide = true, allow_hyphen_values = true)]
+    with: Vec<String>,
 }
 
 /// The papers' names.
@@ -169,6 +173,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
         is_full: arguments.full,
         seed: arguments.seed,
         time: arguments.time,
+        with: arguments.with.clone(),
         directory: out.display().to_string(),
     };
     let jobs = arguments.jobs.map_or(host.logical_cores.min(4) as usize, usize::from);
@@ -450,16 +455,17 @@ mod tests {
         use crate::arguments::Arguments;
         use clap::Parser;
 
-        let host = Host { logical_cores: 128, has_rtm: true };
+        let settings = |wanted, is_full| Settings {
+            wanted,
+            host: Host { logical_cores: 128, has_rtm: true },
+            is_full,
+            seed: 1,
+            time: 1.0,
+            with: Vec::new(),
+            directory: "out".to_owned(),
+        };
         for is_full in [false, true] {
-            let settings = Settings {
-                wanted: Wanted::Real,
-                host,
-                is_full,
-                seed: 1,
-                time: 1.0,
-                directory: "out".to_owned(),
-            };
+            let settings = settings(Wanted::Real, is_full);
             for figure in papers::all() {
                 let Ok(plan) = plan::plan(figure, &settings) else { continue };
                 for point in plan.points {
@@ -471,15 +477,8 @@ mod tests {
             }
         }
         // Those that are simulated, too, by name.
+        let settings = settings(Wanted::Simulated, false);
         for figure in papers::all() {
-            let settings = Settings {
-                wanted: Wanted::Simulated,
-                host,
-                is_full: false,
-                seed: 1,
-                time: 1.0,
-                directory: "out".to_owned(),
-            };
             let Ok(plan) = plan::plan(figure, &settings) else { continue };
             for point in plan.points {
                 let mut words = point.call.arguments.iter();

@@ -66,6 +66,8 @@ pub struct Settings {
     pub seed: u64,
     /// By what the time of each run is multiplied: less than 1 is for tests.
     pub time: f64,
+    /// Options of every call besides, to try figures out.
+    pub with: Vec<String>,
     /// Where what needs a disk keeps it, for [`DIRECTORY`](crate::definition::DIRECTORY).
     pub directory: String,
 }
@@ -277,6 +279,7 @@ fn point(
         }
     };
     add(&["--seed", &settings.seed.to_string(), "--json", "-"]);
+    words.extend(settings.with.iter().cloned());
     for word in words.iter_mut().filter(|word| *word == DIRECTORY) {
         word.clone_from(&settings.directory);
     }

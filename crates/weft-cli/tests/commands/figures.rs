@@ -64,10 +64,10 @@ fn a_figure_is_made_and_made_again_from_what_is_there() {
 fn a_benchmark_becomes_a_figure() {
     let out = scratch("figures-measured");
     let directory = out.to_str().expect("the path is text");
-    let arguments = ["figures", "--paper", "dbx", "--figure", "11", "--real", "--time", "0.02"];
-    let output = run(&[&arguments[..], &["--out", directory]].concat());
+    let arguments = ["figures", "--paper", "dbx", "--figure", "14", "--time", "0.02"];
+    let output = run(&[&arguments[..], &["--with=--scale=tiny", "--out", directory]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let figure = json(&out.join("dbx-figure-11.json"));
+    let figure = json(&out.join("dbx-figure-14.json"));
     assert_eq!(
         (&figure["machine"], &figure["simulated"]),
         (&"this machine".into(), &false.into()),
@@ -78,9 +78,9 @@ fn a_benchmark_becomes_a_figure() {
         let number = point["numbers"]["throughput, tx/s"].as_f64();
         assert!(number.is_some_and(|number| number > 0.0), "{point}");
     }
-    let csv = fs::read_to_string(out.join("dbx-figure-11.csv")).expect("there are numbers");
+    let csv = fs::read_to_string(out.join("dbx-figure-14.csv")).expect("there are numbers");
     assert!(
-        csv.lines().count() > 3 && csv.contains("cargo weft bench ycsb --protocol raw"),
+        csv.lines().count() > 4 && csv.contains("cargo weft bench tpcc --warehouses 1"),
         "{csv}"
     );
 }

@@ -7,6 +7,7 @@
 use crate::definition::{Figure, Metric, Paper, Reading, Scale, Series};
 
 mod dbx;
+mod dbx_regions;
 mod dbx_tc;
 mod doppel;
 mod htcc;
@@ -18,8 +19,14 @@ mod tests;
 
 /// All figures and tables, paper by paper.
 pub fn all() -> impl Iterator<Item = &'static Figure> {
-    let papers =
-        [dbx::FIGURES, dbx_tc::FIGURES, htcc::FIGURES, doppel::FIGURES, no_free_lunch::FIGURES];
+    let papers = [
+        dbx_regions::FIGURES,
+        dbx::FIGURES,
+        dbx_tc::FIGURES,
+        htcc::FIGURES,
+        doppel::FIGURES,
+        no_free_lunch::FIGURES,
+    ];
     papers.into_iter().flatten()
 }
 

@@ -59,7 +59,15 @@ pub static FIGURE: Figure = Figure {
 pub fn settings() -> Settings {
     let host = Host { logical_cores: 2, has_rtm: false };
     let directory = "out".to_owned();
-    Settings { wanted: Wanted::Best, host, is_full: false, seed: 7, time: 1.0, directory }
+    Settings {
+        wanted: Wanted::Best,
+        host,
+        is_full: false,
+        seed: 7,
+        time: 1.0,
+        with: vec![],
+        directory,
+    }
 }
 
 fn outcomes(curves: &[&[f64]]) -> Vec<Outcome> {

@@ -10,6 +10,11 @@ fn experiments() -> impl Iterator<Item = (String, &'static Experiment)> {
     all().filter_map(|figure| Some((figure.id(), figure.experiment()?)))
 }
 
+fn settings(wanted: Wanted, host: Host, is_full: bool) -> Settings {
+    let directory = "out".to_owned();
+    Settings { wanted, host, is_full, seed: 7, time: 1.0, with: vec![], directory }
+}
+
 /// All values that an axis has in quick and in full runs.
 fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     match (experiment.axis.by, is_full) {
@@ -119,8 +124,7 @@ fn every_experiment_becomes_calls() {
         [Host { logical_cores: 2, has_rtm: false }, Host { logical_cores: 128, has_rtm: true }];
     for (host, is_full) in [(hosts[0], false), (hosts[1], true)] {
         for wanted in [Wanted::Best, Wanted::Simulated, Wanted::Real] {
-            let settings =
-                Settings { wanted, host, is_full, seed: 7, time: 1.0, directory: "out".to_owned() };
+            let settings = settings(wanted, host, is_full);
             for figure in all() {
                 let Ok(plan) = plan(figure, &settings) else { continue };
                 let experiment = figure.experiment().expect("it was planned");
@@ -147,8 +151,7 @@ fn figures_are_measured_where_they_can_be() {
     let small = Host { logical_cores: 2, has_rtm: false };
     let machine = |name: &str, host, wanted| {
         let figure = all().find(|figure| figure.id() == name).expect("it is there");
-        let directory = "out".to_owned();
-        let settings = Settings { wanted, host, is_full: false, seed: 7, time: 1.0, directory };
+        let settings = settings(wanted, host, false);
         plan(figure, &settings).map(|plan| (plan.machine.name(), plan.axis.len(), plan.notes.len()))
     };
     let is = |name, host, wanted, expected| {
