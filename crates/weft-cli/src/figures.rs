@@ -3,6 +3,7 @@
 //! [`weft_figures`] knows the figures, and draws them. Here is what the command has to do with it: its options,
 //! this machine, where the simulator is, and what is told to whoever waits.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -260,10 +261,13 @@ fn host() -> Host {
 fn list<'a>(plans: impl Iterator<Item = &'a Planned>, jobs: usize) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let mut all = 0.0;
+    // Some figures are of the same runs.
+    let mut counted = HashSet::new();
     for (figure, plan) in plans {
         let (about, why) = match plan {
             Ok(plan) => {
-                let alone: f64 = plan.points.iter().map(|point| point.seconds).sum();
+                let new = plan.points.iter().filter(|point| counted.insert(point.call.to_string()));
+                let alone: f64 = new.map(|point| point.seconds).sum();
                 let seconds = alone / if plan.machine.is_simulated() { jobs as f64 } else { 1.0 };
                 all += seconds;
                 let points = numbers::counted(plan.points.len() as u64, "point");

@@ -141,6 +141,7 @@ impl Figure {
 
 /// What is run for a figure.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "these are constants, and most are experiments")]
 pub enum Content {
     /// This.
     Experiment(Experiment),
@@ -227,16 +228,23 @@ pub struct Span {
     pub warmup: f64,
     /// What is measured.
     pub measured: f64,
+    /// About how many seconds of the host's time it takes to load what is run.
+    pub load: f64,
     /// Options of runs of this length.
     pub arguments: &'static [&'static str],
 }
 
 /// A span.
 pub const fn span(warmup: f64, measured: f64) -> Span {
-    Span { warmup, measured, arguments: &[] }
+    Span { warmup, measured, load: 3.0, arguments: &[] }
 }
 
 impl Span {
+    /// The same of what takes so many seconds to load.
+    pub const fn loading(self, load: f64) -> Span {
+        Span { load, ..self }
+    }
+
     /// The same, with options.
     pub const fn with(self, arguments: &'static [&'static str]) -> Span {
         Span { arguments, ..self }

@@ -272,7 +272,7 @@ fn point(
                 add(&["--cores", &cores.to_string(), "--warmup", &warmup.to_string()]);
                 add(&["--milliseconds", &measured.to_string()]);
                 let virtual_time = f64::from(cores) * (warmup + measured);
-                virtual_time * SECONDS_OF_VIRTUAL_MILLISECOND + SECONDS_OF_LOAD
+                virtual_time * SECONDS_OF_VIRTUAL_MILLISECOND + length.load
             } else {
                 SECONDS_OF_REGIONS
             }

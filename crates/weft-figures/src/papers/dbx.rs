@@ -103,7 +103,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(5),
         section: "§7.2",
         title: "DBX and Silo, TPC-C",
-        claim: "DBX is faster than Silo: by 40 % at 8 threads, and by 13 % once both copy and encode alike.",
+        claim: "DBX is faster than Silo: by 40 % at 8 threads, and by 13 % once both copy and \
+                encode alike.",
         content: Content::Experiment(Experiment {
             expectations: &[ratio(
                 "DBX is ahead of Silo at 8 threads",
@@ -120,7 +121,8 @@ pub const FIGURES: &[Figure] = &[
             ],
             differs: &[
                 SAME_STORE,
-                "Without the engine's own Silo B+-tree, DBX' and DBX without RTM, which are no protocols of Weft.",
+                "Without the engine's own Silo B+-tree, DBX' and DBX without RTM, which are no \
+                 protocols of Weft.",
             ],
             ..scaling(&["tpcc"], &[DBX, SILO])
         }),
@@ -130,7 +132,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(6),
         section: "§7.3.1",
         title: "the B+-tree with regions, and with fine-grained locks, YCSB",
-        claim: "A B+-tree in regions is slightly faster than one with fine-grained synchronization.",
+        claim: "A B+-tree in regions is slightly faster than one with fine-grained \
+                synchronization.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -177,7 +180,8 @@ pub const FIGURES: &[Figure] = &[
                 at_most(0.97),
             )],
             differs: &[
-                "Both tables are Weft's, with regions and with their software twin. Look-ups take no region in either.",
+                "Both tables are Weft's, with regions and with their software twin. Look-ups \
+                 take no region in either.",
             ],
             simulated: Err("`cargo simulate ycsb` has no hash table"),
             real: Ok(Real { arguments: &["--storage", "hash", "--records", "1000000"], ..REAL }),
@@ -288,7 +292,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(10),
         section: "§7.3.2",
         title: "whole transactions in regions, TPC-C",
-        claim: "Whole transactions seldom fit into a region: 42 % take the lock at one thread, 82 % at eight, and nothing scales.",
+        claim: "Whole transactions seldom fit into a region: 42 % take the lock at one thread, \
+                82 % at eight, and nothing scales.",
         content: Content::Experiment(Experiment {
             metrics: &[THROUGHPUT, FALLBACKS],
             expectations: &[
@@ -335,7 +340,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(11),
         section: "§7.3.2",
         title: "small transactions, and the tree alone, YCSB",
-        claim: "A transaction of one operation costs DBX 20 % over the bare B+-tree; a spinlock does not scale.",
+        claim: "A transaction of one operation costs DBX 20 % over the bare B+-tree; a spinlock \
+                does not scale.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -365,7 +371,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(12),
         section: "§7.4.1",
         title: "hash tables and B+-trees, New-Order",
-        claim: "Hash tables are faster than B+-trees from four threads on, and a mixture is fastest.",
+        claim: "Hash tables are faster than B+-trees from four threads on, and a mixture is \
+                fastest.",
         content: Content::NotMeasured(
             "the kind of index of TPC-C's tables is part of their schema here (the paper's mixture), and no option \
              changes it",
@@ -387,7 +394,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(14),
         section: "§7.4.2",
         title: "read-only transactions on snapshots, New-Order and Stock-Level",
-        claim: "On snapshots large reads abort nothing: 1.41 times the throughput, and 1.2 % aborts in place of 10 %.",
+        claim: "On snapshots large reads abort nothing: 1.41 times the throughput, and 1.2 % \
+                aborts in place of 10 %.",
         content: Content::Experiment(Experiment {
             metrics: &[THROUGHPUT, ABORTS],
             expectations: &[
@@ -426,7 +434,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(15),
         section: "§7.5",
         title: "what each part of DBX gains, TPC-C, 8 threads",
-        claim: "Regions in place of the spinlock gain most, and a fallback that knows the cause of aborts a little more.",
+        claim: "Regions in place of the spinlock gain most, and a fallback that knows the cause \
+                of aborts a little more.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 Expectation {
@@ -500,7 +509,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(17),
         section: "§7.6",
         title: "latency until durable, TPC-C",
-        claim: "DBX's transactions are durable after 38 to 63 ms, sooner than Silo's after 117 to 480 ms.",
+        claim: "DBX's transactions are durable after 38 to 63 ms, sooner than Silo's after 117 \
+                to 480 ms.",
         content: Content::Experiment(Experiment {
             metrics: &[Metric {
                 name: "median latency until durable",

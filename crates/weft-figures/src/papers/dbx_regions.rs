@@ -63,7 +63,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "a"),
         section: "§2.2",
         title: "regions by their size, four threads on four cores",
-        claim: "A region can read up to 4 MB, but write only up to 31 KB: what it writes has to stay in the first-level cache.",
+        claim: "A region can read up to 4 MB, but write only up to 31 KB: what it writes has to \
+                stay in the first-level cache.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 value("writes fit up to 22 KiB", "(Figure 1a)", "write set", 22.0, at_most(20.0)),
@@ -96,7 +97,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "b"),
         section: "§2.2",
         title: "regions by their size, eight threads on four cores",
-        claim: "Two threads on a core share its cache: a region can read only 2 MB and write 22 KB.",
+        claim: "Two threads on a core share its cache: a region can read only 2 MB and write 22 \
+                KB.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 value(
@@ -124,7 +126,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "c"),
         section: "§2.2",
         title: "reads before writes, and writes before reads",
-        claim: "A region that reads first can hold 3 MB read and 28 KB written; one that writes first far less.",
+        claim: "A region that reads first can hold 3 MB read and 28 KB written; one that writes \
+                first far less.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 value(
@@ -176,7 +179,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "d"),
         section: "§2.2",
         title: "regions by their duration",
-        claim: "The timer aborts the more regions the longer they last, and all of them from its period of 4 ms on.",
+        claim: "The timer aborts the more regions the longer they last, and all of them from its \
+                period of 4 ms on.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 value("4 ms are too long", "with certainty (§2.2)", "DBX", 4000.0, at_least(95.0)),

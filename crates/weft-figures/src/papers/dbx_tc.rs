@@ -65,7 +65,8 @@ const fn pieces(expectations: &'static [Expectation]) -> Experiment {
         expectations,
         published: &[],
         differs: &[
-            "The paper draws the graphs; here their pieces are counted. `cargo weft chop tpcc --svg FILE` draws them.",
+            "The paper draws the graphs; here their pieces are counted. `cargo weft chop tpcc \
+             --svg FILE` draws them.",
         ],
     }
 }
@@ -207,7 +208,8 @@ pub const FIGURES: &[Figure] = &[
             published: &[Published { series: "1T1W", metric: 1, at: 1.0, value: 0.88 }],
             differs: &[
                 "Without 2T1W, a warehouse for two threads, which no single option says.",
-                "A region is tried again up to ten times when it does not fit, where the paper takes the lock at once.",
+                "A region is tried again up to ten times when it does not fit, where the paper \
+                 takes the lock at once.",
             ],
         }),
     },
@@ -216,7 +218,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(1),
         section: "§2.2",
         title: "what TPC-C's transactions read and write",
-        claim: "The sets would fit: 2 to 14 KB read, but for Stock-Level, and at most 4 KB written.",
+        claim: "The sets would fit: 2 to 14 KB read, but for Stock-Level, and at most 4 KB \
+                written.",
         content: Content::NotMeasured(
             "reports do not say how many bytes a region reads and writes",
         ),
@@ -249,7 +252,8 @@ pub const FIGURES: &[Figure] = &[
         Number::Figure(12),
         "§6.3",
         "throughput by contention, TPC-C",
-        "DBX-TC is 36 to 43 % ahead of DBX under low and medium contention, and twice as fast under high; 5.8 times as fast as whole transactions in regions.",
+        "DBX-TC is 36 to 43 % ahead of DBX under low and medium contention, and twice as fast \
+         under high; 5.8 times as fast as whole transactions in regions.",
     ),
     missing(
         Number::Figure(13),

@@ -273,7 +273,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(11),
         section: "§8.4",
         title: "INCRZ by alpha, 20 cores",
-        claim: "With popularity that falls off smoothly, Doppel is alike up to 0.8, and ahead from there on.",
+        claim: "With popularity that falls off smoothly, Doppel is alike up to 0.8, and ahead \
+                from there on.",
         content: Content::Experiment(Experiment {
             metrics: &[THROUGHPUT.logarithmic()],
             expectations: &[
@@ -313,7 +314,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(1),
         section: "§8.4",
         title: "popularity of keys, by alpha",
-        claim: "The most popular of a million keys gets 7 % of all writes at alpha 1, and 61 % at 2.",
+        claim: "The most popular of a million keys gets 7 % of all writes at alpha 1, and 61 % \
+                at 2.",
         content: Content::NotMeasured(
             "it is a table of the Zipf distribution, 1/k^alpha over its sum, which no run measures",
         ),
@@ -373,7 +375,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(12),
         section: "§8.5",
         title: "LIKE by the share of writes, 20 cores",
-        claim: "OCC is best where most only read; Doppel splits from 30 % writes on, and is ahead from there on.",
+        claim: "OCC is best where most only read; Doppel splits from 30 % writes on, and is \
+                ahead from there on.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 point(
@@ -423,7 +426,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(3),
         section: "§8.6",
         title: "latencies of LIKE, half reads, half writes",
-        claim: "With skew Doppel's reads wait for the next joined phase, its writes for nobody, and throughput is nearly twice OCC's.",
+        claim: "With skew Doppel's reads wait for the next joined phase, its writes for nobody, \
+                and throughput is nearly twice OCC's.",
         content: Content::Experiment(Experiment {
             metrics: &[READ_MEAN, WRITE_MEAN, READ_99, WRITE_99, THROUGHPUT],
             expectations: &[
@@ -622,7 +626,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(15),
         section: "§8.8",
         title: "RUBiS-C by alpha, 20 cores",
-        claim: "Up to alpha 1 Doppel is like the others; at 1.8 it has three times OCC's throughput and six times 2PL's.",
+        claim: "Up to alpha 1 Doppel is like the others; at 1.8 it has three times OCC's \
+                throughput and six times 2PL's.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 point(

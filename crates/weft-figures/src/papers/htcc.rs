@@ -13,8 +13,11 @@ const MACHINE: Simulated = Simulated {
 };
 
 /// Forty warehouses take 6 GB and minutes to load, so those of quick runs have few rows.
-const MANY_WAREHOUSES: Simulated =
-    Simulated { quick: span(1.0, 3.0).with(&["--scale", "tiny"]), ..MACHINE };
+const MANY_WAREHOUSES: Simulated = Simulated {
+    quick: span(1.0, 3.0).with(&["--scale", "tiny"]),
+    full: span(4.0, 12.0).loading(60.0),
+    ..MACHINE
+};
 
 const REAL: Result<Real, &str> =
     Ok(Real { threads: 40, needs_rtm: true, arguments: &["--reserve-mib", "1000"] });
@@ -147,7 +150,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "a"),
         section: "§2.1",
         title: "regions and fine-grained locks, low contention",
-        claim: "Where transactions seldom meet, hardware regions are twice as fast as fine-grained locks.",
+        claim: "Where transactions seldom meet, hardware regions are twice as fast as \
+                fine-grained locks.",
         content: Content::Experiment(ten_updates(
             &["ycsb", "--operations", "10", "--theta", "0"],
             &["--rmw", "100", "--records", "100000"],
@@ -166,7 +170,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Part(1, "b"),
         section: "§2.1",
         title: "regions and fine-grained locks, high contention",
-        claim: "Where transactions often meet, hardware regions fall far behind fine-grained locks.",
+        claim: "Where transactions often meet, hardware regions fall far behind fine-grained \
+                locks.",
         content: Content::Experiment(ten_updates(
             &["ycsb", "--operations", "10", "--theta", "0.8"],
             &["--rmw", "100", "--records", "100000"],
@@ -214,7 +219,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(11),
         section: "§5",
         title: "HOCC by the restart threshold, 4 warehouses",
-        claim: "Under high contention HOCC collapses, whatever the restart threshold, and OCC does not.",
+        claim: "Under high contention HOCC collapses, whatever the restart threshold, and OCC \
+                does not.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -246,7 +252,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(12),
         section: "§5",
         title: "HOCC's abort rate, 4 warehouses",
-        claim: "HOCC's aborts become fewer with more threads, since it runs one transaction after another.",
+        claim: "HOCC's aborts become fewer with more threads, since it runs one transaction \
+                after another.",
         content: Content::Experiment(Experiment {
             metrics: &[ABORTS],
             expectations: &[
@@ -283,7 +290,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(13),
         section: "§5",
         title: "throughput, 40 warehouses",
-        claim: "Under low contention the optimistic protocols scale alike, HTCC 10 % ahead of OCC, 2PL and HTO behind.",
+        claim: "Under low contention the optimistic protocols scale alike, HTCC 10 % ahead of \
+                OCC, 2PL and HTO behind.",
         content: Content::Experiment(Experiment {
             axis: Axis { quick: &[10.0, 40.0], ..THREADS },
             expectations: &[
@@ -359,7 +367,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(15),
         section: "§5",
         title: "throughput by the number of warehouses, 40 threads",
-        claim: "The more contention, the further HTCC is ahead; HOCC is good only where there is little.",
+        claim: "The more contention, the further HTCC is ahead; HOCC is good only where there is \
+                little.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -394,7 +403,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(16),
         section: "§5",
         title: "latency of New-Order, 4 warehouses",
-        claim: "More of HTCC's New-Orders commit soon than of the others', and HOCC's take far longest.",
+        claim: "More of HTCC's New-Orders commit soon than of the others', and HOCC's take far \
+                longest.",
         content: Content::Experiment(Experiment {
             axis: Axis { quick: &[10.0, 40.0], full: &[10.0, 20.0, 40.0], ..THREADS },
             metrics: &[NEW_ORDER_MEDIAN, NEW_ORDER_99],
@@ -442,7 +452,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(17),
         section: "§5",
         title: "which records are hot, 4 warehouses",
-        claim: "Locks on warehouses and districts keep HTCC fast; without any it collapses at 32 threads, and with locks on all records it is like 2PL.",
+        claim: "Locks on warehouses and districts keep HTCC fast; without any it collapses at 32 \
+                threads, and with locks on all records it is like 2PL.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -496,7 +507,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(18),
         section: "§5",
         title: "what each part of HTCC gains, 4 warehouses",
-        claim: "Static dependencies gain 10 %, the workset cache with them 40 %, and the hybrid alone is 20 % ahead of OCC.",
+        claim: "Static dependencies gain 10 %, the workset cache with them 40 %, and the hybrid \
+                alone is 20 % ahead of OCC.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(
@@ -536,7 +548,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(19),
         section: "§5",
         title: "what validation costs, 40 threads",
-        claim: "Without validation, and so without repairs, HTCC would be 40 % faster at 4 warehouses, and hardly so at 40.",
+        claim: "Without validation, and so without repairs, HTCC would be 40 % faster at 4 \
+                warehouses, and hardly so at 40.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 ratio(

@@ -81,7 +81,8 @@ pub const FIGURES: &[Figure] = &[
         title: "elision by the pthread library",
         claim: "Elision that the pthread library does by itself changes nothing.",
         content: Content::NotMeasured(
-            "it is about glibc's elision of mutexes, of which Weft uses none, and which glibc has given up since",
+            "it is about glibc's elision of mutexes, of which Weft uses none, and which glibc \
+             has given up since",
         ),
     },
     Figure {
@@ -89,7 +90,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(2),
         section: "§4.1",
         title: "selected locks elided, GetSubData",
-        claim: "Eliding three kinds of locks gains 13 to 17 % up to a thread per core, and less beyond.",
+        claim: "Eliding three kinds of locks gains 13 to 17 % up to a thread per core, and less \
+                beyond.",
         content: Content::Experiment(Experiment {
             expectations: &[
                 gain("it gains at 1 thread", "1.13 × at least (§4.1)", 1.0, at_least(1.06)),
@@ -104,7 +106,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(1),
         section: "§4.1",
         title: "aborts by cause, selected locks elided",
-        claim: "Few regions abort: by capacity at one thread, by conflicts at two to four, by both with hyper-threads.",
+        claim: "Few regions abort: by capacity at one thread, by conflicts at two to four, by \
+                both with hyper-threads.",
         content: Content::Experiment(Experiment {
             series: ELIDED,
             expectations: &[
@@ -152,7 +155,8 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(2),
         section: "§4.2",
         title: "aborts by cause, all locks elided",
-        claim: "A fifth of the regions abort, by conflicts on statistics that every visit of a page counts.",
+        claim: "A fifth of the regions abort, by conflicts on statistics that every visit of a \
+                page counts.",
         content: Content::Experiment(Experiment {
             series: ELIDED,
             expectations: &[
@@ -212,7 +216,8 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 MINIATURE,
                 SMALL_SECTIONS,
-                "Regions that found the lock held, as many again from four threads on, are not among these.",
+                "Regions that found the lock held, as many again from four threads on, are not \
+                 among these.",
             ],
             ..manager(COARSE, ABORTS_BY_CAUSE)
         }),
