@@ -262,6 +262,7 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "transactions_by_type": types,
         "phases": outcome.phases,
         "repairs": outcome.repairs,
+        "conflict_retries": common.conflict_retries,
         "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,
         "regions_committed": counts.committed,
