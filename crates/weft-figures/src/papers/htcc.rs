@@ -62,15 +62,16 @@ const NEW_ORDER_99: Metric = latency(
     "transactions_by_type/type=neworder/latency_us_p99",
 );
 
-const NO_GLOBAL_LOCK: &str = "When a region gives up, Weft's software twin takes the locks of its own records. \
-     The paper's HOCC takes one lock for all, which aborts all other regions (the lemming effect): its collapse \
-     under contention has no cause here.";
+const NO_GLOBAL_LOCK: &str = "When a region gives up, Weft's software twin takes the locks of its \
+     own records. The paper's HOCC takes one lock for all, which aborts all other regions (the \
+     lemming effect), so that it collapses further than it does here.";
 const THRESHOLD: &str = "A threshold n is --conflict-retries n: a region that has met so many conflicts is done \
      by its software twin. The other thresholds of the paper lie between those shown.";
 const ROWS_ONLY: &str = "Quick runs of many warehouses have few rows in each (--scale tiny), since those of the \
      specification take minutes to load; full runs have them all.";
-const DELIVERY: &str = "Most of the time goes to Delivery here, where ten threads scan one nearly empty index; \
-     neither locks on records nor repairs help much against that.";
+const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty index; neither locks \
+     on records nor repairs help much against that. The longer a run, the more of its time goes to \
+     it, so that quick runs of few milliseconds have more throughput than full ones.";
 const ACCOUNT: &str = "HTCC is the variant htcc:dependencies; Weft's default is HTCC(-S), since on a real \
      processor the account of dependencies costs a quarter of the throughput (docs/htcc-results.md). The \
      simulation does not charge for what lies in private memory.";
