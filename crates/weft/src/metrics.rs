@@ -37,6 +37,9 @@ pub struct Metrics {
     pub log: Option<LogMetrics>,
     /// Repairs, under a protocol that makes them.
     pub repairs: RepairMetrics,
+    /// Pieces of procedures that were done again by themselves, under `dbx-tc`. (They are not among
+    /// [`Metrics::aborted`].)
+    pub pieces_redone: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
 }
@@ -103,6 +106,7 @@ impl Metrics {
             metrics.repairs.fast += counters.restored_fast.load(Ordering::Relaxed);
             metrics.repairs.kept += counters.kept.load(Ordering::Relaxed);
             metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
+            metrics.pieces_redone += counters.pieces_redone.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);
             }

@@ -9,6 +9,7 @@
 
 mod lookup;
 mod operations;
+mod pieces;
 mod prefetch;
 mod private_row;
 mod recording;
@@ -27,6 +28,7 @@ pub use scan::Scan;
 use weft_htm::word::yield_now;
 
 use lookup::Located;
+pub(crate) use pieces::Piecewise;
 pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -63,7 +65,7 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     worker: &'db Worker<P>,
     /// What dooms it, if anything does.
     doomed: Cell<Option<Abort>>,
-    deadline: Option<(Instant, Duration)>,
+    deadline: Cell<Option<(Instant, Duration)>>,
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
@@ -121,7 +123,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             database,
             worker,
             doomed: Cell::new(None),
-            deadline,
+            deadline: Cell::new(deadline),
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
@@ -509,7 +511,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.deadline.is_some() {
+        if self.doomed.get().is_some() || self.deadline.get().is_some() {
             self.check_doom_and_deadline()?;
         }
         Ok(&table.inner)
@@ -554,7 +556,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(self.describe(abort).into());
         }
         self.operations.set(self.operations.get().wrapping_add(1));
-        match self.deadline {
+        match self.deadline.get() {
             Some((at, deadline))
                 if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK)
                     && Instant::now() >= at =>

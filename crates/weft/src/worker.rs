@@ -107,6 +107,7 @@ pub struct Counters {
     pub restored_fast: Word,
     pub restored_slow: Word,
     pub kept: Word,
+    pub pieces_redone: Word,
 }
 
 impl Counters {

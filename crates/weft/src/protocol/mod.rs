@@ -17,6 +17,7 @@ pub mod atomic;
 pub mod canary;
 pub mod dbx;
 pub mod dbx_spin;
+pub mod dbx_tc;
 pub mod doppel;
 pub mod exclusive;
 pub mod htcc;
@@ -29,10 +30,13 @@ pub mod timestamp_ordering;
 pub mod two_phase_locking;
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
+pub(crate) use dbx_tc::Registered;
+pub use dbx_tc::{DbxTc, DbxTcOptions};
 pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
@@ -46,7 +50,7 @@ use crate::database::Inner;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
-use crate::procedure::Instance;
+use crate::procedure::{Instance, Pieces, Shape};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::{Worker, WorkerMemory};
@@ -88,6 +92,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether a transaction that cannot commit may be run again as the same transaction, with what it
     /// knows of records.
     const REPAIRS: bool = false;
+
+    /// Whether registered [procedures](mod@crate::procedure) may be committed piece by piece.
+    const CHOPS: bool = false;
 
     /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
     /// progress and have written something.
@@ -183,6 +190,8 @@ pub struct ProtocolOptions {
     pub phases: PhaseOptions,
     /// For `htcc`.
     pub htcc: HtccOptions,
+    /// The procedures, under a protocol that chops.
+    pub(crate) registered: Option<Registered>,
 }
 
 /// What a protocol keeps once per database.
@@ -512,6 +521,39 @@ pub trait Executor {
     /// The instances that have read or written what has changed since.
     fn stale_steps(&self) -> Vec<Instance> {
         unreachable!("asked of those alone that repair")
+    }
+
+    /// The pieces in which a procedure is executed; `None` if it is not registered. Asked, as the methods that
+    /// follow, of those alone that [chop](Protocol::CHOPS).
+    fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
+        let _ = shape;
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// The transaction that begins next is a registered procedure, and to be committed piece by piece, if it can
+    /// be, or as one.
+    fn expect_procedure(&mut self, in_pieces: bool) {
+        let _ = in_pieces;
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// Whether the transaction that has begun is committed piece by piece: then each [`Executor::commit`] is that
+    /// of a piece.
+    fn is_in_pieces(&self) -> bool {
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// Undoes what was done since the last commit of a piece, which has failed `attempt` times, for it to be done
+    /// again. Rows that were handed out stay.
+    fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
+        let _ = (attempt, memory);
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// The last piece has been committed, and nobody looks at rows any more that were handed out.
+    fn end_pieces(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+        unreachable!("asked of those alone that chop")
     }
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
