@@ -53,3 +53,47 @@ impl Pieces {
         self.conflicting
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::chopping::{Options, Outlines, chop};
+    use super::*;
+
+    fn pieces(text: &str, options: Options) -> Pieces {
+        let outlines: Outlines = text.parse().expect("is well-formed");
+        Pieces::of("p", &chop(&outlines, options).expect("is possible").procedures[0])
+    }
+
+    #[test]
+    fn steps_are_in_the_pieces_that_were_found() {
+        let text = "
+            procedure p
+                a: read s (x)
+                b: update t (x); value from a
+                c: write t (y)
+                d: add u (x)
+            end
+        ";
+        let found = pieces(text, Options { reordering: false, ..Options::ALL });
+        assert_eq!((found.count(), found.conflicting()), (3, Some(1)));
+        assert_eq!([0, 1, 2, 3].map(|step| found.of_step(step)), [0, 1, 1, 2]);
+        assert_eq!([0, 1, 2, 3].map(|piece| found.start(piece)), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn steps_in_another_order_are_one_piece() {
+        let text = "
+            procedure p
+                a: update t (x)
+                b: add u (x)
+                c: update t (x)
+            end
+        ";
+        assert!(pieces(text, Options { reordering: false, ..Options::ALL }).count() == 1);
+        let reordered = pieces(text, Options::ALL);
+        assert_eq!(
+            (reordered.count(), reordered.conflicting(), reordered.start(1)),
+            (1, Some(0), 3)
+        );
+    }
+}
