@@ -1,5 +1,8 @@
 //! DBX-TC: procedures in pieces, beside each other and beside everything else.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[path = "support/hardware.rs"]
+mod hardware;
 mod support;
 
 use std::cell::Cell;
@@ -11,7 +14,7 @@ use std::time::Duration;
 use support::{Seed, chaos, panic_quietly, stress};
 use weft::durability::SimulatedDisk;
 use weft::procedure::Procedure;
-use weft::procedure::chopping::{NotAdmitted, PieceKind};
+use weft::procedure::chopping::{NotAdmitted, Options, PieceKind};
 use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
 use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, procedure};
 use weft_htm::word::{Ordering, Word};
@@ -397,23 +400,42 @@ mod other {
     }
 }
 
-#[test]
-fn a_procedure_that_is_not_registered_is_a_stranger() {
-    assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
-    let bank = &open(options());
-    let seen = scope(|scope| {
+/// What another procedure sees of a payment that is between two pieces.
+fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) -> T {
+    scope(|scope| {
         let looker = Cell::new(None);
-        let look = at(3, 1, || {
-            let looking = scope.spawn(|| {
-                bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
-            });
+        let begin = at(3, 1, || {
+            let looking = scope.spawn(|| look(bank));
             give_time(&looking);
             looker.set(Some(looking));
         });
-        bank.database.execute(&mut bank.paying(1, 10, 1, &look)).expect("pays");
-        looker.take().expect("it was come there").join().expect("looks").expect("is read")
+        bank.database.execute(&mut bank.paying(1, 10, 1, &begin)).expect("pays");
+        looker.take().expect("it was come there").join().expect("looks")
+    })
+}
+
+#[test]
+fn a_procedure_that_is_not_registered_is_a_stranger() {
+    assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
+    let seen = seen_in_the_middle(&open(options()), |bank| {
+        bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
     });
-    assert_eq!(seen, (10, BEGINNING + 10));
+    assert_eq!(seen.expect("is read"), (10, BEGINNING + 10));
+}
+
+#[test]
+fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
+    let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
+    let look = |bank: &Bank| {
+        bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
+    };
+    for (snapshots, pieces, seen) in [(true, 3, (BEGINNING + 10, 10)), (false, 2, (BEGINNING, 0))] {
+        let chopping = Options { snapshots, ..Options::ALL };
+        let bank = open(DbxTcOptions::new().procedures(both).chopping(chopping));
+        assert_eq!(bank.database.chopping().procedures[0].pieces.len(), pieces);
+        assert_eq!(seen_in_the_middle(&bank, look), seen, "snapshots: {snapshots}");
+        assert_eq!(look(&bank), (BEGINNING + 10, 10));
+    }
 }
 
 #[test]
@@ -520,6 +542,22 @@ fn check<P: Protocol>(
     Ok((cents, branch))
 }
 
+/// As that; but it also notes what it has found.
+#[procedure(Note)]
+fn note<P: Protocol>(
+    accounts: &Table<Account, P>,
+    branches: &Table<Branch, P>,
+    slips: &Table<Slip, P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(i64, i64), Error> {
+    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
+    let branch = tx.get(branches, &id)?.expect("it is there").cents;
+    let owner = format!("{cents} {branch}");
+    tx.upsert(slips, Slip { number: 1000, account: id, owner })?;
+    Ok((cents, branch))
+}
+
 /// Gives an account another owner.
 #[procedure(Give)]
 fn give<P: Protocol>(
@@ -535,14 +573,14 @@ fn give<P: Protocol>(
 #[test]
 fn a_procedure_that_comes_later_is_checked() {
     let bank = open(options());
-    let refused = bank.database.admit(Check::<DbxTc>::shape());
+    let refused = bank.database.admit(Note::<DbxTc>::shape());
     let Err(NotAdmitted::Changes(change)) = refused else { panic!("{refused:?}") };
     assert_eq!(change.procedure, "pay");
-    assert!(change.why.contains("check."), "{change}");
+    assert!(change.why.contains("note."), "{change}");
     // It runs nevertheless.
     bank.pay(1, 10, 1);
-    let checked = bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1));
-    assert_eq!(checked.expect("is read"), (BEGINNING + 10, 10));
+    let mut note = Note::new(&bank.accounts, &bank.branches, &bank.slips, 1);
+    assert_eq!(bank.database.execute(&mut note).expect("is noted"), (BEGINNING + 10, 10));
 
     let give = || Give::new(&bank.accounts, 1, "somebody");
     bank.database.execute(&mut give()).expect("gives");
@@ -572,19 +610,17 @@ fn procedures_are_checked_when_the_database_is_opened() {
     assert_eq!(failure.to_string(), "two procedures are called 'pay'");
 }
 
-/// Payments of many threads, beside strangers that sum up and snapshots.
-#[test]
-fn many_threads_lose_no_cent() {
+/// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
+fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
     const THREADS: u64 = 4;
-    let seed = Seed::new();
-    let payments = 400 * stress() as u64;
-    let bank = &open(options());
+    let (seed, begin) = (Seed::new(), &begin);
     let is_over = &Word::new(0);
     scope(|scope| {
         let paying: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let mut random = seed.random(thread as usize);
                 scope.spawn(move || {
+                    let _begun = begin(random.u64(..));
                     let mut paid = 0;
                     for number in 0..payments {
                         let (id, cents) = (random.u32(..ACCOUNTS), random.i64(-60..=60));
@@ -608,7 +644,9 @@ fn many_threads_lose_no_cent() {
         let check = |accounts: i64, branches: i64| {
             assert_eq!(accounts - i64::from(ACCOUNTS) * BEGINNING, branches);
         };
+        let mut random = seed.random(THREADS as usize);
         let summing = scope.spawn(move || {
+            let _begun = begin(random.u64(..));
             while is_over.load(Ordering::Relaxed) == 0 {
                 let sums: Result<_, Error> = bank.database.transact(|tx| {
                     let accounts = tx.range(&bank.accounts, ..).map(|row| Ok(row?.cents));
@@ -637,7 +675,24 @@ fn many_threads_lose_no_cent() {
         });
         assert_eq!(slips.expect("is counted"), paid);
     });
+}
+
+#[test]
+fn many_threads_lose_no_cent() {
+    let bank = open(options());
+    lose_no_cent(&bank, 400 * stress() as u64, |_| ());
     assert!(bank.database.metrics().pieces_redone > 0, "nothing has been tested");
+}
+
+/// The same, with regions that meet conflicts beside their twins.
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+#[test]
+fn many_threads_lose_no_cent_in_hardware_regions() {
+    let Some(htm) = hardware::hardware(2) else { return };
+    let _here = hardware::on_thread(0, 0);
+    let bank = open_by(Database::builder().dbx_tc(options()).custom_htm(htm));
+    lose_no_cent(&bank, 25 * stress() as u64, |seed| hardware::on_thread(10_000, seed));
+    assert!(bank.database.metrics().htm.committed > 0, "nothing has been tested");
 }
 
 /// A procedure in pieces is one transaction of the history, without what was done again.

@@ -523,7 +523,7 @@ pub trait Executor {
         unreachable!("asked of those alone that repair")
     }
 
-    /// The pieces in which a procedure is executed; `None` if it is not registered. Asked, as the methods that
+    /// The pieces in which a procedure is executed; `None` if it is nothing else than any transaction. Asked, as the methods that
     /// follow, of those alone that [chop](Protocol::CHOPS).
     fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
         let _ = shape;

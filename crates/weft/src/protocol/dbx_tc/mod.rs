@@ -27,8 +27,8 @@
 //! - A piece is run as a small transaction of DBX's: its reads are noted, and validated with its writes in a
 //!   region, or by its twin. The paper's pieces are regions as a whole.
 //! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
-//! - Read-only procedures are in pieces like the others, and snapshots are strangers: they wait until
-//!   no procedure is between two pieces. (The paper's *eventual snapshots*, §4, do not wait.)
+//! - Read-only procedures, and snapshots, wait until no procedure is between two pieces. (The paper's *eventual
+//!   snapshots*, §4, do not wait.)
 //! - If the database has a log, all procedures run as one piece: an epoch that ends between two pieces would be
 //!   recovered with one of them.
 //! - Nothing is deferred, and there are no caches before tables (§3.2, §3.3).

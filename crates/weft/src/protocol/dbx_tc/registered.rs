@@ -18,9 +18,10 @@ pub struct DbxTcOptions {
     /// Which tables' rows go by [tokens](Token).
     pub tokens: Vec<Token>,
     /// What the analysis makes use of: all that the protocol can follow, by default. It runs procedures as they
-    /// are written, keeps read-only ones among the others and defers nothing, so that
-    /// [reordering](Options::reordering), [snapshots](Options::snapshots) and [deferral](Options::deferral) are
-    /// off, whatever is said here.
+    /// are written and defers nothing, so that [reordering](Options::reordering) and
+    /// [deferral](Options::deferral) are off, whatever is said here. With [snapshots](Options::snapshots),
+    /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
+    /// apart from procedures that are between two pieces, as everything is that is not registered.
     pub chopping: Options,
 }
 
@@ -56,8 +57,7 @@ impl DbxTcOptions {
 
     /// Chops the procedures.
     pub(crate) fn chop(&self) -> Result<Registered, OutlineError> {
-        let options =
-            Options { reordering: false, snapshots: false, deferral: false, ..self.chopping };
+        let options = Options { reordering: false, deferral: false, ..self.chopping };
         let outlines = Outlines {
             tokens: self.tokens.clone(),
             ..Outlines::of(self.procedures.iter().copied())
@@ -73,21 +73,26 @@ pub struct Registered {
     pub chopping: Chopping,
     /// In the order of the chopping's procedures.
     names: Vec<&'static str>,
-    pieces: Vec<Arc<Pieces>>,
+    /// `None` for those that only read, and are left out.
+    pieces: Vec<Option<Arc<Pieces>>>,
 }
 
 impl Registered {
     fn new(names: Vec<&'static str>, chopping: Chopping) -> Registered {
-        let pieces = names.iter().zip(&chopping.procedures);
-        let pieces = pieces.map(|(name, chopped)| Arc::new(Pieces::of(name, chopped))).collect();
-        Registered { chopping, names, pieces }
+        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
+            (!chopped.on_snapshot).then(|| Arc::new(Pieces::of(name, chopped)))
+        });
+        Registered { pieces: pieces.collect(), chopping, names }
     }
 
-    /// The pieces of the procedure with this shape, if it is among them. Another with the same name is not.
-    fn find(&self, shape: &'static Shape) -> Option<&Arc<Pieces>> {
+    /// The position of the procedure with this shape, if it is among them. Another with the same name is not.
+    fn position(&self, shape: &'static Shape) -> Option<usize> {
         let position = self.names.iter().position(|name| *name == shape.name)?;
-        let is_it = self.chopping.outlines.procedures[position] == Outline::of(shape);
-        is_it.then(|| &self.pieces[position])
+        (self.chopping.outlines.procedures[position] == Outline::of(shape)).then_some(position)
+    }
+
+    fn pieces_of(&self, shape: &'static Shape) -> Option<Arc<Pieces>> {
+        self.pieces[self.position(shape)?].clone()
     }
 }
 
@@ -111,7 +116,7 @@ impl Procedures {
     /// Adds one, if those that are there stay in their pieces.
     pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
-        if registered.find(shape).is_some() {
+        if registered.position(shape).is_some() {
             return Ok(());
         }
         let Chopping { outlines, options, .. } = &registered.chopping;
@@ -135,7 +140,7 @@ pub struct Known {
 unsafe impl Send for Known {}
 
 impl Known {
-    /// The pieces of a procedure, if it is registered.
+    /// The pieces of a procedure, if it is registered, and not left out.
     #[inline]
     pub fn pieces_of(
         &mut self,
@@ -148,7 +153,7 @@ impl Known {
         }
         let known = self.pieces.iter().position(|(known, _)| std::ptr::eq(*known, shape));
         let position = known.unwrap_or_else(|| {
-            self.pieces.push((shape, procedures.get().find(shape).cloned()));
+            self.pieces.push((shape, procedures.get().pieces_of(shape)));
             self.pieces.len() - 1
         });
         self.pieces[position].1.as_ref()
