@@ -59,6 +59,7 @@ enum Refused {
 /// Pays into an account, and then notes that with its branch, and on a slip. Three pieces: the account, which
 /// others read, and two that commute.
 #[procedure(Pay)]
+#[allow(clippy::too_many_arguments, reason = "arguments of a procedure are plain values")]
 fn pay<P: Protocol>(
     accounts: &Table<Account, P>,
     branches: &Table<Branch, P>,
