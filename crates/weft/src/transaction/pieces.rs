@@ -150,7 +150,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
         let step = accessed.instance.step;
         if step < self.first.get() {
-            // It goes another way than before, with the same results: see `OwnedOutput`.
+            // With the same results it goes another way than before, which no procedure may.
             return Err(Failure::Halfway { procedure: self.pieces.procedure(), step }.into());
         }
         if self.in_pieces && step >= self.end() {

@@ -74,14 +74,15 @@ pub struct Registered {
     /// In the order of the chopping's procedures.
     names: Vec<&'static str>,
     /// `None` for those that only read, and are left out.
-    pieces: Vec<Option<Arc<Pieces>>>,
+    pieces: Vec<Option<Pieces>>,
 }
 
 impl Registered {
     fn new(names: Vec<&'static str>, chopping: Chopping) -> Registered {
-        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
-            (!chopped.on_snapshot).then(|| Arc::new(Pieces::of(name, chopped)))
-        });
+        let pieces = names
+            .iter()
+            .zip(&chopping.procedures)
+            .map(|(name, chopped)| (!chopped.on_snapshot).then(|| Pieces::of(name, chopped)));
         Registered { pieces: pieces.collect(), chopping, names }
     }
 
@@ -91,7 +92,7 @@ impl Registered {
         (self.chopping.outlines.procedures[position] == Outline::of(shape)).then_some(position)
     }
 
-    fn pieces_of(&self, shape: &'static Shape) -> Option<Arc<Pieces>> {
+    fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
         self.pieces[self.position(shape)?].clone()
     }
 }
@@ -129,7 +130,8 @@ impl Procedures {
     }
 }
 
-/// What a worker knows of procedures: by the address of the shape.
+/// What a worker knows of procedures: by the address of the shape. What it hands out is its own, so that workers
+/// do not count references on one line.
 #[derive(Debug, Default)]
 pub struct Known {
     changes: u64,
@@ -153,7 +155,8 @@ impl Known {
         }
         let known = self.pieces.iter().position(|(known, _)| std::ptr::eq(*known, shape));
         let position = known.unwrap_or_else(|| {
-            self.pieces.push((shape, procedures.get().pieces_of(shape)));
+            let pieces = procedures.get().pieces_of(shape);
+            self.pieces.push((shape, pieces.map(Arc::new)));
             self.pieces.len() - 1
         });
         self.pieces[position].1.as_ref()
