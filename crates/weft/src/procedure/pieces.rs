@@ -69,7 +69,7 @@ mod tests {
         let text = "
             procedure p
                 a: read s (x)
-                b: update t (x); value from a
+                b: update t (x); values from a
                 c: write t (y)
                 d: add u (x)
             end

@@ -10,6 +10,46 @@ use crate::procedure::chopping::{
 use crate::procedure::{Pieces, Shape};
 
 /// What `dbx-tc` knows of procedures when a database is opened.
+///
+/// ```
+/// use weft::procedure::Procedure;
+/// use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+/// use weft::{Database, Error, Record, Table, Transaction, procedure};
+///
+/// #[derive(Clone, Record)]
+/// struct Item { #[record(key)] id: u32, left: u32 }
+/// #[derive(Clone, Record)]
+/// struct Day { #[record(key)] number: u32, sold: u64 }
+///
+/// #[procedure(Sell)]
+/// fn sell<P: Protocol>(
+///     items: &Table<Item, P>,
+///     days: &Table<Day, P>,
+///     tx: &Transaction<'_, P>,
+///     item: u32,
+///     day: u32,
+/// ) -> Result<Option<u32>, Error> {
+///     let left = tx.update(items, &item, |item| {
+///         item.left -= 1;
+///         item.left
+///     })?;
+///     // Sums commute, and nobody reads them at the same time: a piece of its own.
+///     tx.update(days, &day, |day| day.sold += 1)?;
+///     Ok(left)
+/// }
+///
+/// let known = DbxTcOptions::new().procedures([Sell::<DbxTc>::shape()]);
+/// let database =
+///     Database::<DbxTc>::builder().table::<Item>().table::<Day>().dbx_tc(known).open()?;
+/// assert_eq!(database.chopping().procedures[0].pieces.len(), 2);
+/// let (items, days) = (database.table::<Item>()?, database.table::<Day>()?);
+/// database.transact(|tx| {
+///     tx.insert(&items, Item { id: 1, left: 10 })?;
+///     tx.insert(&days, Day { number: 7, sold: 0 })
+/// })?;
+/// assert_eq!(database.execute(&mut Sell::new(&items, &days, 1, 7))?, Some(9));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DbxTcOptions {
