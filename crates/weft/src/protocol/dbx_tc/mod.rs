@@ -15,7 +15,7 @@
 //! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.
 //! An error of the engine that is none of a conflict (a key that is there already, a column that overflows),
 //! or a panic, behind the first piece is an error of the program. What was committed before stays, and the
-//! error says so: [`Failure::Halfway`](crate::Failure::Halfway).
+//! error says so: [`Failure::Halfway`].
 //!
 //! The files: `registered`, the procedures and their pieces; `gate`; here, what a worker does. Where a piece
 //! ends and what is done again is decided by the driver, in `transaction::pieces`.

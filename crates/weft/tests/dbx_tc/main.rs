@@ -1,23 +1,23 @@
 //! DBX-TC: procedures in pieces, beside each other and beside everything else.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#[path = "support/hardware.rs"]
+#[path = "../support/hardware.rs"]
 mod hardware;
+mod many_threads;
+mod strangers;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, mpsc};
-use std::thread::{self, ScopedJoinHandle, scope};
+use std::thread::{self, scope};
 use std::time::Duration;
 
-use support::{Seed, chaos, panic_quietly, stress};
-use weft::durability::SimulatedDisk;
+use support::panic_quietly;
 use weft::procedure::Procedure;
-use weft::procedure::chopping::{NotAdmitted, Options, PieceKind};
+use weft::procedure::chopping::PieceKind;
 use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
 use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, procedure};
-use weft_htm::word::{Ordering, Word};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {
@@ -166,16 +166,6 @@ impl Bank {
     }
 }
 
-/// Gives another thread time to end, which it may need the caller for.
-fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
-    for _ in 0..400 {
-        if thread.is_finished() {
-            return;
-        }
-        thread::sleep(Duration::from_micros(100));
-    }
-}
-
 /// Does something at a point of a procedure, the first times that it comes by.
 fn at(point: u32, times: u32, act: impl Fn()) -> impl Fn(u32) {
     let left = Cell::new(times);
@@ -309,137 +299,6 @@ fn a_piece_that_starves_gets_through_whatever_the_deadline() {
 }
 
 #[test]
-fn strangers_see_no_procedure_by_halves() {
-    let bank = &open(options());
-    let look = || bank.state(1);
-    let look_by_snapshot = || {
-        let snapshot = bank.database.open_snapshot().expect("opens");
-        let account = snapshot.get(&bank.accounts, &1).expect("is read");
-        let branch = snapshot.get(&bank.branches, &1).expect("is read");
-        (account.expect("is there").cents, branch.expect("is there").cents)
-    };
-    for (number, point) in (1..).zip([2, 3, 4]) {
-        let seen = scope(|scope| {
-            let lookers = Cell::new(Vec::new());
-            let begin = at(point, 1, || {
-                let both = vec![scope.spawn(look), scope.spawn(look_by_snapshot)];
-                both.iter().for_each(give_time);
-                lookers.set(both);
-            });
-            bank.database.execute(&mut bank.paying(1, 10, number, &begin)).expect("pays");
-            lookers
-                .take()
-                .into_iter()
-                .map(|looker| looker.join().expect("looks"))
-                .collect::<Vec<_>>()
-        });
-        assert_eq!(seen.len(), 2);
-        for (cents, of_branch) in seen {
-            assert_eq!(cents - BEGINNING, of_branch, "at {point}");
-        }
-    }
-}
-
-#[test]
-fn beside_a_stranger_a_procedure_is_one_piece() {
-    let bank = &open(options());
-    let (come, has_come) = mpsc::channel();
-    let (go, may_go) = mpsc::channel();
-    scope(|scope| {
-        let stranger = bank.database.begin().expect("begins");
-        let paying = scope.spawn(move || {
-            let wait = at(4, 1, || {
-                come.send(()).expect("is received");
-                may_go.recv().expect("is sent");
-            });
-            bank.database.execute(&mut bank.paying(1, 10, 1, &wait)).expect("pays")
-        });
-        has_come.recv().expect("it has come there");
-        let cents = stranger.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
-        drop(stranger);
-        go.send(()).expect("is received");
-        assert_eq!(cents.expect("is read"), Some(BEGINNING));
-        assert_eq!(paying.join().expect("pays"), BEGINNING + 10);
-    });
-    assert_eq!(bank.state(1), (BEGINNING + 10, 10));
-}
-
-#[test]
-fn with_a_log_a_procedure_is_one_piece() {
-    let disk = Arc::new(SimulatedDisk::new(1));
-    let builder = Database::builder().dbx_tc(options()).directory("/db").backend(disk, false);
-    let bank = &open_by(builder);
-    let seen = scope(|scope| {
-        let looker = Cell::new(None);
-        let look = at(4, 1, || {
-            let looking = scope.spawn(|| bank.state(1));
-            give_time(&looking);
-            looker.set(Some(looking));
-        });
-        bank.database.execute(&mut bank.paying(1, 10, 1, &look)).expect("pays");
-        looker.take().expect("it was come there").join().expect("looks")
-    });
-    // Between pieces it would have waited, and would have seen all of it.
-    assert_eq!(seen, (BEGINNING, 0));
-    assert_eq!(bank.state(1), (BEGINNING + 10, 10));
-}
-
-mod other {
-    use super::*;
-
-    /// Not the registered one, though it has its name.
-    #[procedure(Pay)]
-    pub(super) fn pay<P: Protocol>(
-        branches: &Table<Branch, P>,
-        accounts: &Table<Account, P>,
-        tx: &Transaction<'_, P>,
-        id: u32,
-    ) -> Result<(i64, i64), Error> {
-        let branch = tx.get(branches, &id)?.expect("it is there").cents;
-        let cents = tx.get(accounts, &id)?.expect("it is there").cents;
-        Ok((branch, cents))
-    }
-}
-
-/// What another procedure sees of a payment that is between two pieces.
-fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) -> T {
-    scope(|scope| {
-        let looker = Cell::new(None);
-        let begin = at(3, 1, || {
-            let looking = scope.spawn(|| look(bank));
-            give_time(&looking);
-            looker.set(Some(looking));
-        });
-        bank.database.execute(&mut bank.paying(1, 10, 1, &begin)).expect("pays");
-        looker.take().expect("it was come there").join().expect("looks")
-    })
-}
-
-#[test]
-fn a_procedure_that_is_not_registered_is_a_stranger() {
-    assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
-    let seen = seen_in_the_middle(&open(options()), |bank| {
-        bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
-    });
-    assert_eq!(seen.expect("is read"), (10, BEGINNING + 10));
-}
-
-#[test]
-fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
-    let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
-    let look = |bank: &Bank| {
-        bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
-    };
-    for (snapshots, pieces, seen) in [(true, 3, (BEGINNING + 10, 10)), (false, 2, (BEGINNING, 0))] {
-        let chopping = Options { snapshots, ..Options::ALL };
-        let bank = open(DbxTcOptions::new().procedures(both).chopping(chopping));
-        assert_eq!(bank.database.chopping().procedures[0].pieces.len(), pieces);
-        assert_eq!(seen_in_the_middle(&bank, look), seen, "snapshots: {snapshots}");
-        assert_eq!(look(&bank), (BEGINNING + 10, 10));
-    }
-}
-
-#[test]
 fn errors_behind_the_first_piece_leave_it_halfway() {
     let bank = open(options());
     bank.pay(2, 7, 1);
@@ -528,172 +387,6 @@ fn a_scan_that_is_being_read_keeps_its_piece_open() {
     assert_eq!(bank.database.execute(&mut counting).expect("counts"), ACCOUNTS);
     let metrics = bank.database.metrics();
     assert_eq!((metrics.aborted_total() - 1, metrics.pieces_redone), (1, 0));
-}
-
-/// Reads an account and its branch, which pieces of `pay` must not come between.
-#[procedure(Check)]
-fn check<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
-    tx: &Transaction<'_, P>,
-    id: u32,
-) -> Result<(i64, i64), Error> {
-    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
-    let branch = tx.get(branches, &id)?.expect("it is there").cents;
-    Ok((cents, branch))
-}
-
-/// As that; but it also notes what it has found.
-#[procedure(Note)]
-fn note<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
-    slips: &Table<Slip, P>,
-    tx: &Transaction<'_, P>,
-    id: u32,
-) -> Result<(i64, i64), Error> {
-    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
-    let branch = tx.get(branches, &id)?.expect("it is there").cents;
-    let owner = format!("{cents} {branch}");
-    tx.upsert(slips, Slip { number: 1000, account: id, owner })?;
-    Ok((cents, branch))
-}
-
-/// Gives an account another owner.
-#[procedure(Give)]
-fn give<P: Protocol>(
-    accounts: &Table<Account, P>,
-    tx: &Transaction<'_, P>,
-    id: u32,
-    owner: &str,
-) -> Result<(), Error> {
-    tx.update(accounts, &id, |account| owner.clone_into(&mut account.owner))?;
-    Ok(())
-}
-
-#[test]
-fn a_procedure_that_comes_later_is_checked() {
-    let bank = open(options());
-    let refused = bank.database.admit(Note::<DbxTc>::shape());
-    let Err(NotAdmitted::Changes(change)) = refused else { panic!("{refused:?}") };
-    assert_eq!(change.procedure, "pay");
-    assert!(change.why.contains("note."), "{change}");
-    // It runs nevertheless.
-    bank.pay(1, 10, 1);
-    let mut note = Note::new(&bank.accounts, &bank.branches, &bank.slips, 1);
-    assert_eq!(bank.database.execute(&mut note).expect("is noted"), (BEGINNING + 10, 10));
-
-    let give = || Give::new(&bank.accounts, 1, "somebody");
-    bank.database.execute(&mut give()).expect("gives");
-    bank.database.admit(Give::<DbxTc>::shape()).expect("others stay as they are");
-    bank.database.admit(Give::<DbxTc>::shape()).expect("it is there");
-    assert_eq!(bank.database.chopping().procedures.len(), 2);
-    // Now it need not wait for a procedure in pieces, which it would not see the end of here.
-    let given = at(4, 1, || {
-        scope(|scope| {
-            let giving = scope.spawn(|| bank.database.execute(&mut give()));
-            giving.join().expect("gives").expect("gives");
-        });
-    });
-    bank.database.execute(&mut bank.paying(1, 10, 2, &given)).expect("pays");
-    // Others of its name are refused.
-    let named = bank.database.admit(other::Pay::<DbxTc>::shape());
-    assert!(matches!(named, Err(NotAdmitted::Outline(_))), "{named:?}");
-}
-
-#[test]
-fn procedures_are_checked_when_the_database_is_opened() {
-    let twice =
-        DbxTcOptions::new().procedures([Pay::<DbxTc>::shape(), other::Pay::<DbxTc>::shape()]);
-    let opened = Database::<DbxTc>::builder().dbx_tc(twice).open();
-    let failure = opened.expect_err("there are two of a name");
-    assert!(matches!(failure, Failure::Procedures(_)), "{failure:?}");
-    assert_eq!(failure.to_string(), "two procedures are called 'pay'");
-}
-
-/// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
-fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
-    const THREADS: u64 = 4;
-    let (seed, begin) = (Seed::new(), &begin);
-    let is_over = &Word::new(0);
-    scope(|scope| {
-        let paying: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let mut random = seed.random(thread as usize);
-                scope.spawn(move || {
-                    let _begun = begin(random.u64(..));
-                    let mut paid = 0;
-                    for number in 0..payments {
-                        let (id, cents) = (random.u32(..ACCOUNTS), random.i64(-60..=60));
-                        let yielding = std::cell::RefCell::new(random.fork());
-                        let meanwhile = |_| chaos(&mut yielding.borrow_mut());
-                        let number = thread * payments + number;
-                        let mut pay = bank.paying(id, cents, number, &meanwhile);
-                        match bank.database.execute(&mut pay) {
-                            Ok(balance) => {
-                                assert!(balance >= 0);
-                                paid += 1;
-                            }
-                            Err(Refused::Overdrawn) => assert!(cents < 0),
-                            Err(Refused::Engine(error)) => panic!("{error}"),
-                        }
-                    }
-                    paid
-                })
-            })
-            .collect();
-        let check = |accounts: i64, branches: i64| {
-            assert_eq!(accounts - i64::from(ACCOUNTS) * BEGINNING, branches);
-        };
-        let mut random = seed.random(THREADS as usize);
-        let summing = scope.spawn(move || {
-            let _begun = begin(random.u64(..));
-            while is_over.load(Ordering::Relaxed) == 0 {
-                let sums: Result<_, Error> = bank.database.transact(|tx| {
-                    let accounts = tx.range(&bank.accounts, ..).map(|row| Ok(row?.cents));
-                    let accounts = accounts.sum::<Result<i64, Error>>()?;
-                    let branches = tx.range(&bank.branches, ..).map(|row| Ok(row?.cents));
-                    Ok((accounts, branches.sum::<Result<i64, Error>>()?))
-                });
-                let (accounts, branches) = sums.expect("is summed up");
-                check(accounts, branches);
-                let sums: Result<_, Error> = bank.database.snapshot(|snapshot| {
-                    let accounts = snapshot.range(&bank.accounts, ..).map(|row| Ok(row?.cents));
-                    let accounts = accounts.sum::<Result<i64, Error>>()?;
-                    let branches = snapshot.range(&bank.branches, ..).map(|row| Ok(row?.cents));
-                    Ok((accounts, branches.sum::<Result<i64, Error>>()?))
-                });
-                let (accounts, branches) = sums.expect("is summed up");
-                check(accounts, branches);
-                thread::sleep(Duration::from_micros(300));
-            }
-        });
-        let paid: usize = paying.into_iter().map(|thread| thread.join().expect("pays")).sum();
-        is_over.store(1, Ordering::Relaxed);
-        summing.join().expect("sums up");
-        let slips = bank.database.transact(|tx| {
-            Ok::<_, Error>(tx.range(&bank.slips, ..).collect::<Result<Vec<_>, _>>()?.len())
-        });
-        assert_eq!(slips.expect("is counted"), paid);
-    });
-}
-
-#[test]
-fn many_threads_lose_no_cent() {
-    let bank = open(options());
-    lose_no_cent(&bank, 400 * stress() as u64, |_| ());
-    assert!(bank.database.metrics().pieces_redone > 0, "nothing has been tested");
-}
-
-/// The same, with regions that meet conflicts beside their twins.
-#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
-#[test]
-fn many_threads_lose_no_cent_in_hardware_regions() {
-    let Some(htm) = hardware::hardware(2) else { return };
-    let _here = hardware::on_thread(0, 0);
-    let bank = open_by(Database::builder().dbx_tc(options()).custom_htm(htm));
-    lose_no_cent(&bank, 25 * stress() as u64, |seed| hardware::on_thread(10_000, seed));
-    assert!(bank.database.metrics().htm.committed > 0, "nothing has been tested");
 }
 
 /// A procedure in pieces is one transaction of the history, without what was done again.
