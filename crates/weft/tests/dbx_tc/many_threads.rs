@@ -3,13 +3,14 @@
 use std::thread::{self, scope};
 use std::time::Duration;
 
+use weft::htm::Choice;
 use weft::{Database, Error};
 use weft_htm::word::{Ordering, Word};
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use super::hardware;
 use super::support::{Seed, chaos, stress};
-use super::{ACCOUNTS, BEGINNING, Bank, Refused, open, open_by, options};
+use super::{ACCOUNTS, BEGINNING, Bank, Refused, open_by, options};
 
 /// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
 fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
@@ -80,12 +81,13 @@ fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) 
 
 #[test]
 fn many_threads_lose_no_cent() {
-    let bank = open(options());
+    let software = Database::builder().htm(Choice::Software);
+    let bank = open_by(software.dbx_tc(options()));
     lose_no_cent(&bank, 400 * stress() as u64, |_| ());
     assert!(bank.database.metrics().pieces_redone > 0, "nothing has been tested");
 }
 
-/// The same, with regions that meet conflicts beside their twins.
+/// The same in regions, the machine's own or emulated ones, that meet conflicts, and twins beside them.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #[test]
 fn many_threads_lose_no_cent_in_hardware_regions() {
