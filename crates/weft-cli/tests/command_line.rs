@@ -227,6 +227,14 @@ fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
     refused("locks", cases);
 }
 
+/// What is not serializable is measured, but not verified.
+#[test]
+fn variants_are_refused_where_they_prove_nothing() {
+    let arguments: &[&str] = &["-p", "htcc:unvalidated", "--verify"];
+    refused("tpcc", &[(arguments, &["htcc:unvalidated", "not serializable"])]);
+    refused("tpcc", &[(&["-p", "htcc:nothing"], &["htcc:nothing", "htcc:dependencies"])]);
+}
+
 /// What makes only single accesses atomic is refused for anything else.
 #[test]
 fn protocols_of_single_keys_run_single_accesses_only() {
@@ -468,6 +476,7 @@ fn json_keys_have_one_order() {
         "memory",
         "log",
         "phases",
+        "repairs",
         "versions_held",
         "verified",
         "conditions",

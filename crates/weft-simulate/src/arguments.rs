@@ -155,7 +155,7 @@ pub enum Regions {
 /// Accepts the names of protocols, and of variants.
 fn contenders() -> PossibleValuesParser {
     let variants = VARIANTS.iter().map(|variant| variant.name);
-    PossibleValuesParser::new(NAMES.into_iter().chain(variants))
+    PossibleValuesParser::new(NAMES.iter().copied().chain(variants))
 }
 
 /// Accepts the names of machines.

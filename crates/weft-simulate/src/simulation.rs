@@ -17,7 +17,7 @@ use weft::htm::Choice;
 use weft::protocol::{HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
-use weft_workloads::htcc::{Repairs, options_of, protocol_of};
+use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of, protocol_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
@@ -303,7 +303,9 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
                 let setting = Setting { profile, cores, value, common, htcc: htcc.as_ref() };
-                outcomes.push(benchmark.simulate(contender, &setting)?);
+                let outcome = benchmark.simulate(contender, &setting)?;
+                // A variant is not its protocol.
+                outcomes.push(Outcome { protocol: contender.clone(), ..outcome });
             }
         }
     }
@@ -313,6 +315,11 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
 
 /// Checks what depends on more than one option: nobody should learn that after half of the runs.
 fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
+    let contenders = benchmark.contenders();
+    let unverifiable = contenders.iter().find(|contender| !is_serializable(contender));
+    if let Some(contender) = unverifiable.filter(|_| benchmark.common().verify) {
+        return Err(format!("{contender} {NOT_SERIALIZABLE}"));
+    }
     for &cores in &benchmark.common().cores {
         let most = profile.threads();
         if !(1..=most).contains(&cores) {

@@ -42,6 +42,10 @@ pub fn protocol_of(contender: &str) -> &str {
     contender.split_once(':').map_or(contender, |(protocol, _variant)| protocol)
 }
 
+/// Why one that is not serializable is not verified.
+pub const NOT_SERIALIZABLE: &str =
+    "is not serializable, on purpose: no invariant has to hold, and --verify would prove nothing";
+
 /// Whether one that takes part is serializable.
 pub fn is_serializable(contender: &str) -> bool {
     contender != UNVALIDATED

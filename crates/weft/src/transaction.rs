@@ -473,11 +473,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             // The other may be waiting for a core.
             yield_now();
         }
+        worker.next_round();
+        self.keep_workset();
         worker.executor().repair(memory);
         Counters::count(&memory.counters().repairs);
         self.record_abort();
         record_invocation(worker);
-        worker.next_round();
         self.doomed.set(None);
         self.is_used.set(false);
         true

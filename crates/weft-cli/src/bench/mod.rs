@@ -52,7 +52,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use weft_workloads::htcc::{options_of, protocol_of};
+use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of, protocol_of};
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
 use crate::arguments::BenchArguments;
@@ -184,6 +184,9 @@ fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Cho
                  bench incr`, and `weft bench ycsb` with --operations 1 and no shares of --insert and \
                  --scan, and nothing else"
             )));
+        }
+        if arguments.verify && !is_serializable(name) {
+            return Err(Stop::Usage(format!("{name} {NOT_SERIALIZABLE}")));
         }
         if let Some(threads_max) = protocols::threads_max(protocol)
             && arguments.threads > threads_max

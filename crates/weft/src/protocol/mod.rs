@@ -472,10 +472,15 @@ pub trait Executor {
         unreachable!("asked of those alone that repair")
     }
 
-    /// Whether the transaction layer is to keep the workset cache.
-    #[inline(always)]
-    fn caches_records(&self) -> bool {
+    /// Whether the transaction, which was repaired, runs again as a whole, on the workset cache.
+    fn replays(&self) -> bool {
         false
+    }
+
+    /// The records that the transaction has found and read, or found and is to write (true), each kind in the
+    /// order in which it did.
+    fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<Self::Header>, bool)> {
+        std::iter::empty()
     }
 
     /// Whether procedures are to be executed step by step.

@@ -28,52 +28,42 @@ impl<P: Protocol> Transaction<'_, P> {
         buffer.last = None;
         // Whatever it was found by, the index is asked from now on.
         buffer.announced.clear();
-        if self.restores() {
-            buffer.position -= 1;
-            buffer.workset[buffer.position] = 0;
-        }
+        buffer.workset.clear();
         spin_loop();
     }
 
     /// Finds the record under a key.
     #[inline(always)]
     pub(super) fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        if self.restores() { self.restore(table, key) } else { self.look_up(table, key) }
+        if P::REPAIRS && self.worker.round() > 0 && self.worker.executor().replays() {
+            return self.restore(table, key);
+        }
+        self.look_up(table, key)
     }
 
-    /// Whether the workset cache is kept.
-    #[inline(always)]
-    fn restores(&self) -> bool {
-        P::REPAIRS && self.worker.executor().caches_records()
-    }
-
-    /// Finds the record under a key: in the workset cache, if the operation has found it before (fast
-    /// restoration, HTCC §4.1), or else by the index, for the cache to know it (slow restoration).
-    #[inline(always)]
+    /// Finds the record under a key, in a transaction that is repaired by replay: in the workset cache, if it
+    /// has found it before (fast restoration, HTCC §4.1), or else by the index (slow restoration).
+    #[cold]
+    #[inline(never)]
     fn restore<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        let buffer = self.worker.buffer(table.number());
-        let position = buffer.position;
-        buffer.position += 1;
-        if self.worker.round() > 0 {
-            let counters = self.worker.memory.counters();
-            let known = buffer.workset.get(position).copied();
-            if let Some(record) = known.and_then(|address| self.record_of(table, key, address)) {
-                Counters::count(&counters.restored_fast);
-                return Located::Record(record);
-            }
-            Counters::count(&counters.restored_slow);
-        }
-        let located = self.look_up(table, key);
-        let address = match &located {
-            Located::Record(record) => record.address(),
-            Located::Absent(_) => 0,
-        };
+        let counters = self.worker.memory.counters();
         let workset = &mut self.worker.buffer(table.number()).workset;
-        match workset.get_mut(position) {
-            Some(known) => *known = address,
-            None => workset.push(address),
+        let found = workset.take(|address| self.record_of(table, key, address).is_some());
+        if let Some(address) = found {
+            Counters::count(&counters.restored_fast);
+            // SAFETY: found in the table's own index, in this transaction.
+            return Located::Record(unsafe { RecordPointer::from_address(address) });
         }
-        located
+        Counters::count(&counters.restored_slow);
+        self.look_up(table, key)
+    }
+
+    /// Keeps the records that the transaction has found, in the workset cache of the round that begins now.
+    pub(super) fn keep_workset(&self) {
+        for (table, record, is_written) in self.worker.executor().found() {
+            let buffer = self.worker.buffer(table.core().number);
+            buffer.workset.push(record.address(), is_written);
+        }
     }
 
     /// The record at an address, which was found in the table in this transaction, if its key is this one.
@@ -84,9 +74,6 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &T::Key,
         address: u64,
     ) -> Option<RecordOf<P>> {
-        if address == 0 {
-            return None;
-        }
         // SAFETY: an address from the table's own index, found in this transaction.
         let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
         self.newest_row(table, key, record).map(|_| record)

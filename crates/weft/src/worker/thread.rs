@@ -17,11 +17,8 @@ pub struct IndexBuffer {
     serial: u64,
     /// How often that was repaired when the buffer was used last.
     round: u32,
-    /// The addresses of the records that the operations of the transaction have found, in the order of the
-    /// operations, or 0 for nothing: the workset cache (HTCC §4.1), under protocols that repair.
-    pub workset: Vec<u64>,
-    /// The position in it of the next operation.
-    pub position: usize,
+    /// The workset cache (HTCC §4.1), under protocols that repair.
+    pub workset: Workset,
     /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
     /// update of a row just read needs no second look-up.
     pub last: Option<(u64, NonNull<u8>)>,
@@ -30,6 +27,43 @@ pub struct IndexBuffer {
     /// The position of the next one that is expected.
     pub expected: usize,
     hints: LeafHints,
+}
+
+/// The records that a transaction has found in a table before it was repaired.
+#[derive(Default)]
+pub struct Workset {
+    /// The addresses of those that it read, and of those that it was to write, in the order in which it did.
+    records: [Vec<u64>; 2],
+    /// Which of them are expected next.
+    next: [usize; 2],
+}
+
+impl Workset {
+    /// Adds a record.
+    pub fn push(&mut self, address: u64, is_written: bool) {
+        self.records[usize::from(is_written)].push(address);
+    }
+
+    /// The record that is looked for, if it is among the next few, which `is_it` says.
+    pub fn take(&mut self, is_it: impl Fn(u64) -> bool) -> Option<u64> {
+        /// Some that were found before may not be looked for again.
+        const WINDOW: usize = 4;
+        let Workset { records, next } = self;
+        for (records, next) in records.iter().zip(next) {
+            let ahead = records[*next..].iter().take(WINDOW).position(|&address| is_it(address));
+            if let Some(ahead) = ahead {
+                *next += ahead + 1;
+                return Some(records[*next - 1]);
+            }
+        }
+        None
+    }
+
+    /// Forgets all records.
+    pub fn clear(&mut self) {
+        self.records.iter_mut().for_each(Vec::clear);
+        self.next = [0; 2];
+    }
 }
 
 /// A leaf hint for each form of keys; an index uses the one of its form.
@@ -79,8 +113,7 @@ impl IndexBuffer {
         IndexBuffer {
             serial: 0,
             round: 0,
-            workset: Vec::new(),
-            position: 0,
+            workset: Workset::default(),
             last: None,
             announced: Vec::new(),
             expected: 0,
@@ -96,7 +129,6 @@ impl IndexBuffer {
     #[inline(always)]
     fn start(&mut self, serial: u64) {
         self.serial = serial;
-        self.workset.clear();
         self.rewind(0);
         self.hints.words1.reset();
         self.hints.words2.reset();
@@ -107,7 +139,7 @@ impl IndexBuffer {
     #[inline(always)]
     fn rewind(&mut self, round: u32) {
         self.round = round;
-        self.position = 0;
+        self.workset.clear();
         self.last = None;
         self.announced.clear();
         self.expected = 0;

@@ -127,7 +127,7 @@ fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
     for (next, expected, log) in [
         // The next is another,
         (5, (50, 90), "+0 +1 +2 ok =0 !1 ~2 ok"),
-        // is the same, which is looked at again nevertheless,
+        // is the same, in another version of the row, so that it is looked at again nevertheless,
         (3, (30, 90), "+0 +1 +2 ok =0 =1 ~2 ok"),
         // or there is none, and the step is not come by.
         (0, (0, 90), "+0 +1 +2 ok =0 ~2 -1 ok"),
@@ -140,6 +140,13 @@ fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
         let found = Look::new(&nodes, 2).execute(&driver).expect("no error");
         assert_eq!((found, driver.taken().as_str()), (expected, log), "{next}");
     }
+    // It is the same row: what depends on it does not run again.
+    let tx = database.begin().expect("begins");
+    let driver = Told::new(&tx).then(stale(0), || ());
+    assert_eq!(Look::new(&nodes, 3).execute(&driver).expect("no error"), (40, 90));
+    assert_eq!(driver.taken(), "+0 +1 +2 ok =0 ~1 ~2 ok");
+    drop(driver);
+    drop(tx);
     // A branch that is taken only now.
     let tx = database.begin().expect("begins");
     let driver = Told::new(&tx).then(stale(0), || {

@@ -55,7 +55,9 @@ const WINDOW_SHIFT: u32 = 26;
 const CONFIRMED_SHIFT: u32 = 45;
 const EPOCH: u64 = (1 << 19) - 1;
 
-/// So many conflicts that are met again are outweighed by one that is not.
+/// How much a conflict weighs that was met again, and how much a first one against it: they balance if four of
+/// five are met again.
+const AGAIN: u64 = 5;
 const FIRST: u64 = 4;
 
 /// How much of a conflict shows when a transaction meets it.
@@ -63,12 +65,13 @@ const FIRST: u64 = 4;
 pub enum Conflict {
     /// It was the transaction's first.
     First,
-    /// The transaction had been repaired or restarted before, and has met one again; or a lock was not free.
+    /// The transaction had been repaired or restarted, and has met one again at its second attempt.
     Again,
 }
 
-/// For how many epochs a record stays hot after it was contended last: about three seconds.
-const HOT_EPOCHS: u64 = 75;
+/// For how many epochs a record stays hot: about a second. Then it has to show once more that it is contended,
+/// which takes it an epoch or two.
+const HOT_EPOCHS: u64 = 25;
 
 impl Heat {
     /// Whether the record is to be accessed under its lock.
@@ -77,7 +80,7 @@ impl Heat {
         self.0 & HOT != 0
     }
 
-    /// Whether nobody has met another at the hot record for a while.
+    /// Whether the record has been hot for a while.
     pub fn has_cooled(self, epoch: u64) -> bool {
         let confirmed = self.0 >> CONFIRMED_SHIFT & EPOCH;
         (epoch & EPOCH).wrapping_sub(confirmed) & EPOCH > HOT_EPOCHS
@@ -87,19 +90,19 @@ impl Heat {
         Heat((self.0 & !(EPOCH << shift)) | ((epoch & EPOCH) << shift))
     }
 
-    /// After one more conflict in this epoch. If conflicts that were met again are more than [`FIRST`] times the
-    /// first ones, by `hot_at`, the record is hot: then four of five who try once more fail once more. Who gets
-    /// through at the second attempt, or the third, has lost less than by waiting.
+    /// After one more conflict in this epoch. If `hot_at` of them were met again, beyond four for each five first
+    /// ones, the record is hot: then more than four of five who try once more fail once more. Who gets through
+    /// at the second attempt, or the third, has lost less than by waiting.
     fn after_conflict(self, conflict: Conflict, epoch: u64, hot_at: u64) -> Heat {
         let is_same_window = self.0 >> WINDOW_SHIFT & EPOCH == epoch & EPOCH;
         let before = if is_same_window { (self.0 & CONFLICTS) / CONFLICTS_ONE } else { 0 };
         let conflicts = match conflict {
             Conflict::First => before.saturating_sub(FIRST),
-            Conflict::Again => (before + 1).min(CONFLICTS / CONFLICTS_ONE),
+            Conflict::Again => (before + AGAIN).min(CONFLICTS / CONFLICTS_ONE),
         };
         let counted =
             Heat((self.0 & !CONFLICTS) | (conflicts * CONFLICTS_ONE)).with(WINDOW_SHIFT, epoch);
-        match conflicts >= hot_at {
+        match conflicts >= (AGAIN * hot_at).min(CONFLICTS / CONFLICTS_ONE) && !self.is_hot() {
             true => Heat(counted.with(CONFIRMED_SHIFT, epoch).0 | HOT),
             false => counted,
         }
@@ -180,11 +183,19 @@ mod tests {
     fn a_record_becomes_hot_by_conflicts_within_an_epoch_and_cools() {
         let heat = HeatWord::default();
         (0..100).for_each(|_| heat.note_conflict(Conflict::First, 0, 1));
-        for _ in 0..20 {
+        for _ in 0..100 {
             (0..3).for_each(|_| heat.note_conflict(Conflict::Again, 0, 4));
-            heat.note_conflict(Conflict::First, 0, 4);
+            (0..4).for_each(|_| heat.note_conflict(Conflict::First, 0, 4));
         }
         assert!(!heat.load().is_hot(), "most second attempts go well");
+        let contended = HeatWord::default();
+        for conflict in 0..400 {
+            contended.note_conflict(Conflict::First, 0, 9);
+            if conflict % 10 > 0 {
+                contended.note_conflict(Conflict::Again, 0, 9);
+            }
+        }
+        assert!(contended.load().is_hot(), "nine of ten second attempts fail");
         for epoch in 1..10 {
             (0..2).for_each(|_| heat.note_conflict(Conflict::Again, epoch, 3));
             assert!(!heat.load().is_hot(), "two in an epoch are not three");
@@ -194,8 +205,11 @@ mod tests {
         assert!(heat.load().is_hot());
         assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
         assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
-        (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 100, 3));
-        assert!(!heat.load().has_cooled(100 + HOT_EPOCHS), "it is still contended");
+        (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 10 + HOT_EPOCHS, 3));
+        assert!(
+            heat.load().has_cooled(11 + HOT_EPOCHS),
+            "it has to show once more that it is contended"
+        );
         heat.cool();
         assert!(!heat.load().is_hot());
         heat.unlock_shared();
