@@ -530,6 +530,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.enter_operation(table)
     }
 
+    /// Says that the log was asked already whether the transaction may write.
+    pub(crate) fn set_admitted(&self) {
+        self.is_admitted.set(true);
+    }
+
     /// Asks the log whether the transaction may write; waits if there is too much in it already.
     #[cold]
     fn admit(&self) -> Result<(), Error> {

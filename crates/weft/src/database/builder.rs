@@ -268,12 +268,13 @@ impl<P: Protocol> Builder<P> {
         };
         let workers_max = self.workers_max.max(1);
         let registered = if P::CHOPS { Some(self.dbx_tc.chop()?) } else { None };
-        #[cfg_attr(not(feature = "history"), allow(unused_mut, reason = "nothing to record"))]
         let mut shared = Shared::new(htm, workers_max);
+        shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
         #[cfg(feature = "history")]
         {
             shared.recording = recording.map(Arc::new);
         }
+        let gate = shared.gate.clone();
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
@@ -314,6 +315,7 @@ impl<P: Protocol> Builder<P> {
                 phases: self.phases,
                 htcc: self.htcc,
                 registered,
+                gate,
             })),
             workers: Workers::new(workers_max),
             tables,

@@ -131,8 +131,14 @@ impl<P: Protocol> Database<P> {
         if worker.active.get() {
             return fail(Failure::NestedTransaction);
         }
-        // An epoch that ends between two pieces would be recovered with one of them.
-        let in_pieces = pieces.count() > 1 && !worker.memory.is_logging();
+        let in_pieces = pieces.count() > 1;
+        // Between two pieces it cannot wait for the log, which would wait for it.
+        if in_pieces
+            && let Some(storage) = &self.inner.storage
+            && let Err(failure) = storage.log().and_then(|log| Ok(log.admit()?))
+        {
+            return fail(failure);
+        }
         worker.executor().expect_procedure(in_pieces);
         if !in_pieces {
             let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
@@ -142,6 +148,7 @@ impl<P: Protocol> Database<P> {
             Ok(transaction) => transaction,
             Err(failure) => return fail(failure),
         };
+        transaction.set_admitted();
         let driver = Piecewise::new(&transaction, pieces);
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let result = catch_unwind(AssertUnwindSafe(executed));

@@ -28,6 +28,19 @@ impl Pieces {
         Pieces { procedure, starts, conflicting }
     }
 
+    /// All steps as one piece, whatever was found.
+    pub(crate) fn one(procedure: &'static str, chopped: &Chopped) -> Pieces {
+        let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
+        Pieces { procedure, starts: vec![0, steps], conflicting: Some(0) }
+    }
+
+    /// Makes each step a piece, as no analysis would.
+    #[cfg(feature = "canary")]
+    pub(crate) fn unmerge(&mut self) {
+        let steps = self.start(self.count());
+        self.starts = (0..=steps).collect();
+    }
+
     /// The procedure's name.
     pub fn procedure(&self) -> &'static str {
         self.procedure

@@ -35,8 +35,11 @@ use std::sync::Arc;
 pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
-pub(crate) use dbx_tc::Registered;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use dbx_tc::Flaw;
 pub use dbx_tc::{DbxTc, DbxTcOptions};
+pub(crate) use dbx_tc::{Gate, Registered, Stranger};
 pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
@@ -192,6 +195,8 @@ pub struct ProtocolOptions {
     pub htcc: HtccOptions,
     /// The procedures, under a protocol that chops.
     pub(crate) registered: Option<Registered>,
+    /// What keeps them and all else apart.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 /// What a protocol keeps once per database.
@@ -573,7 +578,7 @@ macro_rules! protocol_list {
         $crate::$then! {
             [
                 NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, Atomic
+                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Atomic
             ]
             $($arguments)*
         }

@@ -42,7 +42,9 @@ pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
     open_scans: Cell<usize>,
     /// How often the present piece was done again.
     redone: Cell<u32>,
-    /// Whether the piece has been committed whose place among others is the transaction's.
+    /// Whether its place among others is recorded, and whether that is the one for good: that of the piece that
+    /// conflicts, or of one behind it if that writes nothing.
+    is_recorded: Cell<bool>,
     is_decided: Cell<bool>,
     /// The step that was entered last.
     step: Cell<usize>,
@@ -66,6 +68,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             has_committed: Cell::new(false),
             open_scans: Cell::new(0),
             redone: Cell::new(0),
+            is_recorded: Cell::new(false),
             is_decided: Cell::new(false),
             step: Cell::new(0),
             epoch: Cell::new(0),
@@ -97,12 +100,14 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         transaction.worker.executor().commit(memory, || {
             if !self.is_decided.get() {
                 transaction.record_serialization();
+                self.is_recorded.set(true);
             }
             memory.draw()
         })?;
         drop(committing);
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
-        self.is_decided.set(self.pieces.conflicting().is_some_and(is_over));
+        let is_over = self.pieces.conflicting().is_some_and(is_over);
+        self.is_decided.set(is_over && self.is_recorded.get());
         self.epoch.set(self.epoch.get().max(memory.last_epoch_relied_on()));
         self.is_begun.set(false);
         self.redone.set(0);
@@ -195,7 +200,11 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         let abort = if is_ok {
             match self.commit_piece() {
                 Ok(()) => {
-                    Counters::count(&transaction.worker.memory.counters().committed);
+                    let counters = transaction.worker.memory.counters();
+                    Counters::count(&counters.committed);
+                    if self.has_committed.get() {
+                        Counters::count(&counters.committed_in_pieces);
+                    }
                     transaction.record_commit();
                     self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
                     return Next::Return;

@@ -9,7 +9,7 @@ use weft::durability::SimulatedDisk;
 use weft::procedure::Procedure;
 use weft::procedure::chopping::{NotAdmitted, Options};
 use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
-use weft::{Database, Error, Failure, Table, Transaction, procedure};
+use weft::{Database, DurabilityOptions, Error, Failure, Table, Transaction, procedure};
 
 use super::{Account, BEGINNING, Bank, Branch, Pay, Slip, at, open, open_by, options};
 
@@ -80,22 +80,31 @@ fn beside_a_stranger_a_procedure_is_one_piece() {
 }
 
 #[test]
-fn with_a_log_a_procedure_is_one_piece() {
+fn an_epoch_ends_between_no_two_pieces() {
     let disk = Arc::new(SimulatedDisk::new(1));
-    let builder = Database::builder().dbx_tc(options()).directory("/db").backend(disk, false);
-    let bank = &open_by(builder);
-    let seen = scope(|scope| {
-        let looker = Cell::new(None);
-        let look = at(4, 1, || {
-            let looking = scope.spawn(|| bank.state(1));
-            give_time(&looking);
-            looker.set(Some(looking));
+    // An epoch ends when somebody asks for that, and not by itself.
+    let durability = DurabilityOptions::new().epoch_interval(Duration::from_secs(3600));
+    let builder = Database::builder().dbx_tc(options()).directory("/db").durability(durability);
+    let bank = &open_by(builder.backend(disk, false));
+    bank.database.flush().expect("is written");
+    let before = bank.database.metrics().epoch;
+    scope(|scope| {
+        let flushing = Cell::new(None);
+        let flush = at(3, 1, || {
+            let waiting = scope.spawn(|| bank.database.flush().expect("is written"));
+            give_time(&waiting);
+            assert_eq!(bank.database.metrics().epoch, before);
+            flushing.set(Some(waiting));
+            // Whoever waits between two pieces for the end of the epoch would wait for ever.
+            let refused = bank.database.flush();
+            assert!(matches!(refused, Err(Failure::NestedTransaction)), "{refused:?}");
         });
-        bank.database.execute(&mut bank.paying(1, 10, 1, &look)).expect("pays");
-        looker.take().expect("it was come there").join().expect("looks")
+        bank.database.execute(&mut bank.paying(1, 10, 1, &flush)).expect("pays");
+        flushing.take().expect("it was come there").join().expect("is written");
     });
-    // Between pieces it would have waited, and would have seen all of it.
-    assert_eq!(seen, (BEGINNING, 0));
+    let metrics = bank.database.metrics();
+    assert!(metrics.epoch > before);
+    assert_eq!(metrics.committed_in_pieces, 1);
     assert_eq!(bank.state(1), (BEGINNING + 10, 10));
 }
 

@@ -31,6 +31,9 @@ pub struct Gate {
     strangers: Strangers,
     /// Which workers are in a procedure that runs in pieces.
     in_pieces: Commits,
+    /// Whether strangers pass at any time, which is wrong.
+    #[cfg(feature = "canary")]
+    is_open: bool,
 }
 
 /// How many there are, on a cache line of its own.
@@ -41,7 +44,18 @@ struct Strangers(Word);
 impl Gate {
     /// For up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Gate {
-        Gate { strangers: Strangers::default(), in_pieces: Commits::new(workers_max) }
+        Gate {
+            strangers: Strangers::default(),
+            in_pieces: Commits::new(workers_max),
+            #[cfg(feature = "canary")]
+            is_open: false,
+        }
+    }
+
+    /// Lets strangers pass at any time.
+    #[cfg(feature = "canary")]
+    pub fn leave_open(&mut self) {
+        self.is_open = true;
     }
 
     /// Begins a procedure in pieces, of the worker in `slot`; false if it has to run as one.
@@ -66,16 +80,26 @@ impl Gate {
         self.in_pieces.is_begun(slot)
     }
 
-    /// Lets a stranger in, when the procedures have ended that run in pieces in the first `slots_used` slots.
+    /// Lets a stranger in, when the procedures have ended that run in pieces. `slots_used` says how many slots
+    /// have, or had, workers; it is asked when none begins in pieces any more, so that there is none in a later
+    /// slot.
     #[inline]
-    pub fn enter(&self, slots_used: usize) {
+    pub fn enter(&self, slots_used: impl FnOnce() -> usize) {
+        #[cfg(feature = "canary")]
+        if self.is_open {
+            return;
+        }
         self.strangers.0.fetch_add(1, Ordering::SeqCst);
-        self.in_pieces.wait(slots_used);
+        self.in_pieces.wait(slots_used());
     }
 
     /// The stranger has ended.
     #[inline]
     pub fn leave(&self) {
+        #[cfg(feature = "canary")]
+        if self.is_open {
+            return;
+        }
         self.strangers.0.fetch_add(1_u64.wrapping_neg(), Ordering::SeqCst);
     }
 }
@@ -85,7 +109,7 @@ pub struct Stranger<'g>(&'g Gate);
 
 impl<'g> Stranger<'g> {
     /// As [`Gate::enter`].
-    pub fn enter(gate: &'g Gate, slots_used: usize) -> Self {
+    pub fn enter(gate: &'g Gate, slots_used: impl FnOnce() -> usize) -> Self {
         let stranger = Stranger(gate);
         gate.enter(slots_used);
         stranger
@@ -122,7 +146,7 @@ mod loom_tests {
                     }
                 })
             };
-            let stranger = Stranger::enter(&gate, 1);
+            let stranger = Stranger::enter(&gate, || 1);
             let seen = [0, 1].map(|row: usize| rows[row].load(Ordering::Relaxed));
             drop(stranger);
             assert_eq!(seen[0], seen[1]);

@@ -29,8 +29,9 @@
 //! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
 //! - Read-only procedures, and snapshots, wait until no procedure is between two pieces. (The paper's *eventual
 //!   snapshots*, §4, do not wait.)
-//! - If the database has a log, all procedures run as one piece: an epoch that ends between two pieces would be
-//!   recovered with one of them.
+//! - What is durable goes by epochs, as under DBX, and not by the numbers of snapshots. If the database has a
+//!   log, an epoch ends as a stranger comes: when no procedure is between two pieces. So all pieces of a
+//!   procedure are in one epoch, which survives as a whole, or not at all.
 //! - Nothing is deferred, and there are no caches before tables (§3.2, §3.3).
 
 mod gate;
@@ -39,8 +40,11 @@ mod registered;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use self::gate::{Gate, Stranger};
+pub(crate) use self::gate::{Gate, Stranger};
 pub use self::registered::DbxTcOptions;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use self::registered::Flaw;
 pub(crate) use self::registered::Registered;
 use self::registered::{Known, Procedures};
 use super::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
@@ -84,7 +88,7 @@ impl Protocol for DbxTc {
         if gate.is_in_pieces(worker.memory.core() as usize) {
             return Err(Failure::NestedTransaction);
         }
-        let _stranger = Stranger::enter(gate, database.shared.grace.slots_used());
+        let _stranger = Stranger::enter(gate, || database.shared.grace.slots_used());
         Ok(body())
     }
 
@@ -115,17 +119,15 @@ impl CommitPhases for DbxTc {
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct DbxTcShared {
-    gate: Gate,
+    gate: Arc<Gate>,
     procedures: Procedures,
 }
 
 impl ProtocolShared for DbxTcShared {
     fn new(options: &ProtocolOptions) -> Self {
         let registered = options.registered.clone().expect("the protocol chops");
-        DbxTcShared {
-            gate: Gate::new(options.workers_max),
-            procedures: Procedures::new(registered),
-        }
+        let gate = options.gate.clone().expect("the protocol chops");
+        DbxTcShared { gate, procedures: Procedures::new(registered) }
     }
 }
 
@@ -219,7 +221,7 @@ impl Executor for PieceExecutor {
         let gate = &self.shared.gate;
         self.standing = match self.expected.take() {
             None => {
-                gate.enter(memory.shared().grace.slots_used());
+                gate.enter(|| memory.shared().grace.slots_used());
                 Standing::Stranger
             }
             Some(true) if gate.begin_pieces(self.slot) => Standing::InPieces,

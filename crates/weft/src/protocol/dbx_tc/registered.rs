@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
+use super::gate::Gate;
 use crate::procedure::chopping::{
     Chopping, NotAdmitted, Options, Outline, OutlineError, Outlines, Token, admit, chop,
 };
@@ -63,11 +64,35 @@ pub struct DbxTcOptions {
     /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
     /// apart from procedures that are between two pieces, as everything is that is not registered.
     pub chopping: Options,
+    /// Whether they run in pieces at all, or each as one.
+    pub in_pieces: bool,
+    /// What is done wrong on purpose.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub flaw: Option<Flaw>,
+}
+
+/// What may be done wrong on purpose, for tests that have to find it.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Each step is a piece, whatever the analysis says.
+    NothingMerged,
+    /// Strangers are not kept apart from procedures that are between two pieces.
+    GateOpen,
 }
 
 impl Default for DbxTcOptions {
     fn default() -> Self {
-        DbxTcOptions { procedures: Vec::new(), tokens: Vec::new(), chopping: Options::ALL }
+        DbxTcOptions {
+            procedures: Vec::new(),
+            tokens: Vec::new(),
+            chopping: Options::ALL,
+            in_pieces: true,
+            #[cfg(feature = "canary")]
+            flaw: None,
+        }
     }
 }
 
@@ -95,6 +120,12 @@ impl DbxTcOptions {
         self
     }
 
+    /// Sets [`DbxTcOptions::in_pieces`].
+    pub fn in_pieces(mut self, in_pieces: bool) -> Self {
+        self.in_pieces = in_pieces;
+        self
+    }
+
     /// Chops the procedures.
     pub(crate) fn chop(&self) -> Result<Registered, OutlineError> {
         let options = Options { reordering: false, deferral: false, ..self.chopping };
@@ -103,7 +134,14 @@ impl DbxTcOptions {
             ..Outlines::of(self.procedures.iter().copied())
         };
         let chopping = chop(&outlines, options)?;
-        Ok(Registered::new(self.procedures.iter().map(|shape| shape.name).collect(), chopping))
+        let names = self.procedures.iter().map(|shape| shape.name).collect();
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut registered = Registered::new(names, chopping, self.in_pieces);
+        #[cfg(feature = "canary")]
+        if let Some(flaw) = self.flaw {
+            registered.break_by(flaw);
+        }
+        Ok(registered)
     }
 }
 
@@ -113,17 +151,50 @@ pub struct Registered {
     pub chopping: Chopping,
     /// In the order of the chopping's procedures.
     names: Vec<&'static str>,
+    in_pieces: bool,
     /// `None` for those that only read, and are left out.
     pieces: Vec<Option<Pieces>>,
+    #[cfg(feature = "canary")]
+    is_gate_open: bool,
 }
 
 impl Registered {
-    fn new(names: Vec<&'static str>, chopping: Chopping) -> Registered {
-        let pieces = names
-            .iter()
-            .zip(&chopping.procedures)
-            .map(|(name, chopped)| (!chopped.on_snapshot).then(|| Pieces::of(name, chopped)));
-        Registered { pieces: pieces.collect(), chopping, names }
+    fn new(names: Vec<&'static str>, chopping: Chopping, in_pieces: bool) -> Registered {
+        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
+            if !in_pieces {
+                return Some(Pieces::one(name, chopped));
+            }
+            (!chopped.on_snapshot).then(|| Pieces::of(name, chopped))
+        });
+        Registered {
+            pieces: pieces.collect(),
+            chopping,
+            names,
+            in_pieces,
+            #[cfg(feature = "canary")]
+            is_gate_open: false,
+        }
+    }
+
+    /// The gate between these procedures and all else.
+    pub fn gate(&self, workers_max: usize) -> Gate {
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut gate = Gate::new(workers_max);
+        #[cfg(feature = "canary")]
+        if self.is_gate_open {
+            gate.leave_open();
+        }
+        gate
+    }
+
+    #[cfg(feature = "canary")]
+    fn break_by(&mut self, flaw: Flaw) {
+        match flaw {
+            Flaw::NothingMerged => {
+                self.pieces.iter_mut().flatten().for_each(Pieces::unmerge);
+            }
+            Flaw::GateOpen => self.is_gate_open = true,
+        }
     }
 
     /// The position of the procedure with this shape, if it is among them. Another with the same name is not.
@@ -163,7 +234,7 @@ impl Procedures {
         let Chopping { outlines, options, .. } = &registered.chopping;
         let chopping = admit(outlines, &Outline::of(shape), *options)?;
         let names = registered.names.iter().copied().chain([shape.name]).collect();
-        *registered = Arc::new(Registered::new(names, chopping));
+        *registered = Arc::new(Registered::new(names, chopping, registered.in_pieces));
         // Relaxed: whoever sees it too late runs the procedure as a stranger once more.
         self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
