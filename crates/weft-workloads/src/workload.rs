@@ -12,7 +12,9 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
-use weft::protocol::{HtccOptions, PhaseOptions, Protocol};
+use weft::procedure::Shape;
+use weft::procedure::chopping::Token;
+use weft::protocol::{DbxTcOptions, HtccOptions, PhaseOptions, Protocol};
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
@@ -87,6 +89,9 @@ pub struct LoadOptions<'a> {
     pub phase_length: Option<Duration>,
     /// What of `htcc` is done, under that protocol; as the engine has it if `None`.
     pub htcc: Option<&'a HtccOptions>,
+    /// How procedures are chopped under `dbx-tc`, and which is the workload's to say; as the engine has it if
+    /// `None`.
+    pub dbx_tc: Option<&'a DbxTcOptions>,
     /// Where the database keeps its data; in memory alone if `None`.
     pub storage: Option<StorageOptions<'a>>,
     /// Told of the rows loaded so far.
@@ -125,6 +130,16 @@ impl LoadOptions<'_> {
         }
     }
 
+    /// Starts to open the database of a workload with these procedures.
+    pub(crate) fn builder_with<P: Protocol>(
+        &self,
+        procedures: Vec<&'static Shape>,
+        tokens: Vec<Token>,
+    ) -> Builder<P> {
+        let known = self.dbx_tc.cloned().unwrap_or_default();
+        self.builder().dbx_tc(known.procedures(procedures).tokens(tokens))
+    }
+
     /// Ends the load: what was loaded becomes a checkpoint, if there is a directory.
     pub(crate) fn settle<P: Protocol>(&self, database: &Database<P>) -> Result<(), Failure> {
         match self.storage {
@@ -135,8 +150,8 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc`, no directory, no report of
-    /// progress.
+    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc` and of
+    /// `dbx-tc`, no directory, no report of progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
@@ -145,6 +160,7 @@ impl Default for LoadOptions<'_> {
             reserve_bytes: 0,
             phase_length: None,
             htcc: None,
+            dbx_tc: None,
             storage: None,
             progress: &|_, _| {},
         }
