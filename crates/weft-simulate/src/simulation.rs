@@ -105,6 +105,8 @@ pub fn listed(values: &[impl ToString]) -> String {
 /// Where, and how, something is simulated.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
+    /// The name of who takes part.
+    pub contender: &'a str,
     /// The machine.
     pub profile: &'static Profile,
     /// How many virtual cores.
@@ -143,9 +145,6 @@ pub trait Driven {
     /// What one core carries from one transaction to the next.
     type Client;
 
-    /// By what name it takes part.
-    fn name(&self) -> &str;
-
     /// What a client computes for one transaction, beside the database's part.
     fn cycles_per_transaction(&self) -> u64;
 
@@ -180,10 +179,6 @@ struct UnderProtocol<P, W> {
 
 impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
     type Client = W::Client;
-
-    fn name(&self) -> &str {
-        P::NAME
-    }
 
     fn cycles_per_transaction(&self) -> u64 {
         self.cycles_per_transaction
@@ -309,17 +304,9 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
                 let dbx_tc = dbx_tc::options_of(contender);
-                let setting = Setting {
-                    profile,
-                    cores,
-                    value,
-                    common,
-                    htcc: htcc.as_ref(),
-                    dbx_tc: dbx_tc.as_ref(),
-                };
-                let outcome = benchmark.simulate(contender, &setting)?;
-                // A variant is not its protocol.
-                outcomes.push(Outcome { protocol: contender.clone(), ..outcome });
+                let (htcc, dbx_tc) = (htcc.as_ref(), dbx_tc.as_ref());
+                let setting = Setting { contender, profile, cores, value, common, htcc, dbx_tc };
+                outcomes.push(benchmark.simulate(contender, &setting)?);
             }
         }
     }
@@ -365,7 +352,7 @@ struct Measured {
 /// The run does not end, no transaction began in the measured time, or a condition does not hold.
 pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
     let &Setting { profile, cores, common, .. } = setting;
-    let name = driven.name();
+    let name = setting.contender;
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{name}, {what}: {error}");
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
     let begin = cycles(common.warmup);

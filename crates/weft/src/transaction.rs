@@ -400,11 +400,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [described](Transaction::describe) and to [give way](Transaction::give_way).
     #[inline(always)]
     pub(crate) fn finish(self) -> Result<CommitToken, (Self, Abort)> {
-        let committed = match self.doomed.get() {
-            Some(abort) => Err(abort),
-            None => self.commit_here(),
-        };
-        match committed {
+        match self.commit_here() {
             Ok(token) => {
                 self.end_committed();
                 Ok(token)
@@ -416,6 +412,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
     #[inline(always)]
     fn commit_here(&self) -> Result<CommitToken, Abort> {
+        if let Some(abort) = self.doomed.get() {
+            return Err(abort);
+        }
         let memory = &self.worker.memory;
         let _committing = Committing(memory);
         self.worker.executor().commit(memory, || {

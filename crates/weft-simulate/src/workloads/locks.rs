@@ -131,7 +131,7 @@ impl Benchmark for Locks {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let run = Run { name: contender, compute: self.compute, setting };
+        let run = Run { compute: self.compute, setting };
         self.contest()
             .load(contender, &setting.load_options(), run)
             .map_err(|failure| format!("{contender}, loading: {failure}"))?
@@ -140,7 +140,6 @@ impl Benchmark for Locks {
 
 /// Runs what was loaded.
 struct Run<'a> {
-    name: &'a str,
     compute: u64,
     setting: &'a Setting<'a>,
 }
@@ -150,24 +149,19 @@ impl Visitor for Run<'_> {
 
     fn visit<S: Structure + 'static>(self, locks: locks::Locks<S>) -> Self::Result {
         // On the heap: see `simulate`.
-        let named = Box::new(Named { name: self.name, compute: self.compute, locks });
-        simulate(&*named, self.setting)
+        let computing = Box::new(Computing { compute: self.compute, locks });
+        simulate(&*computing, self.setting)
     }
 }
 
-/// Locks that take part by a name.
-struct Named<'a, S> {
-    name: &'a str,
+/// Locks whose clients compute.
+struct Computing<S> {
     compute: u64,
     locks: locks::Locks<S>,
 }
 
-impl<S: Structure> Driven for Named<'_, S> {
+impl<S: Structure> Driven for Computing<S> {
     type Client = locks::Client<S::Worker>;
-
-    fn name(&self) -> &str {
-        self.name
-    }
 
     fn cycles_per_transaction(&self) -> u64 {
         self.compute

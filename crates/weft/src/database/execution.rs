@@ -86,7 +86,7 @@ impl<P: Protocol> Database<P> {
         {
             return self.execute_in_pieces(options, &pieces, procedure);
         }
-        if !P::REPAIRS || !self.worker().map_err(Error::from)?.executor().executes_steps() {
+        if !P::executes_steps(&self.inner.protocol) {
             return self.transact_with_token(options, |tx| procedure.run(tx).map(F::into_owned));
         }
         let worker = self.worker().map_err(Error::from)?;

@@ -171,6 +171,13 @@ pub trait Protocol: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Whether procedures are to be executed step by step, under a protocol that repairs.
+    #[doc(hidden)]
+    fn executes_steps(shared: &Self::Shared) -> bool {
+        let _ = shared;
+        false
+    }
+
     /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
     /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
     /// Nobody else writes the record meanwhile. `may_go` is told the epoch of the deletion, if
@@ -486,11 +493,6 @@ pub trait Executor {
     /// order in which it did.
     fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<Self::Header>, bool)> {
         std::iter::empty()
-    }
-
-    /// Whether procedures are to be executed step by step.
-    fn executes_steps(&self) -> bool {
-        false
     }
 
     /// The transaction that has just begun is a procedure, executed step by step: what it does is told

@@ -29,15 +29,6 @@ impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
         self.ended.take()
     }
 
-    /// Commits what the pass has done; or the operations that are to run again.
-    fn commit(&self) -> Result<CommitToken, Abort> {
-        let transaction = self.transaction;
-        match transaction.doomed.get() {
-            None => transaction.commit_here(),
-            Some(abort) => Err(abort),
-        }
-    }
-
     fn next_round(&self) {
         let worker = self.transaction.worker;
         worker.executor().next_round(&worker.memory);
@@ -83,7 +74,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     fn end_pass(&self, is_ok: bool) -> Next {
         let transaction = self.transaction;
         let committed = if is_ok {
-            self.commit()
+            transaction.commit_here()
         } else {
             match transaction.conflict() {
                 Some(abort) => Err(abort),

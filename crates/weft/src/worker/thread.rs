@@ -36,6 +36,8 @@ pub struct Workset {
     records: [Vec<u64>; 2],
     /// Which of them are expected next.
     next: [usize; 2],
+    /// How many records in a row were not among them.
+    misses: u32,
 }
 
 impl Workset {
@@ -46,15 +48,24 @@ impl Workset {
 
     /// The record that is looked for, if it is among the next few, which `is_it` says.
     pub fn take(&mut self, is_it: impl Fn(u64) -> bool) -> Option<u64> {
-        /// Some that were found before may not be looked for again.
+        /// Some that were found before may not be looked for again. After a miss the keys may well have moved, all
+        /// of them, and looking far would cost more than it saves.
         const WINDOW: usize = 4;
-        let Workset { records, next } = self;
+        /// So many misses in a row, and the keys have moved.
+        const MISSES_MAX: u32 = 4;
+        let Workset { records, next, misses } = self;
+        let window = if *misses == 0 { WINDOW } else { 1 };
         for (records, next) in records.iter().zip(next) {
-            let ahead = records[*next..].iter().take(WINDOW).position(|&address| is_it(address));
+            let ahead = records[*next..].iter().take(window).position(|&address| is_it(address));
             if let Some(ahead) = ahead {
                 *next += ahead + 1;
+                *misses = 0;
                 return Some(records[*next - 1]);
             }
+        }
+        *misses += 1;
+        if *misses == MISSES_MAX {
+            self.clear();
         }
         None
     }
@@ -63,6 +74,7 @@ impl Workset {
     pub fn clear(&mut self) {
         self.records.iter_mut().for_each(Vec::clear);
         self.next = [0; 2];
+        self.misses = 0;
     }
 }
 

@@ -63,6 +63,8 @@
 
 mod contention;
 mod labels;
+mod metrics;
+mod options;
 mod phases;
 mod splits;
 mod transition;
@@ -78,6 +80,9 @@ use smallvec::SmallVec;
 use weft_htm::word::{Ordering, Word};
 
 use self::contention::Sketch;
+pub use self::metrics::PhaseMetrics;
+use self::metrics::{Count, MetricWords};
+pub use self::options::PhaseOptions;
 use self::phases::{Phase, Phases, Present};
 use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
@@ -189,64 +194,6 @@ impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     }
 }
 
-/// How phases are to be.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PhaseOptions {
-    /// How long a split phase lasts, unless it is hurried, and how long conflicts are counted before
-    /// anything is split: 20 ms by default, as in the paper.
-    pub length: Duration,
-    /// Whether every record that an operation is applied to is split, and a phase lasts for a few
-    /// transactions only: the default of hasty builds, for tests, whose runs are short.
-    #[doc(hidden)]
-    pub is_hasty: bool,
-}
-
-impl Default for PhaseOptions {
-    fn default() -> Self {
-        let is_hasty = cfg!(feature = "hasty-reclamation");
-        PhaseOptions { length: Duration::from_millis(20), is_hasty }
-    }
-}
-
-impl PhaseOptions {
-    /// The defaults.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Sets [`PhaseOptions::length`].
-    pub fn length(mut self, length: Duration) -> Self {
-        self.length = length;
-        self.is_hasty = false;
-        self
-    }
-}
-
-/// What happened in the phases of a database since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PhaseMetrics {
-    /// Whether it is a split phase at present.
-    pub is_split: bool,
-    /// Split phases that have begun.
-    pub split_phases: u64,
-    /// Of these, such as ended before their time, because somebody waited.
-    pub hurried: u64,
-    /// Rows that reconciliations have replaced.
-    pub reconciled_rows: u64,
-    /// Records that are split at present, or will be in the next split phase.
-    pub split_records: u64,
-    /// Transactions that met a split record, and had to wait.
-    pub refused: u64,
-    /// Of these, such as were [set aside](crate::Stash), while their threads went on with others.
-    pub stashed: u64,
-    /// Time spent in split phases that have ended.
-    pub split_time: Duration,
-    /// Time in which no transaction ran, because the phase changed.
-    pub changing_time: Duration,
-}
-
 /// What the workers of a database share.
 #[doc(hidden)]
 pub struct Reconciliation<J: Protocol> {
@@ -286,34 +233,10 @@ struct Slot {
     sketch: UnsafeCell<Sketch>,
     /// How many conflicts the worker has had about records.
     conflicts: Count,
-    /// See [`PhaseMetrics::refused`].
-    refused: Count,
+    /// Transactions that were refused, and for which their thread waits.
+    awaited: Count,
     /// See [`PhaseMetrics::stashed`].
     stashed: Count,
-}
-
-/// A count of one worker's, which others read.
-#[derive(Default)]
-struct Count(Word);
-
-impl Count {
-    fn increment(&self) {
-        // Relaxed: a statistic of one writer.
-        self.0.store(self.load() + 1, Ordering::Relaxed);
-    }
-
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-#[derive(Default)]
-struct MetricWords {
-    split_phases: Word,
-    hurried: Word,
-    reconciled_rows: Word,
-    split_nanoseconds: Word,
-    changing_nanoseconds: Word,
 }
 
 impl<J: Protocol> ProtocolShared for Reconciliation<J> {
@@ -351,14 +274,18 @@ impl<J: Protocol> Reconciliation<J> {
     pub fn metrics(&self) -> PhaseMetrics {
         // Relaxed: statistics.
         let load = |word: &Word| word.load(Ordering::Relaxed);
+        let sum =
+            |count: fn(&Slot) -> &Count| self.slots.iter().map(|slot| count(slot).load()).sum();
+        let (awaited, stashed): (u64, u64) = (sum(|slot| &slot.awaited), sum(|slot| &slot.stashed));
         PhaseMetrics {
             is_split: self.phases.present().phase() == Some(Phase::Split),
             split_phases: load(&self.metrics.split_phases),
             hurried: load(&self.metrics.hurried),
             reconciled_rows: load(&self.metrics.reconciled_rows),
             split_records: load(&self.chosen),
-            refused: self.slots.iter().map(|slot| slot.refused.load()).sum(),
-            stashed: self.slots.iter().map(|slot| slot.stashed.load()).sum(),
+            // Of two counts, lest more be stashed than refused between two readings.
+            refused: awaited + stashed,
+            stashed,
             split_time: Duration::from_nanos(load(&self.metrics.split_nanoseconds)),
             changing_time: Duration::from_nanos(load(&self.metrics.changing_nanoseconds)),
         }
@@ -472,9 +399,9 @@ impl<J: JoinedProtocol> ReconcilingExecutor<J> {
         }
         self.refused_in = Some(self.present.number());
         let slot = &self.shared.slots[self.slot];
-        slot.refused.increment();
-        if self.is_set_aside {
-            slot.stashed.increment();
+        match self.is_set_aside {
+            true => slot.stashed.increment(),
+            false => slot.awaited.increment(),
         }
         let abort = Abort { reason: ConflictReason::Split, table, record: Some(record) };
         self.doomed = Some(abort);

@@ -34,7 +34,7 @@ impl TidHeader for HeatHeader {
 /// ```text
 ///   63         45 44         26 25          16 15       2    1           0
 ///  +-------------+-------------+--------------+----------+-----------+-----+
-///  | hot as of   | window      | excess of    | shared   | exclusive | hot |
+///  | hot since   | window      | excess of    | shared   | exclusive | hot |
 ///  | this epoch  | (an epoch)  | repeated     | holders  | holder    |     |
 ///  +-------------+-------------+--------------+----------+-----------+-----+
 /// ```
@@ -49,10 +49,10 @@ const HOT: u64 = 1;
 const EXCLUSIVE: u64 = 1 << 1;
 const SHARED_ONE: u64 = 1 << 2;
 const SHARED: u64 = ((1 << 14) - 1) << 2;
-const CONFLICTS_ONE: u64 = 1 << 16;
-const CONFLICTS: u64 = ((1 << 10) - 1) << 16;
+const EXCESS_ONE: u64 = 1 << 16;
+const EXCESS: u64 = ((1 << 10) - 1) << 16;
 const WINDOW_SHIFT: u32 = 26;
-const CONFIRMED_SHIFT: u32 = 45;
+const HOT_SINCE_SHIFT: u32 = 45;
 const EPOCH: u64 = (1 << 19) - 1;
 
 /// How much a conflict weighs that was met again, and how much a first one against it: they balance if four of
@@ -82,8 +82,8 @@ impl Heat {
 
     /// Whether the record has been hot for a while.
     pub fn has_cooled(self, epoch: u64) -> bool {
-        let confirmed = self.0 >> CONFIRMED_SHIFT & EPOCH;
-        (epoch & EPOCH).wrapping_sub(confirmed) & EPOCH > HOT_EPOCHS
+        let since = self.0 >> HOT_SINCE_SHIFT & EPOCH;
+        (epoch & EPOCH).wrapping_sub(since) & EPOCH > HOT_EPOCHS
     }
 
     fn with(self, shift: u32, epoch: u64) -> Heat {
@@ -95,15 +95,14 @@ impl Heat {
     /// at the second attempt, or the third, has lost less than by waiting.
     fn after_conflict(self, conflict: Conflict, epoch: u64, hot_at: u64) -> Heat {
         let is_same_window = self.0 >> WINDOW_SHIFT & EPOCH == epoch & EPOCH;
-        let before = if is_same_window { (self.0 & CONFLICTS) / CONFLICTS_ONE } else { 0 };
-        let conflicts = match conflict {
+        let before = if is_same_window { (self.0 & EXCESS) / EXCESS_ONE } else { 0 };
+        let excess = match conflict {
             Conflict::First => before.saturating_sub(FIRST),
-            Conflict::Again => (before + AGAIN).min(CONFLICTS / CONFLICTS_ONE),
+            Conflict::Again => (before + AGAIN).min(EXCESS / EXCESS_ONE),
         };
-        let counted =
-            Heat((self.0 & !CONFLICTS) | (conflicts * CONFLICTS_ONE)).with(WINDOW_SHIFT, epoch);
-        match conflicts >= (AGAIN * hot_at).min(CONFLICTS / CONFLICTS_ONE) && !self.is_hot() {
-            true => Heat(counted.with(CONFIRMED_SHIFT, epoch).0 | HOT),
+        let counted = Heat((self.0 & !EXCESS) | (excess * EXCESS_ONE)).with(WINDOW_SHIFT, epoch);
+        match excess >= (AGAIN * hot_at).min(EXCESS / EXCESS_ONE) && !self.is_hot() {
+            true => Heat(counted.with(HOT_SINCE_SHIFT, epoch).0 | HOT),
             false => counted,
         }
     }

@@ -82,6 +82,11 @@ impl Protocol for Htcc {
     type Shared = HtccShared;
     type Executor = HybridExecutor;
 
+    fn executes_steps(shared: &HtccShared) -> bool {
+        let options = &shared.options;
+        options.repairs && options.dependencies && options.validates
+    }
+
     fn settle_deleted(
         record: &StoredRecord<HeatHeader>,
         may_go: impl Fn(u64) -> bool,
@@ -570,12 +575,6 @@ impl Executor for HybridExecutor {
         let read = reads.iter().map(|entry| (entry.table, entry.record, false));
         let written = writes.iter().filter(|entry| entry.created.is_none());
         read.chain(written.map(|entry| (entry.table, entry.record, true)))
-    }
-
-    #[inline]
-    fn executes_steps(&self) -> bool {
-        let options = &self.shared.options;
-        options.repairs && options.dependencies && options.validates
     }
 
     #[inline]

@@ -146,9 +146,10 @@ impl<H: TidHeader> Steps<H> {
 
     /// The record of a table that an operation was about in the last round.
     pub fn record_of(&mut self, instance: Instance, table: TableRef) -> Option<RecordPointer<H>> {
-        let Round { reads, writes, parts, nodes } = &mut self.last;
+        let lengths = self.last.lengths();
+        let Round { reads, writes, parts, .. } = &mut self.last;
         let mut found = None;
-        parts.of(instance, [reads.len(), nodes.len(), writes.len()], |[read, _, written]| {
+        parts.of(instance, lengths, |[read, _, written]| {
             let read = reads[read].iter().map(|entry| (entry.table, entry.record));
             let written = writes[written].iter().map(|entry| (entry.table, entry.record));
             found = found.or(read.chain(written).find(|(of, _)| *of == table));

@@ -1,22 +1,10 @@
 //! `weft procedures` from the outside.
 
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-fn weft(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the binary starts")
-}
-
-fn written(arguments: &[&str]) -> String {
-    let output = weft(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    assert_eq!(errors, "", "{arguments:?}");
-    String::from_utf8(output.stdout).expect("output is UTF-8")
-}
+use crate::support::{run, written};
 
 #[test]
 fn new_order_is_what_its_profile_says() {
@@ -99,7 +87,7 @@ fn what_there_is_not_is_said_with_what_there_is() {
         (&["procedures", "tpcc", "--format", "png"], &["png", "text", "svg"]),
         (&["procedures", "like", "--out", "/nowhere/at/all"], &["/nowhere/at/all", "--out"]),
     ] {
-        let output = weft(arguments);
+        let output = run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty(), "{arguments:?}");

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
@@ -17,6 +16,8 @@ use weft::durability::{
 };
 use weft::{ColumnValue, Record};
 use weft_exchange::{Format, Importer};
+
+use crate::support::{run, text, written};
 
 #[derive(Clone, Record)]
 #[record(table = "accounts")]
@@ -286,26 +287,8 @@ fn flip(path: &Path, offset: usize) {
 
 // ---- running the command --------------------------------------------------------------------
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("output is UTF-8")
-}
-
 fn shown(path: &Path) -> &str {
     path.to_str().expect("the path is UTF-8")
-}
-
-/// Runs the command, which must succeed in silence, and returns what it prints.
-#[track_caller]
-fn succeed(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
-    assert_eq!(text(&output.stderr), "", "{arguments:?}");
-    text(&output.stdout).to_owned()
 }
 
 /// Runs the command, which must exit with this code, and returns its message.
@@ -329,7 +312,7 @@ fn inspect_shows_what_is_there() {
     let made = database("inspect");
     let directory = shown(&made.directory);
     let before = contents(&made.directory);
-    let report = succeed(&["log", "inspect", directory]);
+    let report = written(&["log", "inspect", directory]);
     for line in report.lines().filter(|line| line.starts_with('|')) {
         assert!(line.chars().count() <= 100, "a line of over 100 columns:\n{line}");
     }
@@ -343,7 +326,7 @@ fn inspect_shows_what_is_there() {
 #[test]
 fn inspect_has_json_for_machines() {
     let made = database("inspect-json");
-    let report = json(&succeed(&["log", "inspect", shown(&made.directory), "--json"]));
+    let report = json(&written(&["log", "inspect", shown(&made.directory), "--json"]));
     assert_eq!((&report["open"], &report["run"]), (&false.into(), &2.into()));
     assert_eq!(report["epoch"], made.last);
     assert_eq!(report["checkpoint"]["epoch"], made.checkpoint);
@@ -365,11 +348,11 @@ fn inspect_has_json_for_machines() {
 fn verify_prints_every_problem_with_file_and_offset() {
     let made = database("verify");
     let directory = shown(&made.directory);
-    let whole = succeed(&["log", "verify", directory]);
+    let whole = written(&["log", "verify", directory]);
     assert!(whole.starts_with("torn: 31 bytes of "), "{whole}");
     assert!(whole.contains(": whole; 6 rows in the checkpoint, 5 transactions with "), "{whole}");
     assert!(whole.ends_with(&format!("end of epoch {}\n", made.last)), "{whole}");
-    let report = json(&succeed(&["log", "verify", directory, "--json"]));
+    let report = json(&written(&["log", "verify", directory, "--json"]));
     assert_eq!((&report["ok"], &report["epoch"]), (&true.into(), &made.last.into()));
 
     let rows = format!("checkpoint-{:020}/1-0.rows", made.checkpoint);
@@ -423,12 +406,12 @@ fn an_open_database_is_read_and_not_repaired() {
         &["recover", directory, "--dry-run"],
         &["export", directory, "orders", shown(&csv)],
     ] {
-        let told = succeed(command);
+        let told = written(command);
         assert!(told.starts_with("the database is open: "), "{command:?}: {told}");
     }
     assert!(csv.exists());
     for command in [&["log", "verify"][..], &["log", "inspect"], &["recover", "--dry-run"]] {
-        let report = json(&succeed(&[command, &[directory, "--json"]].concat()));
+        let report = json(&written(&[command, &[directory, "--json"]].concat()));
         assert_eq!(report["open"], true, "{command:?}");
     }
     assert!(fail(2, &["recover", directory]).contains("is open already"));
@@ -440,7 +423,7 @@ fn a_dry_run_says_what_recovery_then_does() {
     let made = database("recover");
     let directory = shown(&made.directory);
     let before = contents(&made.directory);
-    let told = succeed(&["recover", directory, "--dry-run", "--threads", "2"]);
+    let told = written(&["recover", directory, "--dry-run", "--threads", "2"]);
     for expected in [
         format!("{directory}: the state at the end of epoch {}\n", made.last),
         format!("of epoch {}: 6 rows, ", made.checkpoint),
@@ -451,28 +434,28 @@ fn a_dry_run_says_what_recovery_then_does() {
     ] {
         assert!(told.contains(&expected), "{expected:?} is missing in:\n{told}");
     }
-    let dry = json(&succeed(&["recover", directory, "--dry-run", "--json"]));
+    let dry = json(&written(&["recover", directory, "--dry-run", "--json"]));
     assert_eq!((&dry["dry_run"], &dry["epoch"]), (&true.into(), &made.last.into()));
     unchanged(&made.directory, &before);
 
     let earlier = made.last - 1;
     let earlier =
         ["recover", directory, "--dry-run", "--json", "--up-to-epoch", &earlier.to_string()];
-    assert_eq!(json(&succeed(&earlier))["writes"], 2);
+    assert_eq!(json(&written(&earlier))["writes"], 2);
 
-    let told = succeed(&["recover", directory]);
+    let told = written(&["recover", directory]);
     assert!(told.contains("cut off: 31 bytes of ") && told.contains("| settle "), "{told}");
-    let report = json(&succeed(&["log", "inspect", directory, "--json"]));
+    let report = json(&written(&["log", "inspect", directory, "--json"]));
     assert_eq!(report["cuts"].as_array().map(Vec::len), Some(0));
     let segments = report["segments"].as_array().expect("an array");
     assert!(segments.iter().all(|segment| segment["sealed"] == true), "{segments:?}");
     assert!(report["epoch"].as_u64() >= Some(made.last), "{report}");
 
-    let repaired = json(&succeed(&["recover", directory, "--json"]));
+    let repaired = json(&written(&["recover", directory, "--json"]));
     assert_eq!(repaired["cuts"].as_array().map(Vec::len), Some(0));
     assert_eq!(repaired["writes"], dry["writes"], "the same state again");
     Run::begin(&made.directory).epoch(|buffer| put(buffer, 1, 1, &order("c", 1)));
-    succeed(&["log", "verify", directory]);
+    written(&["log", "verify", directory]);
 }
 
 #[test]
@@ -483,19 +466,19 @@ fn a_past_state_goes_into_another_directory() {
     let into = made.directory.with_file_name("past");
     let epoch = made.checkpoint.to_string();
     let past = ["recover", directory, "--up-to-epoch", &epoch, "--into", shown(&into)];
-    let told = succeed(&past);
+    let told = written(&past);
     assert!(told.contains("| accounts |    3 |"), "{told}");
     assert!(told.contains(&format!("Written into {}: 6 rows, ", shown(&into))), "{told}");
-    succeed(&["log", "verify", shown(&into)]);
+    written(&["log", "verify", shown(&into)]);
     let csv = into.with_file_name("past.csv");
-    succeed(&["export", shown(&into), "accounts", shown(&csv)]);
+    written(&["export", shown(&into), "accounts", shown(&csv)]);
     let expected =
         "id,owner,cents\r\n-5,Ada,100\r\n7,\"Edsger, \"\"Dijkstra\"\"\",-1\r\n300,Grace,\r\n";
     assert_eq!(fs::read_to_string(&csv).expect("it was written"), expected);
     Run::begin(&into).epoch(|buffer| put(buffer, 1, 1, &order("c", 1)));
-    succeed(&["log", "verify", shown(&into)]);
+    written(&["log", "verify", shown(&into)]);
 
-    let report = json(&succeed(&[
+    let report = json(&written(&[
         "recover",
         directory,
         "--json",
@@ -523,7 +506,7 @@ fn a_table_is_exported_in_the_order_of_its_keys() {
     let before = contents(&made.directory);
     let csv = made.directory.with_file_name("table.csv");
     fs::write(&csv, "what was there before").expect("the file can be written");
-    let told = succeed(&["export", directory, "accounts", shown(&csv)]);
+    let told = written(&["export", directory, "accounts", shown(&csv)]);
     let lines: Vec<&str> = told.lines().collect();
     assert!(lines[0].starts_with("does not count: 31 bytes of "), "{told}");
     let expected = "id,owner,cents\r\n-5,Ada,100\r\n1,\"\",\r\n7,Edsger,0\r\n";
@@ -536,7 +519,7 @@ fn a_table_is_exported_in_the_order_of_its_keys() {
     assert_eq!(lines[1..], [summary]);
     assert_eq!(fs::read_to_string(&csv).expect("it was written"), expected);
 
-    succeed(&["export", directory, "orders", shown(&csv), "--threads", "3"]);
+    written(&["export", directory, "orders", shown(&csv), "--threads", "3"]);
     let expected = "number,customer\r\n2,a\r\n256,a\r\n1,b\r\n";
     assert_eq!(fs::read_to_string(&csv).expect("it was written"), expected);
 
@@ -544,7 +527,7 @@ fn a_table_is_exported_in_the_order_of_its_keys() {
     let tables = descriptions();
     for format in [Format::ArrowIpc, Format::Parquet] {
         let path = csv.with_extension(format.extension());
-        succeed(&["export", directory, "accounts", shown(&path), "--up-to-epoch", &epoch]);
+        written(&["export", directory, "accounts", shown(&path), "--up-to-epoch", &epoch]);
         let file = fs::File::open(&path).expect("it was written");
         let rows = Importer::new(&tables[0], format, shown(&path), file).expect("it can be read");
         let ids = rows.map(|row| {
@@ -563,7 +546,7 @@ fn an_export_reads_one_table() {
     let directory = shown(&made.directory);
     flip(&made.directory.join(format!("checkpoint-{:020}/1-0.rows", made.checkpoint)), 70);
     let csv = made.directory.with_file_name("table.csv");
-    succeed(&["export", directory, "accounts", shown(&csv)]);
+    written(&["export", directory, "accounts", shown(&csv)]);
     assert!(fail(1, &["export", directory, "orders", shown(&csv)]).contains("1-0.rows is damaged"));
     let kept = fs::read_to_string(&csv).expect("it is still there");
     assert!(kept.starts_with("id,owner,cents"), "a failed export leaves what was there: {kept}");
@@ -624,7 +607,7 @@ fn help_teaches() {
         (&["export", "--help"], &[".parquet", "order of their primary keys", "Exit code"]),
         (&["--help"], &["log", "recover", "export"]),
     ] {
-        let help = succeed(command);
+        let help = written(command);
         for word in words {
             assert!(help.contains(word), "{word:?} is missing in:\n{help}");
         }

@@ -1,22 +1,10 @@
 //! `weft chop` from the outside.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-fn weft(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.args(arguments).stdin(Stdio::null()).output().expect("the binary starts")
-}
-
-fn written(arguments: &[&str]) -> String {
-    let output = weft(arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {errors}");
-    assert_eq!(errors, "", "{arguments:?}");
-    String::from_utf8(output.stdout).expect("output is UTF-8")
-}
+use crate::support::{run, written};
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -159,7 +147,7 @@ fn the_help_teaches() {
 fn who_may_be_added_is_said_with_the_cycle() {
     let admitted = written(&["chop", "tpcc", "--admit", "stock_level"]);
     assert!(admitted.starts_with("5 procedures"), "{admitted}");
-    let refused = weft(&["chop", "tpcc", "--admit", "delivery"]);
+    let refused = run(&["chop", "tpcc", "--admit", "delivery"]);
     assert_eq!(refused.status.code(), Some(1));
     let errors = String::from_utf8_lossy(&refused.stderr);
     for words in
@@ -184,7 +172,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (&["chop", "tpcc", "--svg", "/nowhere/at/all"], &["/nowhere/at/all"]),
         (&["chop", "tpcc", "--json", "--text"], &["--text"]),
     ] {
-        let output = weft(arguments);
+        let output = run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {errors}");
         assert!(output.stdout.is_empty(), "{arguments:?}");

@@ -1,10 +1,11 @@
 //! `weft bench incr` and `weft bench like` from the outside, and the timelines of `weft bench`.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weft::protocol::PROTOCOLS;
+
+use crate::support::{check_share, number, refused, run, scratch, text};
 
 /// Runs that are over in a moment.
 const SHORT_INCR: [&str; 10] =
@@ -24,50 +25,12 @@ const SHORT_LIKE: [&str; 12] = [
     "2",
 ];
 
-fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_weft"));
-    command.env_remove("WEFT_HTM").stdin(Stdio::null());
-    command.args(arguments).output().expect("the binary starts")
-}
-
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("output is UTF-8")
-}
-
-fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
-}
-
 /// The reports of a run that has to succeed.
 fn reports(arguments: &[&str]) -> Vec<Value> {
     let output = run(&[arguments, &["--json", "-"]].concat());
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
     json.as_array().expect("an array").clone()
-}
-
-/// A path in a directory of this test's own.
-fn scratch(name: &str) -> PathBuf {
-    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-directory"));
-    // A run before this one may have left it.
-    let _ = std::fs::remove_dir_all(&directory);
-    std::fs::create_dir_all(&directory).expect("the test directory can be made");
-    directory.join(name)
-}
-
-/// Runs a benchmark with each of the arguments, and looks for the words in what it refuses them
-/// with.
-fn refused(workload: &str, cases: &[(&[&str], &[&str])]) {
-    for (arguments, expected) in cases {
-        let output = run(&[&["bench", workload], *arguments].concat());
-        let message = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {message}");
-        assert_eq!(text(&output.stdout), "", "{arguments:?}: nothing is run or announced");
-        for word in *expected {
-            assert!(message.contains(word), "{arguments:?}: {word:?} is missing in: {message}");
-        }
-        assert!(!message.contains("panicked"), "{arguments:?}: {message}");
-    }
 }
 
 #[test]
@@ -176,8 +139,7 @@ fn likes_and_reads_have_latencies_of_their_own() {
         );
         assert_eq!((&report["write_percent"], &report["verified"]), (&30.into(), &true.into()));
         let committed = |name: &str| number(&report["transactions"][name]["committed"]);
-        let share = committed("like") / number(&report["committed"]);
-        assert!((share - 0.3).abs() < 0.1, "{report}");
+        check_share(committed("like"), number(&report["committed"]), 0.3, 0.1);
         for name in ["like", "read"] {
             assert!(number(&report["latency_us"][name]["p99"]) > 0.0, "{report}");
         }
@@ -197,6 +159,7 @@ fn likes_and_reads_have_latencies_of_their_own() {
 #[test]
 fn phases_are_reported() {
     let contended = ["--alpha", "3", "-t", "2", "--phase-length", "2", "--verify"];
+    let begun = Instant::now();
     for report in reports(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat()) {
         assert_eq!((&report["phase_length_ms"], &report["verified"]), (&2.0.into(), &true.into()));
         let phases = &report["phases"];
@@ -206,7 +169,8 @@ fn phases_are_reported() {
         }
         assert!(number(&phases["stashed"]) <= number(&phases["refused"]), "{report}");
         assert!(number(&phases["hurried"]) <= number(&phases["split_phases"]) + 1.0, "{report}");
-        assert!(number(&phases["split_ms"]) <= 1e3, "the rounds take 200 ms: {report}");
+        let split = Duration::from_secs_f64(number(&phases["split_ms"]) / 1e3);
+        assert!(split <= begun.elapsed(), "longer than all has lasted: {report}");
     }
     let output = run(&[&SHORT_LIKE[..], &contended, &["-p", "doppel,silo"]].concat());
     let report = text(&output.stdout);
@@ -251,7 +215,8 @@ fn a_timeline_counts_what_the_rounds_count() {
             let total = number(&counted["committed"]);
             assert!(0.0 < sum && sum <= total, "{round}: {counted}");
             let changes = numbers(&round["changes_seconds"]);
-            assert!((4..=5).contains(&changes.len()), "{round}");
+            let expected = number(&round["seconds"]) / 0.1;
+            assert!((changes.len() as f64 - expected).abs() <= 1.0, "{round}");
             assert!(changes.windows(2).all(|pair| (pair[1] - pair[0] - 0.1).abs() < 1e-6));
         }
     }
