@@ -465,7 +465,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
-        if !worker.executor().repairs() || worker.round() == ROUNDS_MAX {
+        if !worker.executor().repairs() || !self.may_have_another_round() {
             return false;
         }
         if worker.round() > 0 {
@@ -481,6 +481,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.doomed.set(None);
         self.is_used.set(false);
         true
+    }
+
+    /// Whether the transaction may go into another round. Each keeps it pinned: one that was interrupted for
+    /// long, or goes on failing, lets what others have deleted pile up, where scans come across it.
+    fn may_have_another_round(&self) -> bool {
+        self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
     }
 
     fn roll_back(&self) {

@@ -267,6 +267,15 @@ impl WorkerMemory {
         &self.shared
     }
 
+    /// Whether so much garbage waits for this transaction's end, perhaps among others', that it had better
+    /// end soon: a quarter of the workers could have closed a batch of theirs, and at least two.
+    pub fn holds_back_others(&self) -> bool {
+        // In hasty builds a batch is a few entries.
+        let grace = &self.shared.grace;
+        let many = (grace.slots_used() as u64 / 4).max(2);
+        !cfg!(feature = "hasty-reclamation") && grace.sealed_since(self.slot) > many
+    }
+
     /// The present epoch.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
