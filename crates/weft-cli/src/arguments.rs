@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
-use weft_workloads::htcc::VARIANTS;
+use weft_workloads::{dbx_tc, htcc};
 
 use crate::bench::articles::ArticlesArguments;
 use crate::bench::compare::CompareArguments;
@@ -302,8 +302,8 @@ fn contenders(
     let name = |protocol: &'static ProtocolDescription| {
         PossibleValue::new(protocol.name).help(protocol.title)
     };
-    let variants =
-        VARIANTS.iter().map(|variant| PossibleValue::new(variant.name).help(variant.about));
+    let variants = htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS);
+    let variants = variants.map(|variant| PossibleValue::new(variant.name).help(variant.about));
     PossibleValuesParser::new(protocols.map(name).chain(variants))
 }
 

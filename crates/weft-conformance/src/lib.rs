@@ -9,6 +9,7 @@
 //! | --- | --- | --- |
 //! | [`scripts`] | the named anomalies, as explicit interleavings, step by step | all serial orders, and the checker |
 //! | [`random`] | random transactions on few rows: interleaved by a seed, or free | the checker, by what the engine recorded; small runs also all serial orders |
+//! | [`procedures`] | procedures, which some commit in pieces, among transactions and snapshots | the checker; small runs also all serial orders |
 //! | [`values`] | transactions that each write values of their own | the checker, by the values alone |
 //! | [`invariants`] | a bank, a ring, counted rows, secondary indexes | the transactions themselves |
 //! | [`copies`] | a counter, its copy, and snapshots of both | two snapshots, one after the other |
@@ -72,6 +73,7 @@ pub mod contents;
 pub mod copies;
 pub mod invariants;
 pub mod oracle;
+pub mod procedures;
 pub mod random;
 #[cfg(not(weft_sim))]
 pub mod schedule;

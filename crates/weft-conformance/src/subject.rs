@@ -3,17 +3,21 @@
 //! The checks of this crate are written once, against [`Store`] and [`Steps`]. What has to be
 //! compiled for each protocol, and for each way in which the canary is wrong, is only this file.
 
+mod calls;
+
 use std::fmt;
 
 use weft::history::History;
 use weft::htm::{Choice, RetryPolicy};
-use weft::protocol::Protocol;
 use weft::protocol::canary::{Canary, Mutation};
+use weft::protocol::{DbxTc, Flaw, Protocol};
 use weft::schema::Violation;
 use weft::{
     Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
     column_of,
 };
+
+pub use calls::{Call, Executes, JOURNAL, Told};
 
 use crate::machine::REGIONS;
 use crate::step::{HASHED, Row, Shown, Step};
@@ -80,6 +84,9 @@ pub struct Subject {
     pub regions: &'static str,
     htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
+    open_procedures: fn(Opening, bool) -> Box<dyn Executes>,
+    /// What a protocol with procedures in pieces does wrong.
+    flaw: Option<Flaw>,
 }
 
 /// How a store is opened.
@@ -88,6 +95,7 @@ struct Opening {
     /// Whether everything is recorded.
     records: bool,
     htm: (Choice, RetryPolicy),
+    flaw: Option<Flaw>,
 }
 
 impl Subject {
@@ -103,6 +111,8 @@ impl Subject {
             regions: REGIONS[0].0,
             htm: (REGIONS[0].1, REGIONS[0].2),
             open,
+            open_procedures: calls::open::<P>,
+            flaw: None,
         }
     }
 
@@ -146,6 +156,11 @@ impl Subject {
         Subject { name: mutation.name(), mutation, has_snapshots, ..Self::of::<Canary>() }
     }
 
+    /// The protocol that commits procedures in pieces, wrong in this way.
+    pub fn flawed(flaw: Flaw) -> Self {
+        Subject { flaw: Some(flaw), ..Self::of::<DbxTc>() }
+    }
+
     /// The protocol of this name, with regions run in the way of this name.
     ///
     /// # Panics
@@ -170,12 +185,21 @@ impl Subject {
 
     /// Opens a database that records what happens.
     pub fn open_recorded(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(Opening { records: true, htm: self.htm }))
+        self.mutation.chosen_for(|| (self.open)(self.opening(true)))
     }
 
     /// Opens a database.
     pub fn open(&self) -> Box<dyn Store> {
-        self.mutation.chosen_for(|| (self.open)(Opening { records: false, htm: self.htm }))
+        self.mutation.chosen_for(|| (self.open)(self.opening(false)))
+    }
+
+    /// Opens a database for procedures, and with `sums` for those that add to totals, too.
+    pub fn open_procedures(&self, sums: bool, records: bool) -> Box<dyn Executes> {
+        (self.open_procedures)(self.opening(records), sums)
+    }
+
+    fn opening(&self, records: bool) -> Opening {
+        Opening { records, htm: self.htm, flaw: self.flaw }
     }
 }
 

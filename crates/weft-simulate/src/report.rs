@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use weft_sim::Profile;
 
+use weft_workloads::dbx_tc::Pieces;
 use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 
@@ -90,12 +91,13 @@ pub fn show(
     let types = if common.types { labels.types(profile, outcomes) } else { String::new() };
     let phases = labels.phases(outcomes);
     let repairs = labels.repairs(outcomes);
+    let pieces = labels.pieces(outcomes);
     let host_seconds: f64 = outcomes.iter().map(|outcome| outcome.host_seconds).sum();
     let regions = if common.htm == Regions::Rtm { "RTM where it has any" } else { "no RTM" };
     let title = benchmark.title(&axis.values);
     print(&format!(
         "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\n\
-         {types}{phases}{repairs}per core: \
+         {types}{phases}{repairs}{pieces}per core: \
          against the protocol's first line. vs first: against whoever \
          stands first, on as many cores. regions/tx, and the shares of them that aborted, by \
          cause.\nThe simulation took {host_seconds:.1} s.",
@@ -192,6 +194,22 @@ impl Labels {
         format!("{table}\n\n")
     }
 
+    /// What was done in pieces, as a table; nothing if nothing was.
+    fn pieces(&self, outcomes: &[Outcome]) -> String {
+        let mut table = self.table(&Pieces::HEADINGS);
+        for outcome in outcomes {
+            if let Some(pieces) = &outcome.pieces {
+                table.add_row(
+                    self.of(outcome).into_iter().chain(pieces.cells(outcome.transactions)),
+                );
+            }
+        }
+        match table.is_empty() {
+            true => String::new(),
+            false => format!("{table}\n{} The warm-up is among it.\n\n", Pieces::LEGEND),
+        }
+    }
+
     /// What was repaired, as a table; nothing if nothing was.
     fn repairs(&self, outcomes: &[Outcome]) -> String {
         let mut table = self.table(&Repairs::HEADINGS);
@@ -263,6 +281,7 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "phases": outcome.phases,
         "repairs": outcome.repairs,
         "conflict_retries": common.conflict_retries,
+        "pieces": outcome.pieces,
         "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,
         "regions_committed": counts.committed,

@@ -14,9 +14,10 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use weft::htm::Choice;
-use weft::protocol::{HtccOptions, PROTOCOLS, Protocol};
+use weft::protocol::{DbxTcOptions, HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
+use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of, protocol_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
@@ -116,6 +117,8 @@ pub struct Setting<'a> {
     pub common: &'a Common,
     /// The options of `htcc`, of a variant of it.
     pub htcc: Option<&'a HtccOptions>,
+    /// The options of `dbx-tc`, of a variant of it.
+    pub dbx_tc: Option<&'a DbxTcOptions>,
 }
 
 impl Setting<'_> {
@@ -132,6 +135,7 @@ impl Setting<'_> {
             phase_length,
             conflict_retries: self.common.conflict_retries,
             htcc: self.htcc,
+            dbx_tc: self.dbx_tc,
             ..LoadOptions::default()
         }
     }
@@ -252,6 +256,8 @@ pub struct Outcome {
     pub phases: Option<Phases>,
     /// What was repaired, warm-up included.
     pub repairs: Option<Repairs>,
+    /// What was done in pieces, warm-up included.
+    pub pieces: Option<Pieces>,
     /// What the machine counted in the measured time, of all cores.
     pub counts: Counts,
     /// Attempts that gave way to other transactions, for each transaction, warm-up included.
@@ -298,8 +304,9 @@ pub fn run(benchmark: &dyn Benchmark) -> Result<(), String> {
             for &cores in &common.cores {
                 progress.next(&format!("{contender} on {cores}{at}"));
                 let htcc = options_of(contender, &common.hot_tables);
-                let htcc = htcc.as_ref();
-                let setting = Setting { contender, profile, cores, value, common, htcc };
+                let dbx_tc = dbx_tc::options_of(contender);
+                let (htcc, dbx_tc) = (htcc.as_ref(), dbx_tc.as_ref());
+                let setting = Setting { contender, profile, cores, value, common, htcc, dbx_tc };
                 outcomes.push(benchmark.simulate(contender, &setting)?);
             }
         }
@@ -424,6 +431,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         latencies,
         types,
         repairs: Repairs::of(&after).since(&Repairs::of(&before)).any(),
+        pieces: Pieces::of(&after).since(&Pieces::of(&before)).any(),
         phases: Phases::of(&after)
             .zip(Phases::of(&before))
             .map(|(after, before)| after.since(&before)),

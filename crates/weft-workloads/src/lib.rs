@@ -32,6 +32,7 @@
 //! ```
 
 pub mod articles;
+pub mod dbx_tc;
 mod finding;
 pub mod htcc;
 pub mod incr;

@@ -13,7 +13,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use weft::htm::RetryPolicy;
-use weft::protocol::{HtccOptions, PhaseOptions, Protocol};
+use weft::procedure::Shape;
+use weft::procedure::chopping::Token;
+use weft::protocol::{DbxTcOptions, HtccOptions, PhaseOptions, Protocol};
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
@@ -90,6 +92,9 @@ pub struct LoadOptions<'a> {
     pub phase_length: Option<Duration>,
     /// What of `htcc` is done, under that protocol; as the engine has it if `None`.
     pub htcc: Option<&'a HtccOptions>,
+    /// How procedures are chopped under `dbx-tc`, and which is the workload's to say; as the engine has it if
+    /// `None`.
+    pub dbx_tc: Option<&'a DbxTcOptions>,
     /// Where the database keeps its data; in memory alone if `None`.
     pub storage: Option<StorageOptions<'a>>,
     /// Told of the rows loaded so far.
@@ -134,6 +139,16 @@ impl LoadOptions<'_> {
         }
     }
 
+    /// Starts to open the database of a workload with these procedures.
+    pub(crate) fn builder_with<P: Protocol>(
+        &self,
+        procedures: Vec<&'static Shape>,
+        tokens: Vec<Token>,
+    ) -> Builder<P> {
+        let known = self.dbx_tc.cloned().unwrap_or_default();
+        self.builder().dbx_tc(known.procedures(procedures).tokens(tokens))
+    }
+
     /// Ends the load: what was loaded becomes a checkpoint, if there is a directory.
     pub(crate) fn settle<P: Protocol>(&self, database: &Database<P>) -> Result<(), Failure> {
         match self.storage {
@@ -144,8 +159,8 @@ impl LoadOptions<'_> {
 }
 
 impl Default for LoadOptions<'_> {
-    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc`, no directory, no report of
-    /// progress.
+    /// One thread, seed 0, whatever HTM there is, phases of the usual length, the whole of `htcc` and of
+    /// `dbx-tc`, no directory, no report of progress.
     fn default() -> Self {
         LoadOptions {
             seed: 0,
@@ -155,6 +170,7 @@ impl Default for LoadOptions<'_> {
             conflict_retries: None,
             phase_length: None,
             htcc: None,
+            dbx_tc: None,
             storage: None,
             progress: &|_, _| {},
         }

@@ -592,7 +592,7 @@ fn check_deadline(deadline: Option<(Instant, Duration)>, attempts: u32) -> Resul
 /// met once do not meet again. After a while it yields as well: there may be more threads than
 /// cores, and the other transaction's may be waiting for this one's.
 #[cold]
-fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32) {
+pub(crate) fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32) {
     const SPINS_MAX_LOG2: u32 = 12;
     let spins = worker.random.borrow_mut().u32(0..1 << attempts.min(SPINS_MAX_LOG2));
     for _ in 0..spins {

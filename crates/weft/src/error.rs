@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crate::durability::StorageError;
 use crate::operation::OperationKind;
+use crate::procedure::chopping::OutlineError;
 use crate::schema::Violation;
 
 /// Why an operation or a commit did not happen.
@@ -293,6 +294,21 @@ pub enum Failure {
         /// What was asked.
         attempted: &'static str,
     },
+    /// A procedure that runs in pieces, under a protocol that [chops](mod@crate::procedure), has failed behind its
+    /// first piece, by an error that is no conflict. That is an error of the program: pieces that were committed
+    /// before stay.
+    #[error(
+        "procedure {procedure} has failed at step {step}, and what it had committed before stays: behind the first piece there must be no errors"
+    )]
+    Halfway {
+        /// The procedure.
+        procedure: &'static str,
+        /// The number of the step that it had come to.
+        step: usize,
+    },
+    /// What is said of the procedures that a database is opened with is not possible.
+    #[error(transparent)]
+    Procedures(#[from] OutlineError),
     /// The database was closed.
     #[error("the database is closed")]
     Closed,

@@ -37,6 +37,12 @@ pub struct Metrics {
     pub log: Option<LogMetrics>,
     /// Repairs, under a protocol that makes them.
     pub repairs: RepairMetrics,
+    /// Procedures that have committed in pieces, under `dbx-tc`; the others among those that are registered had
+    /// one piece only, or ran as one beside a transaction that is none of them.
+    pub committed_in_pieces: u64,
+    /// Pieces of procedures that were done again by themselves, under `dbx-tc`. (They are not among
+    /// [`Metrics::aborted`].)
+    pub pieces_redone: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
 }
@@ -103,6 +109,8 @@ impl Metrics {
             metrics.repairs.fast += counters.restored_fast.load(Ordering::Relaxed);
             metrics.repairs.kept += counters.kept.load(Ordering::Relaxed);
             metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
+            metrics.committed_in_pieces += counters.committed_in_pieces.load(Ordering::Relaxed);
+            metrics.pieces_redone += counters.pieces_redone.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);
             }

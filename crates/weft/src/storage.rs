@@ -24,7 +24,7 @@ use crate::durability::{
 };
 use crate::epoch::clock::{epoch_of, last_number_of};
 use crate::error::Failure;
-use crate::protocol::Protocol;
+use crate::protocol::{Protocol, Stranger};
 use crate::snapshot::Snapshot;
 use crate::worker::{EngineLog, Shared};
 
@@ -208,6 +208,9 @@ struct EngineEpochs(Weak<Shared>);
 impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
+        // No procedure is to have pieces in two epochs, of which one may survive without the other.
+        let gate = shared.gate.as_ref();
+        let _stranger = gate.map(|gate| Stranger::enter(gate, || shared.grace.slots_used()));
         let epoch = shared.clock.tick();
         shared.commits.wait(shared.grace.slots_used());
         epoch
@@ -381,8 +384,14 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::Storage`]: it is not durable, and
-    /// will be only if the error is [`StorageError::DiskFull`] and there is space again.
+    /// will be only if the error is [`StorageError::DiskFull`] and there is space again;
+    /// [`Failure::NestedTransaction`] between two pieces of a procedure, whose end the log waits for.
     pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
+        if let (Some(gate), Some(worker)) = (&self.inner().shared.gate, self.registered_worker())
+            && gate.is_in_pieces(worker.memory.core() as usize)
+        {
+            return Err(Failure::NestedTransaction);
+        }
         Ok(self.storage()?.log()?.wait_durable(commit.epoch)?)
     }
 

@@ -9,6 +9,7 @@
 
 mod lookup;
 mod operations;
+mod pieces;
 mod prefetch;
 mod private_row;
 mod recording;
@@ -27,6 +28,7 @@ pub use scan::Scan;
 use weft_htm::word::yield_now;
 
 use lookup::Located;
+pub(crate) use pieces::Piecewise;
 pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
@@ -63,7 +65,7 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     worker: &'db Worker<P>,
     /// What dooms it, if anything does.
     doomed: Cell<Option<Abort>>,
-    deadline: Option<(Instant, Duration)>,
+    deadline: Cell<Option<(Instant, Duration)>>,
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
@@ -121,7 +123,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             database,
             worker,
             doomed: Cell::new(None),
-            deadline,
+            deadline: Cell::new(deadline),
             attempt,
             operations: Cell::new(0),
             is_used: Cell::new(false),
@@ -463,7 +465,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
-        if !worker.executor().repairs() || worker.round() == ROUNDS_MAX {
+        if !worker.executor().repairs() || !self.may_have_another_round() {
             return false;
         }
         if worker.round() > 0 {
@@ -479,6 +481,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.doomed.set(None);
         self.is_used.set(false);
         true
+    }
+
+    /// Whether the transaction may go into another round. Each keeps it pinned: one that was interrupted for
+    /// long, or goes on failing, lets what others have deleted pile up, where scans come across it.
+    fn may_have_another_round(&self) -> bool {
+        self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
     }
 
     fn roll_back(&self) {
@@ -509,7 +517,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
-        if self.doomed.get().is_some() || self.deadline.is_some() {
+        if self.doomed.get().is_some() || self.deadline.get().is_some() {
             self.check_doom_and_deadline()?;
         }
         Ok(&table.inner)
@@ -525,6 +533,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             self.admit()?;
         }
         self.enter_operation(table)
+    }
+
+    /// Says that the log was asked already whether the transaction may write.
+    pub(crate) fn set_admitted(&self) {
+        self.is_admitted.set(true);
     }
 
     /// Asks the log whether the transaction may write; waits if there is too much in it already.
@@ -554,7 +567,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(self.describe(abort).into());
         }
         self.operations.set(self.operations.get().wrapping_add(1));
-        match self.deadline {
+        match self.deadline.get() {
             Some((at, deadline))
                 if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK)
                     && Instant::now() >= at =>

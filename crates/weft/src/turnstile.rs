@@ -72,6 +72,16 @@ impl Turnstile {
         }
     }
 
+    /// Closes the turnstile, if it is open, and does not wait: for one that others may be waiting for.
+    #[cold]
+    pub fn try_close(&self) -> Option<Closed<'_>> {
+        // Relaxed: as in `wait_or_close`.
+        let order = Ordering::Relaxed;
+        self.closed.compare_exchange(0, 1, order, order).ok()?;
+        self.closings.fetch_add(1, order);
+        Some(Closed(self))
+    }
+
     /// How often it has been closed.
     pub fn closings(&self) -> u64 {
         self.closings.load(Ordering::Relaxed)
@@ -103,8 +113,14 @@ mod tests {
         assert_eq!(turnstile.pass(0, impatient).unwrap_err(), "enough");
         let starving_too = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, || Err("enough"));
         assert_eq!(starving_too.unwrap_err(), "enough");
+        assert!(turnstile.try_close().is_none());
         drop(closed);
         assert!(turnstile.pass(0, patient).unwrap().is_none());
         assert_eq!(turnstile.closings(), 1);
+        let closed = turnstile.try_close();
+        assert!(closed.is_some());
+        assert_eq!(turnstile.pass(0, || Err("enough")).unwrap_err(), "enough");
+        drop(closed);
+        assert_eq!(turnstile.closings(), 2);
     }
 }

@@ -32,7 +32,7 @@ use crate::epoch::garbage::{Batch, Garbage, Retired};
 use crate::epoch::reclaim::GracePeriods;
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
-use crate::protocol::Settled;
+use crate::protocol::{Gate, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
 use crate::record::version::{Deletion, NEVER, VersionHeader};
 use crate::snapshot::retention::{Kept, Retained, Retention};
@@ -52,6 +52,8 @@ pub struct Shared {
     pub counters: Box<[Counters]>,
     /// Whether transactions begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub closed: Word,
+    /// Keeps procedures in pieces and all else apart, under a protocol that has such.
+    pub gate: Option<Arc<Gate>>,
     /// The history, if it is recorded.
     #[cfg(feature = "history")]
     pub(crate) recording: Option<Arc<crate::history::Recording>>,
@@ -107,6 +109,8 @@ pub struct Counters {
     pub restored_fast: Word,
     pub restored_slow: Word,
     pub kept: Word,
+    pub committed_in_pieces: Word,
+    pub pieces_redone: Word,
 }
 
 impl Counters {
@@ -128,6 +132,7 @@ impl Shared {
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             closed: Word::new(OPEN),
+            gate: None,
             #[cfg(feature = "history")]
             recording: None,
             log: OnceLock::new(),
@@ -260,6 +265,15 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// Whether so much garbage waits for this transaction's end, perhaps among others', that it had better
+    /// end soon: a quarter of the workers could have closed a batch of theirs, and at least two.
+    pub fn holds_back_others(&self) -> bool {
+        // In hasty builds a batch is a few entries.
+        let grace = &self.shared.grace;
+        let many = (grace.slots_used() as u64 / 4).max(2);
+        !cfg!(feature = "hasty-reclamation") && grace.sealed_since(self.slot) > many
     }
 
     /// The present epoch.

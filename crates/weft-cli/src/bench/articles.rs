@@ -112,7 +112,7 @@ impl Benchmark for ArticlesBenchmark {
         options: &LoadOptions<'_>,
     ) -> Result<Box<dyn Contender>, Stop> {
         let parameters = Parameters { snapshots: variant.snapshots, ..self.0 };
-        with_protocol!(&variant.protocol, |P| load_under::<P, Articles<P>, SAMPLE_OF_SMALL>(
+        with_protocol!(variant.protocol(), |P| load_under::<P, Articles<P>, SAMPLE_OF_SMALL>(
             &parameters,
             options
         ))

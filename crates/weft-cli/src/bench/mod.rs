@@ -52,6 +52,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use weft_workloads::dbx_tc;
 use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of, protocol_of};
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
@@ -307,6 +308,7 @@ fn load(
         let before_load_bytes = memory::resident_bytes();
         let progress = Progress::new(&format!("loading {label}"));
         let htcc = options_of(&variant.protocol, &arguments.hot_tables);
+        let dbx_tc = dbx_tc::options_of(&variant.protocol);
         let options = LoadOptions {
             seed: arguments.seed,
             threads: arguments.threads,
@@ -315,6 +317,7 @@ fn load(
             phase_length: arguments.phase_length(),
             conflict_retries: arguments.conflict_retries,
             htcc: htcc.as_ref(),
+            dbx_tc: dbx_tc.as_ref(),
             storage: directory.as_ref().zip(durability.as_ref()).map(|(directory, durability)| {
                 StorageOptions { directory: directory.path(), durability }
             }),

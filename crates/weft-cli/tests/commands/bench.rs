@@ -266,6 +266,7 @@ fn json_keys_have_one_order() {
         "log",
         "phases",
         "repairs",
+        "pieces",
         "versions_held",
         "verified",
         "conditions",

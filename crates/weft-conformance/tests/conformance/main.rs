@@ -9,6 +9,7 @@ mod histories;
 mod invariants;
 #[cfg(weft_sim)]
 mod planted;
+mod procedures;
 #[cfg(not(weft_sim))]
 mod schedules;
 mod single_rows;

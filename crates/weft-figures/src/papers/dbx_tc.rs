@@ -1,10 +1,11 @@
-//! DBX-TC: the figures of §2 and of §6, on the simulated Haswell; without the protocol itself, which Weft does
-//! not have yet.
+//! DBX-TC: the figures of §2 and of §6, on the simulated Haswell; without those of the protocol itself, for
+//! which there are no experiments yet.
 
 use super::*;
 use crate::definition::*;
 
-const NO_PROTOCOL: &str = "the protocol DBX-TC is not part of Weft yet";
+const NO_EXPERIMENT: &str =
+    "the protocol dbx-tc is new, and its experiments are not among the figures yet";
 
 const MACHINE: Simulated = Simulated {
     machine: "haswell-4c8t",
@@ -87,7 +88,7 @@ const fn missing(
     title: &'static str,
     claim: &'static str,
 ) -> Figure {
-    let content = Content::NotMeasured(NO_PROTOCOL);
+    let content = Content::NotMeasured(NO_EXPERIMENT);
     Figure { paper: Paper::DbxTc, number, section, title, claim, content }
 }
 

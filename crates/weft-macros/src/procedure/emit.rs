@@ -253,16 +253,18 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
             );
             loop {
                 __weft_walk.begin_pass();
-                let __weft_result =
-                    (|| -> ::core::result::Result<Self::Output<'tx>, Self::Error> {
+                let __weft_result = __weft_walk.pass(
+                    || -> ::core::result::Result<Self::Output<'tx>, Self::Error> {
                         #(#arguments)*
                         #body
-                    })();
-                if __weft_result.is_ok() {
+                    },
+                );
+                let __weft_is_ok = ::core::matches!(__weft_result, Ok(Ok(_)));
+                if __weft_is_ok {
                     #(__weft_walk.sweep(#numbers, &#slots);)*
                 }
-                if !__weft_walk.end_pass(__weft_result.is_ok()) {
-                    return __weft_result;
+                if !__weft_walk.end_pass(__weft_is_ok) {
+                    return ::weft::procedure::Walk::<#protocol, D>::ended(__weft_result);
                 }
                 if __weft_walk.is_to_note_writes() {
                     #(__weft_walk.note_writes(#numbers, &#slots);)*

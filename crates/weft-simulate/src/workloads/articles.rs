@@ -3,6 +3,7 @@
 use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::articles;
+use weft_workloads::htcc::protocol_of;
 
 use super::incr::alpha;
 use crate::arguments::{Common, Operations};
@@ -74,7 +75,7 @@ impl Benchmark for Articles {
             operations: operations == Operations::On,
             snapshots: false,
         };
-        with_protocol!(contender, |P| simulate_under::<P, articles::Articles<P>>(
+        with_protocol!(protocol_of(contender), |P| simulate_under::<P, articles::Articles<P>>(
             &parameters,
             setting
         ))

@@ -169,7 +169,7 @@ pub(super) fn load<P: Protocol>(
     assert!((1..=RECORDS_MAX).contains(&users), "{users} users");
     assert!(alpha >= 0.0 && alpha.is_finite(), "alpha is {alpha}");
     let database: Database<P> = options
-        .builder()
+        .builder_with(super::procedures_by(parameters.operations), Vec::new())
         .table_with_capacity::<Article>(articles as usize)
         .table_with_capacity::<User>(users as usize)
         .table_with_capacity::<Comment>(articles as usize * 4)

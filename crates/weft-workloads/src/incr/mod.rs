@@ -43,7 +43,9 @@ pub use client::{Client, Increment};
 use crate::load;
 use crate::popularity;
 use crate::stashing::Stashing;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, insert_batch};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
+};
 use client::Choice;
 
 /// The fewest records: one that is hot, and another.
@@ -171,8 +173,10 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
         parameters.check();
         let records = parameters.records;
-        let database =
-            options.builder::<P>().table_with_capacity::<Counter>(records as usize).open()?;
+        let database = options
+            .builder_with::<P>(procedures(), Vec::new())
+            .table_with_capacity::<Counter>(records as usize)
+            .open()?;
         let counters = database.table::<Counter>()?;
         let choice = Choice::new(parameters, options.seed);
         let incr = Incr { database, counters, parameters: *parameters, choice };
@@ -194,7 +198,10 @@ impl<P: Protocol> Workload<P> for Incr<P> {
 
     #[inline]
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
-        client.execute(|tx, request| self.run(tx, request))
+        client.execute_or(
+            |request| self.execute_procedure(request),
+            |tx, request| self.run(tx, request),
+        )
     }
 
     fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
@@ -226,6 +233,17 @@ impl<P: Protocol> Incr<P> {
     pub fn run(&self, tx: &Transaction<'_, P>, request: &Increment) -> Result<bool, Error> {
         increment(&self.counters, tx, request.key)?;
         Ok(true)
+    }
+
+    /// Executes a request's procedure, unless it may be set aside.
+    #[inline]
+    fn execute_procedure(&self, request: &Increment) -> Option<Result<bool, Failure>> {
+        if P::SPLITS {
+            return None;
+        }
+        let mut procedure = IncrementCounter::new(&self.counters, request.key);
+        let done: Result<(), Error> = self.database.execute(&mut procedure);
+        Some(done.map(|()| true).map_err(failure_of))
     }
 
     /// Inserts the counters of records, all 0.

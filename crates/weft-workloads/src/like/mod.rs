@@ -40,7 +40,9 @@ pub use client::{Client, Rank, Request};
 use crate::load;
 use crate::popularity;
 use crate::stashing::Stashing;
-use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, insert_batch};
+use crate::workload::{
+    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
+};
 use client::Choice;
 
 /// The most pages, and the most users.
@@ -133,7 +135,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
         parameters.check();
         let Parameters { users, pages, .. } = *parameters;
         let database = options
-            .builder::<P>()
+            .builder_with::<P>(procedures(), Vec::new())
             .table_with_capacity::<User>(users as usize)
             .table_with_capacity::<Page>(pages as usize)
             .open()?;
@@ -159,7 +161,10 @@ impl<P: Protocol> Workload<P> for Like<P> {
 
     #[inline]
     fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
-        client.execute(|tx, request| self.run(tx, request))
+        client.execute_or(
+            |request| self.execute_procedure(request),
+            |tx, request| self.run(tx, request),
+        )
     }
 
     fn finish(&self, client: &mut Self::Client) -> Result<(), Failure> {
@@ -222,6 +227,27 @@ impl<P: Protocol> Like<P> {
             }
         }
         Ok(true)
+    }
+
+    /// Executes a request's procedure, unless it may be set aside.
+    #[inline]
+    fn execute_procedure(&self, request: &Request) -> Option<Result<bool, Failure>> {
+        if P::SPLITS {
+            return None;
+        }
+        let Like { database, users, pages, .. } = self;
+        let done = match *request {
+            Request::Like { user, page, .. } => {
+                database.execute(&mut LikePage::new(users, pages, user, page))
+            }
+            Request::Read { user, page } => {
+                let found = database.execute(&mut ReadPage::new(users, pages, user, page));
+                found.map(|found| {
+                    black_box(found);
+                })
+            }
+        };
+        Some(done.map(|()| true).map_err(failure_of))
     }
 
     /// Inserts so many rows, counted from 0: first the users, behind them the pages.

@@ -281,7 +281,7 @@ pub(super) fn load<P: Protocol>(
     assert!((1..=u32::MAX / 10).contains(&lot), "{lot} pieces to a lot");
     let lists = usize::from(CATEGORIES);
     let database: Database<P> = options
-        .builder()
+        .builder_with(super::procedures_by(parameters.operations), Vec::new())
         .table_with_capacity::<User>(users as usize)
         .table_with_capacity::<Rating>(users as usize)
         .table_with_capacity::<Item>(items as usize)

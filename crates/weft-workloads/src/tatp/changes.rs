@@ -82,7 +82,7 @@ pub(super) fn execute<P: Protocol>(
     client: &mut Client,
     change: &Change,
 ) -> Result<bool, Failure> {
-    match tatp.database.transact(|tx| run(&tatp.tables, tx, change)) {
+    match make(tatp, change) {
         Ok(()) => {
             match change {
                 Change::Insert { .. } => client.note_inserted(),
@@ -96,25 +96,22 @@ pub(super) fn execute<P: Protocol>(
     }
 }
 
-/// The change's SQL.
+/// Executes the change's procedure.
 #[inline]
-pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    change: &Change,
-) -> Result<(), NotMade> {
+pub(super) fn make<P: Protocol>(tatp: &Tatp<P>, change: &Change) -> Result<(), NotMade> {
+    let Tatp { database, tables, .. } = tatp;
     match *change {
         Change::SubscriberData { s_id, bit_1, sf_type, data_a } => {
-            update_subscriber_data(tables, tx, s_id, bit_1, sf_type, data_a)
+            database.execute(&mut UpdateSubscriberData::new(tables, s_id, bit_1, sf_type, data_a))
         }
         Change::Location { sub_nbr, vlr_location } => {
-            update_location(tables, tx, sub_nbr, vlr_location)
+            database.execute(&mut UpdateLocation::new(tables, sub_nbr, vlr_location))
         }
-        Change::Insert { sub_nbr, sf_type, start_time, end_time, numberx } => {
-            insert_call_forwarding(tables, tx, sub_nbr, sf_type, start_time, end_time, numberx)
-        }
+        Change::Insert { sub_nbr, sf_type, start_time, end_time, numberx } => database.execute(
+            &mut InsertCallForwarding::new(tables, sub_nbr, sf_type, start_time, end_time, numberx),
+        ),
         Change::Delete { sub_nbr, sf_type, start_time } => {
-            delete_call_forwarding(tables, tx, sub_nbr, sf_type, start_time)
+            database.execute(&mut DeleteCallForwarding::new(tables, sub_nbr, sf_type, start_time))
         }
     }
 }

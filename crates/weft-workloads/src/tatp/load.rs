@@ -116,7 +116,7 @@ pub(super) fn load<P: Protocol>(
     assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
     let per_subscriber = |tenths: usize| subscribers as usize * tenths / 10;
     let database: Database<P> = options
-        .builder()
+        .builder_with(super::procedures(), Vec::new())
         .table_with_capacity::<Subscriber>(per_subscriber(10))
         .table_with_capacity::<AccessInfo>(per_subscriber(25))
         .table_with_capacity::<SpecialFacility>(per_subscriber(25))

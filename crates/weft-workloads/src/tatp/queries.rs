@@ -66,10 +66,31 @@ pub(super) fn execute<P: Protocol>(tatp: &Tatp<P>, query: &Query) -> Result<bool
     let answer = if tatp.parameters.snapshots {
         tatp.database.snapshot(|snapshot| run(&tatp.tables, snapshot, query))
     } else {
-        tatp.database.transact(|tx| run(&tatp.tables, tx, query))
+        execute_as_transaction(tatp, query)
     };
     let answer = answer.map_err(failure_of)?;
     Ok(black_box(&answer).is_success())
+}
+
+/// Executes the query's procedure.
+#[inline]
+pub(super) fn execute_as_transaction<P: Protocol>(
+    tatp: &Tatp<P>,
+    query: &Query,
+) -> Result<Answer, Error> {
+    let Tatp { database, tables, .. } = tatp;
+    Ok(match *query {
+        Query::SubscriberData { s_id } => {
+            Answer::SubscriberData(database.execute(&mut GetSubscriberData::new(tables, s_id))?)
+        }
+        Query::NewDestination { s_id, sf_type, start_time, end_time } => {
+            let mut procedure = GetNewDestination::new(tables, s_id, sf_type, start_time, end_time);
+            Answer::NewDestination(database.execute(&mut procedure)?)
+        }
+        Query::AccessData { s_id, ai_type } => {
+            Answer::AccessData(database.execute(&mut GetAccessData::new(tables, s_id, ai_type))?)
+        }
+    })
 }
 
 /// The query's SQL.

@@ -227,7 +227,7 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     type Client = Client;
 
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(options.builder(), parameters, options)
+        load::load(options.builder_with(procedures(), tokens()), parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

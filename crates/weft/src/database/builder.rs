@@ -14,7 +14,9 @@ use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
-use crate::protocol::{Dbx, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared};
+use crate::protocol::{
+    Dbx, DbxTcOptions, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared,
+};
 use crate::schema::Record;
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
@@ -38,6 +40,7 @@ pub struct Builder<P: Protocol = Dbx> {
     storage: Option<StoragePlan>,
     phases: PhaseOptions,
     htcc: HtccOptions,
+    dbx_tc: DbxTcOptions,
     protocol: PhantomData<P>,
 }
 
@@ -77,6 +80,7 @@ impl<P: Protocol> Builder<P> {
             storage: None,
             phases: PhaseOptions::default(),
             htcc: HtccOptions::default(),
+            dbx_tc: DbxTcOptions::default(),
             protocol: PhantomData,
         }
     }
@@ -105,6 +109,12 @@ impl<P: Protocol> Builder<P> {
     /// Sets what the protocol `htcc` is to do.
     pub fn htcc(mut self, htcc: HtccOptions) -> Self {
         self.htcc = htcc;
+        self
+    }
+
+    /// Sets what the protocol `dbx-tc` knows of procedures.
+    pub fn dbx_tc(mut self, dbx_tc: DbxTcOptions) -> Self {
+        self.dbx_tc = dbx_tc;
         self
     }
 
@@ -241,7 +251,7 @@ impl<P: Protocol> Builder<P> {
     /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::SingleKey`] for a table
     /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
     /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
-    /// [`Failure::Thread`]; [`Failure::Storage`] if the directory cannot be used: somebody else has it
+    /// [`Failure::Thread`]; [`Failure::Procedures`] if what is said of them is not possible; [`Failure::Storage`] if the directory cannot be used: somebody else has it
     /// open, its files are damaged, the tables do not fit what is stored.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
@@ -257,12 +267,14 @@ impl<P: Protocol> Builder<P> {
             }
         };
         let workers_max = self.workers_max.max(1);
-        #[cfg_attr(not(feature = "history"), allow(unused_mut, reason = "nothing to record"))]
+        let registered = if P::CHOPS { Some(self.dbx_tc.chop()?) } else { None };
         let mut shared = Shared::new(htm, workers_max);
+        shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
         #[cfg(feature = "history")]
         {
             shared.recording = recording.map(Arc::new);
         }
+        let gate = shared.gate.clone();
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
@@ -302,6 +314,8 @@ impl<P: Protocol> Builder<P> {
                 workers_max,
                 phases: self.phases,
                 htcc: self.htcc,
+                registered,
+                gate,
             })),
             workers: Workers::new(workers_max),
             tables,

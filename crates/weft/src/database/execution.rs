@@ -5,16 +5,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use super::{Database, Ended, TransactionOptions};
-use crate::error::Error;
-use crate::procedure::OwnedOutput;
-use crate::protocol::Protocol;
+use crate::error::{Error, Failure};
+use crate::procedure::{OwnedOutput, Pieces};
+use crate::protocol::{Executor, Protocol};
 use crate::storage::CommitToken;
-use crate::transaction::{Stepwise, Transaction};
+use crate::transaction::{Piecewise, Stepwise, Transaction};
 use crate::worker::Worker;
 
 impl<P: Protocol> Database<P> {
     /// Executes a [procedure](mod@crate::procedure) as a transaction until it commits, and returns its
-    /// output: [`Database::transact`] of its function, with all that is said there. Under `htcc` with
+    /// output: [`Database::transact`] of its function, with all that is said there.
+    ///
+    /// Under `dbx-tc`, a procedure that is [registered](crate::protocol::DbxTcOptions) runs in pieces. Bounds are
+    /// those of the first one, and errors behind it are errors of the program, by which the transaction is left
+    /// [halfway](crate::Failure::Halfway).
+    ///
+    /// Under `htcc` with
     /// [`HtccOptions::dependencies`](crate::protocol::HtccOptions::dependencies), a procedure that has met another
     /// transaction does not run again from its beginning, but only those of its operations that depend on what
     /// has changed.
@@ -45,7 +51,7 @@ impl<P: Protocol> Database<P> {
     /// ```
     ///
     /// # Errors
-    /// As [`Database::transact`].
+    /// As [`Database::transact`]; [`Failure::Halfway`].
     pub fn execute<F: OwnedOutput<P>>(&self, procedure: &mut F) -> Result<F::Owned, F::Error> {
         self.execute_with(&TransactionOptions::default(), procedure)
     }
@@ -74,6 +80,12 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
+        if P::CHOPS
+            && let Some(pieces) =
+                self.worker().map_err(Error::from)?.executor().pieces_of(F::shape())
+        {
+            return self.execute_in_pieces(options, &pieces, procedure);
+        }
         if !P::executes_steps(&self.inner.protocol) {
             return self.transact_with_token(options, |tx| procedure.run(tx).map(F::into_owned));
         }
@@ -84,6 +96,83 @@ impl<P: Protocol> Database<P> {
         match retried.map_err(Error::from)? {
             Ended::With(result) => result,
             Ended::SetAside => unreachable!("it is not set aside"),
+        }
+    }
+
+    /// Executes a registered procedure, piece by piece.
+    fn execute_in_pieces<F: OwnedOutput<P>>(
+        &self,
+        options: &TransactionOptions,
+        pieces: &Pieces,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        let worker = self.worker().map_err(Error::from)?;
+        let retried = self.retry(worker, options, |attempt, deadline| {
+            self.attempt_in_pieces(worker, options, attempt, deadline, pieces, procedure)
+        });
+        match retried.map_err(Error::from)? {
+            Ended::With(result) => result,
+            Ended::SetAside => unreachable!("it is not set aside"),
+        }
+    }
+
+    /// Executes the procedure, after `attempt` conflicts in its first piece.
+    fn attempt_in_pieces<F: OwnedOutput<P>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        attempt: u32,
+        deadline: Option<(Instant, Duration)>,
+        pieces: &Pieces,
+        procedure: &mut F,
+    ) -> ControlFlow<Ended<F::Owned, F::Error>> {
+        let end = |result| ControlFlow::Break(Ended::With(result));
+        let fail = |failure: Failure| end(Err(Error::from(failure).into()));
+        if worker.active.get() {
+            return fail(Failure::NestedTransaction);
+        }
+        let in_pieces = pieces.count() > 1;
+        // Between two pieces it cannot wait for the log, which would wait for it.
+        if in_pieces
+            && let Some(storage) = &self.inner.storage
+            && let Err(failure) = storage.log().and_then(|log| Ok(log.admit()?))
+        {
+            return fail(failure);
+        }
+        worker.executor().expect_procedure(in_pieces);
+        if !in_pieces {
+            let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
+            return self.attempt::<false, _, _>(worker, options, attempt, deadline, &mut body);
+        }
+        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
+            Ok(transaction) => transaction,
+            Err(failure) => return fail(failure),
+        };
+        transaction.set_admitted();
+        let driver = Piecewise::new(&transaction, pieces);
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let result = catch_unwind(AssertUnwindSafe(executed));
+        let (ended, halfway) = (driver.ended(), driver.halfway());
+        drop(driver);
+        match (ended, result) {
+            (Some(Ok(token)), result) => {
+                worker.executor().end_pieces(&worker.memory);
+                transaction.end_committed();
+                match result {
+                    Ok(result) => end(result.map(|value| (value, token))),
+                    Err(panic) => resume_unwind(panic),
+                }
+            }
+            (Some(Err(abort)), _) => self.give_way(transaction, abort, options, attempt, deadline),
+            // Its own error: no conflict is behind it, or else there would be another pass.
+            (None, Ok(result)) => match halfway {
+                Some(failure) => fail(failure),
+                None => end(Err(result.err().expect("it has not committed"))),
+            },
+            (None, Err(panic)) => {
+                drop(transaction);
+                resume_unwind(panic)
+            }
         }
     }
 

@@ -155,6 +155,12 @@ impl Commits {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
+    /// Whether the worker in `slot`, which is the caller's, is committing.
+    pub fn is_begun(&self, slot: usize) -> bool {
+        // Relaxed: written by this worker alone.
+        !self.words[slot].0.load(Ordering::Relaxed).is_multiple_of(2)
+    }
+
     /// Waits until all commits have ended that are under way now, in the first `slots_used` slots.
     pub fn wait(&self, slots_used: usize) {
         if cfg!(loom) {

@@ -80,6 +80,12 @@ impl GracePeriods {
         fence(Ordering::SeqCst);
     }
 
+    /// How many batches have been closed since the caller pinned.
+    pub fn sealed_since(&self, slot: usize) -> u64 {
+        // Relaxed: a hint, about the caller's own slot.
+        self.clock.0.load(Ordering::Relaxed) - self.slots[slot].0.load(Ordering::Relaxed)
+    }
+
     /// Ends the period that [`GracePeriods::pin`] began.
     #[inline(always)]
     pub fn unpin(&self, slot: usize) {

@@ -122,6 +122,7 @@ pub mod chopping;
 mod instance;
 mod operations;
 mod parts;
+mod pieces;
 mod place;
 mod shape;
 mod slot;
@@ -132,6 +133,7 @@ pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, Scanned};
 pub(crate) use parts::Parts;
+pub use pieces::Pieces;
 pub use place::Place;
 pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape};
 #[doc(hidden)]
@@ -239,6 +241,10 @@ pub struct Accessed<'a, T: Record, P: Protocol> {
 
 /// What executes procedures: a protocol's part of [`Procedure::execute`].
 pub trait Driver<P: Protocol> {
+    /// Whether a pass that ends with a panic is followed by [`Driver::end_pass`], and perhaps by another pass.
+    /// If not, the panic goes on.
+    const CATCHES_PANICS: bool = false;
+
     /// The transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
 
@@ -266,6 +272,13 @@ pub trait Driver<P: Protocol> {
         let _ = instance;
     }
 
+    /// A scan of several rows has been entered, and may be resumed until it is closed: when it has come to its
+    /// end, or is dropped.
+    fn open_scan(&self) {}
+
+    /// See [`Driver::open_scan`].
+    fn close_scan(&self) {}
+
     /// An instance keeps what it had.
     ///
     /// # Errors
@@ -285,7 +298,7 @@ pub trait Driver<P: Protocol> {
     fn restart_pass(&self) {}
 
     /// A pass has ended: with `Ok`, or with an error, which may be that of an operation, or of
-    /// [`Driver::enter`], or the procedure's own.
+    /// [`Driver::enter`], or the procedure's own. Or with a panic, which counts as an error.
     fn end_pass(&self, is_ok: bool) -> Next;
 }
 

@@ -1,6 +1,7 @@
 //! The operations of a transaction, as steps of a procedure. Each has the name and the arguments of the
 //! method of [`Transaction`](crate::Transaction), behind the slot for what it returns.
 
+use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::ptr;
 
@@ -82,6 +83,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
     ) -> Rows<'w, 'tx, T, P, D> {
         let At { walk, instance } = self;
+        let mut open = None;
         let state = match walk.decide(instance, slot, table, None, &place, |_| ()) {
             Ok(Decision::Keep(())) => State::Kept(0),
             Ok(Decision::Run(before)) => {
@@ -89,11 +91,12 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
                 if before.is_none() {
                     walk.note_change(instance);
                 }
+                open = Some(OpenScan::new(walk.driver));
                 State::Running { scan: scan(walk.driver.transaction()), before }
             }
             Err(error) => State::Refused(Some(error)),
         };
-        Rows { walk, instance, slot, state }
+        Rows { walk, instance, slot, state, open }
     }
 
     pub fn get<T: Record>(
@@ -364,6 +367,23 @@ pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     instance: Instance,
     slot: &'w Slot<Scanned<'tx, T>>,
     state: State<'tx, T, P>,
+    open: Option<OpenScan<'tx, P, D>>,
+}
+
+/// That a scan may read on, which its driver is told.
+struct OpenScan<'tx, P: Protocol, D: Driver<P>>(&'tx D, PhantomData<fn() -> P>);
+
+impl<'tx, P: Protocol, D: Driver<P>> OpenScan<'tx, P, D> {
+    fn new(driver: &'tx D) -> Self {
+        driver.open_scan();
+        OpenScan(driver, PhantomData)
+    }
+}
+
+impl<P: Protocol, D: Driver<P>> Drop for OpenScan<'_, P, D> {
+    fn drop(&mut self) {
+        self.0.close_scan();
+    }
 }
 
 #[allow(clippy::large_enum_variant, reason = "it lies on the stack, and mostly is the largest")]
@@ -405,7 +425,10 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P,
                 match &next {
                     Some(Ok(row)) => scanned.rows.push(row),
                     Some(Err(_)) => {}
-                    None => scanned.is_over = true,
+                    None => {
+                        scanned.is_over = true;
+                        self.open = None;
+                    }
                 }
                 if let Some(known) = before {
                     let is_same = match &next {

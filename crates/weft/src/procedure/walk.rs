@@ -1,6 +1,7 @@
 //! The walk over a procedure's body, pass by pass: which instances run, and which keep what they had.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use crate::error::{Conflict, ConflictReason, Error};
 use crate::procedure::instance::{Instance, Iteration, LOOPS_MAX};
@@ -99,6 +100,18 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         self.pass.set(self.pass.get() + 1);
         self.iteration.set(Iteration::default());
         self.writes.borrow_mut().come_by = 0;
+    }
+
+    /// Runs a pass. If it ends with a panic that the driver is to be told of, returns that.
+    #[inline(always)]
+    pub fn pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+        if D::CATCHES_PANICS { catch_unwind(AssertUnwindSafe(body)) } else { Ok(body()) }
+    }
+
+    /// What the last pass has come to.
+    #[inline(always)]
+    pub fn ended<R>(result: std::thread::Result<R>) -> R {
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 
     /// Ends a pass; whether another is to follow. One that returned an error may have ended early, and the

@@ -104,7 +104,7 @@ impl CommitPhases for Dbx {
 
 /// The commit: in a hardware region if there is one.
 #[inline(always)]
-fn commit_in_region_or_with_locks<H: TidHeader>(
+pub fn commit_in_region_or_with_locks<H: TidHeader>(
     set: &mut AccessSet<H>,
     attempt: u32,
     memory: &WorkerMemory,

@@ -17,6 +17,7 @@ pub mod atomic;
 pub mod canary;
 pub mod dbx;
 pub mod dbx_spin;
+pub mod dbx_tc;
 pub mod doppel;
 pub mod exclusive;
 pub mod htcc;
@@ -29,10 +30,16 @@ pub mod timestamp_ordering;
 pub mod two_phase_locking;
 
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 pub use atomic::Atomic;
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use dbx_tc::Flaw;
+pub use dbx_tc::{DbxTc, DbxTcOptions};
+pub(crate) use dbx_tc::{Gate, Registered, Stranger};
 pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
 pub use htm_naive::HtmNaive;
@@ -46,7 +53,7 @@ use crate::database::Inner;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
-use crate::procedure::Instance;
+use crate::procedure::{Instance, Pieces, Shape};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::{Worker, WorkerMemory};
@@ -88,6 +95,9 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Whether a transaction that cannot commit may be run again as the same transaction, with what it
     /// knows of records.
     const REPAIRS: bool = false;
+
+    /// Whether registered [procedures](mod@crate::procedure) may be committed piece by piece.
+    const CHOPS: bool = false;
 
     /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
     /// progress and have written something.
@@ -190,6 +200,10 @@ pub struct ProtocolOptions {
     pub phases: PhaseOptions,
     /// For `htcc`.
     pub htcc: HtccOptions,
+    /// The procedures, under a protocol that chops.
+    pub(crate) registered: Option<Registered>,
+    /// What keeps them and all else apart.
+    pub(crate) gate: Option<Arc<Gate>>,
 }
 
 /// What a protocol keeps once per database.
@@ -521,6 +535,39 @@ pub trait Executor {
         unreachable!("asked of those alone that repair")
     }
 
+    /// The pieces in which a procedure is executed; `None` if it is nothing else than any transaction. Asked, as the methods that
+    /// follow, of those alone that [chop](Protocol::CHOPS).
+    fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
+        let _ = shape;
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// The transaction that begins next is a registered procedure, and to be committed piece by piece, if it can
+    /// be, or as one.
+    fn expect_procedure(&mut self, in_pieces: bool) {
+        let _ = in_pieces;
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// Whether the transaction that has begun is committed piece by piece: then each [`Executor::commit`] is that
+    /// of a piece.
+    fn is_in_pieces(&self) -> bool {
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// Undoes what was done since the last commit of a piece, which has failed `attempt` times, for it to be done
+    /// again. Rows that were handed out stay.
+    fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
+        let _ = (attempt, memory);
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// The last piece has been committed, and nobody looks at rows any more that were handed out.
+    fn end_pieces(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+        unreachable!("asked of those alone that chop")
+    }
+
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
     fn abort(&mut self, memory: &WorkerMemory);
 }
@@ -533,7 +580,7 @@ macro_rules! protocol_list {
         $crate::$then! {
             [
                 NoControl, Dbx, DbxSpin, Silo, Occ, TwoPhaseLocking, TwoPhaseLockingNoWait,
-                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, Atomic
+                TimestampOrdering, HtmNaive, Htcc, Doppel, DoppelLocking, DbxTc, Atomic
             ]
             $($arguments)*
         }

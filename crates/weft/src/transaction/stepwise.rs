@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use super::{ROUNDS_MAX, Transaction};
+use super::Transaction;
 use crate::error::Error;
 use crate::procedure::{Accessed, Again, Driver, Instance, Next, Selection};
 use crate::protocol::{Abort, Executor, Protocol};
@@ -82,7 +82,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
             }
         };
         let worker = transaction.worker;
-        if committed.is_ok() || worker.round() == ROUNDS_MAX {
+        if committed.is_ok() || !transaction.may_have_another_round() {
             self.ended.set(Some(committed));
             return Next::Return;
         }

@@ -48,15 +48,13 @@ impl Workset {
 
     /// The record that is looked for, if it is among the next few, which `is_it` says.
     pub fn take(&mut self, is_it: impl Fn(u64) -> bool) -> Option<u64> {
-        /// Some that were found before may not be looked for again. After a miss the keys may well have moved, all
-        /// of them, and looking far would cost more than it saves.
+        /// Some that were found before may not be looked for again.
         const WINDOW: usize = 4;
-        /// So many misses in a row, and the keys have moved.
-        const MISSES_MAX: u32 = 4;
+        /// So many misses in a row, and the keys have moved: to look on would cost more than it saves.
+        const MISSES_MAX: u32 = 2;
         let Workset { records, next, misses } = self;
-        let window = if *misses == 0 { WINDOW } else { 1 };
         for (records, next) in records.iter().zip(next) {
-            let ahead = records[*next..].iter().take(window).position(|&address| is_it(address));
+            let ahead = records[*next..].iter().take(WINDOW).position(|&address| is_it(address));
             if let Some(ahead) = ahead {
                 *next += ahead + 1;
                 *misses = 0;

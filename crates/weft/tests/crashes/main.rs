@@ -10,6 +10,7 @@ mod accounts;
 mod concurrent;
 mod damage;
 mod every_operation;
+mod pieces;
 mod reconciled;
 
 use std::path::Path;

@@ -35,6 +35,7 @@
 //! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`. `null` without a log |
 //! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
 //! | `repairs` | transactions that were repaired, `repairs`, and their operations that ran again on the record known from before (`fast`), by the index (`slow`), or not again (`kept`); `null` if none was |
+//! | `pieces` | of procedures in pieces: those that `committed` in several, and how often a piece behind the first was `redone`; `null` if there was none |
 //! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
@@ -52,6 +53,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use weft_workloads::dbx_tc::Pieces;
 use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 use weft_workloads::workload::Condition;
@@ -79,6 +81,8 @@ pub struct Counters {
     pub phases: Option<Phases>,
     /// What was repaired.
     pub repairs: Repairs,
+    /// What was done in pieces.
+    pub pieces: Pieces,
     /// Versions kept for snapshots at the later of the points.
     pub versions_held: u64,
 }
@@ -113,6 +117,7 @@ impl Counters {
             }),
             phases: Phases::of(metrics),
             repairs: Repairs::of(metrics),
+            pieces: Pieces::of(metrics),
             versions_held: metrics.snapshots.versions_held,
         }
     }
@@ -133,6 +138,7 @@ impl Counters {
             *phases = phases.since(before);
         }
         self.repairs = self.repairs.since(&before.repairs);
+        self.pieces = self.pieces.since(&before.pieces);
         let (htm, before) = (&mut self.htm, &before.htm);
         htm.started -= before.started;
         htm.committed -= before.committed;
@@ -162,6 +168,7 @@ impl Counters {
                 *phases = phases.and_then(more);
             }
             sum.repairs = sum.repairs.and_then(&counters.repairs);
+            sum.pieces = sum.pieces.and_then(&counters.pieces);
             sum.versions_held = sum.versions_held.max(counters.versions_held);
             sum
         })
@@ -254,6 +261,7 @@ pub struct Report<'a> {
     pub log: Option<LogReport>,
     pub phases: Option<Phases>,
     pub repairs: Option<Repairs>,
+    pub pieces: Option<Pieces>,
     pub versions_held: u64,
     pub verified: Option<bool>,
     pub conditions: Option<Vec<ConditionReport<'a>>>,
@@ -397,6 +405,7 @@ impl<'a> Report<'a> {
             log,
             phases: counters.phases,
             repairs: counters.repairs.any(),
+            pieces: counters.pieces.any(),
             versions_held: counters.versions_held,
             verified: conditions.map(|all| all.iter().all(|condition| condition.holds)),
             conditions: conditions.map(|all| all.iter().map(ConditionReport::new).collect()),

@@ -4,6 +4,7 @@ use std::fmt;
 
 use comfy_table::{CellAlignment, Table, presets};
 
+use weft_workloads::dbx_tc::Pieces;
 use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 
@@ -38,6 +39,9 @@ impl fmt::Display for Tables<'_> {
         }
         if let Some(table) = repairs(reports) {
             writeln!(formatter, "{table}\n{}\n", Repairs::LEGEND)?;
+        }
+        if let Some(table) = pieces(reports) {
+            writeln!(formatter, "{table}\n{}\n", Pieces::LEGEND)?;
         }
         if let Some(table) = phases(reports) {
             writeln!(formatter, "{table}\n{}\n", Phases::LEGEND)?;
@@ -202,6 +206,18 @@ fn repairs(reports: &[Report<'_>]) -> Option<Table> {
     for report in reports {
         if let Some(repairs) = &report.repairs {
             let cells = repairs.cells(report.committed);
+            table.add_row(std::iter::once(report.label.to_owned()).chain(cells));
+        }
+    }
+    (!table.is_empty()).then_some(table)
+}
+
+/// What was done in pieces; `None` if nothing was.
+fn pieces(reports: &[Report<'_>]) -> Option<Table> {
+    let mut table = numeric(&["protocol"], &Pieces::HEADINGS);
+    for report in reports {
+        if let Some(pieces) = &report.pieces {
+            let cells = pieces.cells(report.committed);
             table.add_row(std::iter::once(report.label.to_owned()).chain(cells));
         }
     }

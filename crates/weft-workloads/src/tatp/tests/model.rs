@@ -164,7 +164,7 @@ fn agrees<P: Protocol>(seed: u64) {
         match draw(&mut client) {
             Step::Query(query) => {
                 let answer = if number % 2 == 0 {
-                    tatp.database.transact(|tx| queries::run(&tatp.tables, tx, &query))
+                    queries::execute_as_transaction(&tatp, &query)
                 } else {
                     tatp.database.snapshot(|view| queries::run(&tatp.tables, view, &query))
                 };
@@ -173,7 +173,7 @@ fn agrees<P: Protocol>(seed: u64) {
                 succeeded[usize::from(answer.is_success())] += 1;
             }
             Step::Change(change) => {
-                let made = tatp.database.transact(|tx| changes::run(&tatp.tables, tx, &change));
+                let made = changes::make(&tatp, &change);
                 let made = match made {
                     Ok(()) => true,
                     Err(NotMade::Unsuccessful) => false,

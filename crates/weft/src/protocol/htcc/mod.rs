@@ -38,6 +38,8 @@
 //! - A record is made hot by whoever counts one conflict too many about it, and cold by whoever finds that it
 //!   has been hot for a second; there is no background thread, which in the paper looks once in
 //!   60 seconds.
+//! - A transaction that others' reclaiming waits for is restarted, and not repaired: repaired transactions
+//!   stay pinned, and with more threads than cores that let deleted records pile up in the indexes.
 //! - Hot records are changed in private copies, as all others: rows are immutable here.
 //! - Closures are repaired by replay: all their operations run again, on what they find in the cache, and
 //!   insertions are undone before and done again. (The paper's HTCC without static analysis, `HTCC(-S)`.)

@@ -1,0 +1,234 @@
+//! Procedures beside each other, beside transactions that are none, and beside snapshots.
+//!
+//! Some protocols commit them in pieces, or repair them operation by operation. To whoever judges, a
+//! procedure is a transaction of the steps that it [tells](Call) of.
+//!
+//! Where nothing commutes but inserts, the checker judges by what was recorded, and small runs are tried in
+//! every serial order, too. Where procedures [add](With::Sums) to totals, a protocol may have the additions of
+//! two procedures in another order than the rest of what they do: that is as good, but the checker, which
+//! does not know that sums commute, takes it for a cycle. Then all serial orders judge alone.
+
+use fastrand::Rng;
+use weft::htm::word::{Ordering, Word};
+
+use crate::contents::fill;
+use crate::oracle::{Log, is_serializable};
+use crate::step::{HASHED, Shown, State, Step, state_of};
+use crate::subject::{Call, Executes, JOURNAL, Stop, Subject};
+use crate::threads::{Mode, chaos, expect_end};
+use crate::verdict::{Finding, judge};
+
+const ACCOUNTS: u64 = 3;
+const TOTALS: u64 = 2;
+
+/// Keys of the journal that a thread has.
+const ENTRIES: u64 = 1 << 20;
+
+/// What the procedures do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    /// Reads, writes and inserts.
+    Rows,
+    /// Commutative operations as well. At most [nine](SMALL) transactions.
+    Sums,
+}
+
+/// What a thread does next.
+enum Program {
+    Call(Call),
+    /// A transaction of these steps, which no analysis knows.
+    Steps(Vec<Step>),
+    /// A snapshot.
+    Looks(Vec<Step>),
+}
+
+/// Draws what threads do.
+struct Drawing {
+    with: With,
+    threads: u64,
+    transactions: u64,
+}
+
+impl Drawing {
+    fn account(random: &mut Rng) -> u64 {
+        random.u64(..ACCOUNTS)
+    }
+
+    fn total(random: &mut Rng) -> u64 {
+        HASHED + random.u64(..TOTALS)
+    }
+
+    /// The first of two keys that a thread has for its `number`-th transaction.
+    fn entry_of(thread: u64, number: u64) -> u64 {
+        JOURNAL + thread * ENTRIES + 2 * number
+    }
+
+    /// A key that somebody uses at some time, and perhaps just now.
+    fn any_entry(&self, random: &mut Rng, number: u64) -> u64 {
+        let last = self.transactions.min(number + 2);
+        let number = random.u64(last.saturating_sub(4)..last);
+        Self::entry_of(random.u64(..self.threads), number) + random.u64(..2)
+    }
+
+    fn look(&self, random: &mut Rng, number: u64) -> Step {
+        match random.u8(..6) {
+            0..=1 => Step::Read(Self::account(random)),
+            2..=3 => Step::Read(self.any_entry(random, number)),
+            4 => Step::Read(Self::total(random)),
+            _ => Step::Scan(0, ACCOUNTS),
+        }
+    }
+
+    fn call(&self, random: &mut Rng, thread: u64, number: u64) -> Call {
+        let (account, entry) = (Self::account(random), Self::entry_of(thread, number));
+        let amount = random.i64(1..1000);
+        let kinds = if self.with == With::Sums { 7 } else { 4 };
+        match random.u8(..kinds) {
+            0..=1 => {
+                let to = (account + random.u64(1..ACCOUNTS)) % ACCOUNTS;
+                Call::Transfer { from: account, to, amount, entry }
+            }
+            2 => Call::Mark { account, entry },
+            3 => {
+                let entry = self.any_entry(random, number);
+                Call::Compare { account, entry, total: Self::total(random) }
+            }
+            4..=5 => Call::Pay { account, amount, total: Self::total(random), entry },
+            _ => Call::Collect { totals: [HASHED, HASHED + 1], amount },
+        }
+    }
+
+    fn program(&self, random: &mut Rng, thread: u64, number: u64) -> Program {
+        match random.u8(..8) {
+            0 => Program::Looks((0..3).map(|_| self.look(random, number)).collect()),
+            1..=2 => {
+                let steps = (0..random.usize(2..4)).map(|_| match random.u8(..8) {
+                    0 => Step::Write(Self::account(random), random.i64(..1 << 40)),
+                    1 => Step::Add(Self::total(random), random.i64(1..1000)),
+                    _ => self.look(random, number),
+                });
+                Program::Steps(steps.collect())
+            }
+            _ => Program::Call(self.call(random, thread, number)),
+        }
+    }
+}
+
+/// Runs one, to its end.
+fn run(
+    store: &dyn Executes,
+    program: &Program,
+    clock: &Word,
+    random: &mut Rng,
+) -> Result<Log, Finding> {
+    let tick = || clock.fetch_add(1, Ordering::SeqCst) as usize;
+    let mut log = Log { began: tick(), ..Log::default() };
+    let end = match program {
+        Program::Call(call) => store.execute(*call).map(|told| log.steps = told),
+        Program::Steps(steps) => store.transact(&mut |tx| {
+            log.steps.clear();
+            for &step in steps {
+                log.steps.push((step, tx.take(step)?));
+                chaos(random);
+            }
+            Ok(())
+        }),
+        Program::Looks(looks) => {
+            let snapshot = store.open_snapshot();
+            log.ended = tick();
+            log.steps.push((Step::Snapshot, Shown::Happened(true)));
+            let looked = looks.iter().try_for_each(|&step| {
+                log.steps.push((step, snapshot.take(step)?));
+                chaos(random);
+                Ok::<(), Stop>(())
+            });
+            snapshot.commit().expect("a snapshot never conflicts");
+            looked
+        }
+    };
+    log.committed = end.is_ok();
+    expect_end(CHECK, end)?;
+    if !log.is_snapshot() {
+        log.ended = tick();
+    }
+    Ok(log)
+}
+
+fn initial() -> Vec<(u64, i64)> {
+    (0..ACCOUNTS).chain(HASHED..HASHED + TOTALS).map(|key| (key, 1000 + key as i64)).collect()
+}
+
+const CHECK: &str = "procedures";
+
+/// Runs random procedures, transactions and snapshots, and judges what comes of them.
+///
+/// # Errors
+/// What is found.
+///
+/// # Panics
+/// With [sums](With::Sums), if they are too many.
+pub fn check(
+    subject: &Subject,
+    mode: Mode,
+    threads: usize,
+    transactions: usize,
+    with: With,
+) -> Result<(), Finding> {
+    let threads = subject.threads(threads);
+    let is_small = threads * transactions <= SMALL;
+    assert!(is_small || with == With::Rows, "nobody could judge it");
+    let records = with == With::Rows;
+    let store = subject.open_procedures(!records, records);
+    fill(&*store, &initial());
+    // What was there before has version 0.
+    if records {
+        drop(store.take_history());
+    }
+    let clock = Word::new(1);
+    let drawing = Drawing { with, threads: threads as u64, transactions: transactions as u64 };
+    let mut ran = mode.on_threads(CHECK, threads, transactions, |thread, random| {
+        let numbers = 0..transactions as u64;
+        numbers
+            .map(|number| {
+                let program = drawing.program(random, thread as u64, number);
+                run(&*store, &program, &clock, random)
+            })
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    let left = is_small.then(|| rows(&*store, threads as u64, transactions as u64));
+    let verdict = match with {
+        With::Rows => judge(CHECK, &store.take_history()),
+        With::Sums => Ok(()),
+    };
+    let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
+    if let Some(left) = left
+        && verdict.is_ok()
+        && !is_serializable(&state_of(&initial()), &logs, &left)
+    {
+        let what = "no serial order explains it";
+        return Err(ran.found(Finding::new(CHECK, what, format!("{logs:#?}, left {left:#?}"))));
+    }
+    verdict.map_err(|finding| ran.found(finding))
+}
+
+/// Runs with so few transactions are tried in every serial order.
+const SMALL: usize = 9;
+
+/// All rows of accounts and totals, and those that the threads have put into the journal.
+fn rows(store: &dyn Executes, threads: u64, transactions: u64) -> State {
+    let mut found = State::new();
+    let read = store.transact(&mut |tx| {
+        let totals = HASHED..HASHED + TOTALS;
+        let numbers = (0..threads).flat_map(|thread| (0..transactions).map(move |n| (thread, n)));
+        let entries = numbers.map(|(thread, number)| Drawing::entry_of(thread, number));
+        let keys = totals.chain(entries.flat_map(|entry| [entry, entry + 1]));
+        let mut rows = tx.take(Step::Scan(0, ACCOUNTS))?.rows();
+        for key in keys {
+            rows.extend(tx.take(Step::Read(key))?.rows());
+        }
+        found = rows.into_iter().map(|row| (row.key, row)).collect();
+        Ok(())
+    });
+    read.expect("nothing is in the way");
+    found
+}

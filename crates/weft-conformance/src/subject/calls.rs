@@ -1,0 +1,329 @@
+//! Procedures to be tested. What they have done is told in [steps](Step), so that no oracle needs to know
+//! anything of them.
+//!
+//! Beside each other, some of them can be chopped: what they insert into the journal, and add to totals, may
+//! be committed by itself, since none of the others looks at it. Everything else does.
+
+use weft::procedure::{OwnedOutput, Procedure};
+use weft::protocol::{DbxTcOptions, Protocol};
+use weft::{
+    Database, Error, Record, Snapshot, Table, Transaction, TransactionOptions, column_of, procedure,
+};
+
+use super::{
+    Hashed, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all, happened_if_there,
+    happened_unless_there, hashed_row, one, plain_row,
+};
+use crate::step::{HASHED, Row, Shown, Step};
+
+/// Keys of the journal begin here; accounts are rows of the ordered table, and totals of the hash table.
+pub const JOURNAL: u64 = 2 * HASHED;
+
+/// Accounts have rates, by the last part of their keys, which never change.
+const RATES: u64 = 3;
+
+/// A row of the journal.
+#[derive(Clone, Debug, Record)]
+struct Entry {
+    #[record(key)]
+    key: u64,
+    value: i64,
+}
+
+/// A row of a table that nobody changes.
+#[derive(Clone, Debug, Record)]
+struct Rate {
+    #[record(key)]
+    key: u64,
+    value: i64,
+}
+
+struct Books<P: Protocol> {
+    accounts: Table<Plain, P>,
+    totals: Table<Hashed, P>,
+    journal: Table<Entry, P>,
+    rates: Table<Rate, P>,
+}
+
+/// A procedure, with its arguments. Accounts and totals are there, and rows of the journal are not.
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// Takes an amount from one account and gives it to another, if there is so much; and notes both in the
+    /// journal, under this key and the next. Three pieces.
+    Transfer {
+        /// The account that is to have less,
+        from: u64,
+        /// and the one that is to have more.
+        to: u64,
+        /// How much.
+        amount: i64,
+        /// The first key in the journal.
+        entry: u64,
+    },
+    /// Adds an account's rate to it, and notes that in the journal. Three pieces, the first of which reads
+    /// what never changes.
+    Mark {
+        /// The account.
+        account: u64,
+        /// The key in the journal.
+        entry: u64,
+    },
+    /// Takes an amount from an account, if there is so much, notes it in the journal, and adds it to a total.
+    /// Three pieces.
+    Pay {
+        /// The account.
+        account: u64,
+        /// How much.
+        amount: i64,
+        /// The total.
+        total: u64,
+        /// The key in the journal.
+        entry: u64,
+    },
+    /// Adds to two totals. Two pieces, none of which has a place among those of others.
+    Collect {
+        /// The totals.
+        totals: [u64; 2],
+        /// How much.
+        amount: i64,
+    },
+    /// Reads an account, a row of the journal, and a total. It only reads, and so stays out of the analysis.
+    Compare {
+        /// The account.
+        account: u64,
+        /// The key in the journal.
+        entry: u64,
+        /// The total.
+        total: u64,
+    },
+}
+
+/// What a transaction has done, and was shown.
+pub type Told = Vec<(Step, Shown)>;
+
+/// A database with procedures.
+pub trait Executes: Store {
+    /// Runs a procedure until it commits.
+    ///
+    /// # Errors
+    /// [`Stop::RollBack`], if there was not so much; what the engine reports.
+    fn execute(&self, call: Call) -> Result<Told, Stop>;
+}
+
+const THERE: &str = "accounts, totals and rates are never removed";
+
+#[procedure(Transfer)]
+fn transfer<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    from: u64,
+    to: u64,
+    amount: i64,
+    entry: u64,
+) -> Result<[i64; 2], Stop> {
+    let giver = tx.get(&books.accounts, &from)?.expect(THERE).value;
+    let taker = tx.get(&books.accounts, &to)?.expect(THERE).value;
+    if giver < amount {
+        return Err(Stop::RollBack);
+    }
+    tx.update(&books.accounts, &from, |row| row.value = giver - amount)?.expect(THERE);
+    tx.update(&books.accounts, &to, |row| row.value = taker + amount)?.expect(THERE);
+    tx.insert(&books.journal, Entry { key: entry, value: -amount })?;
+    tx.insert(&books.journal, Entry { key: entry + 1, value: amount })?;
+    Ok([giver, taker])
+}
+
+#[procedure(Mark)]
+fn mark<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    entry: u64,
+) -> Result<[i64; 2], Stop> {
+    let rate = tx.get(&books.rates, &(account % RATES))?.expect(THERE).value;
+    let before = tx.get(&books.accounts, &account)?.expect(THERE).value;
+    tx.update(&books.accounts, &account, |row| row.value = before + rate)?.expect(THERE);
+    tx.insert(&books.journal, Entry { key: entry, value: rate })?;
+    Ok([before, rate])
+}
+
+#[procedure(Pay)]
+fn pay<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    amount: i64,
+    total: u64,
+    entry: u64,
+) -> Result<i64, Stop> {
+    let before = tx.get(&books.accounts, &account)?.expect(THERE).value;
+    if before < amount {
+        return Err(Stop::RollBack);
+    }
+    tx.update(&books.accounts, &account, |row| row.value = before - amount)?.expect(THERE);
+    tx.insert(&books.journal, Entry { key: entry, value: amount })?;
+    tx.add(&books.totals, &total, column_of!(Hashed.value), amount)?;
+    Ok(before)
+}
+
+#[procedure(Collect)]
+fn collect<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    one: u64,
+    other: u64,
+    amount: i64,
+) -> Result<(), Stop> {
+    tx.add(&books.totals, &one, column_of!(Hashed.value), amount)?;
+    tx.add(&books.totals, &other, column_of!(Hashed.value), amount)?;
+    Ok(())
+}
+
+#[procedure(Compare)]
+fn compare<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    account: u64,
+    entry: u64,
+    total: u64,
+) -> Result<(i64, Option<i64>, i64), Stop> {
+    let account = tx.get(&books.accounts, &account)?.expect(THERE).value;
+    let entry = tx.get(&books.journal, &entry)?.map(|row| row.value);
+    let total = tx.get(&books.totals, &total)?.expect(THERE).value;
+    Ok((account, entry, total))
+}
+
+/// Opens a database with accounts, totals and rates; `sums` says whether there are procedures that add to
+/// totals, too.
+pub(super) fn open<P: Protocol>(opening: Opening, sums: bool) -> Box<dyn Executes> {
+    let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
+    if sums {
+        procedures.extend([Pay::<P>::shape(), Collect::<P>::shape()]);
+    }
+    let mut known = DbxTcOptions::new().procedures(procedures);
+    known.flaw = opening.flaw;
+    let database = Database::<P>::builder()
+        .table::<Plain>()
+        .table::<Hashed>()
+        .table::<Entry>()
+        .table::<Rate>()
+        .htm(opening.htm.0)
+        .htm_retry_policy(opening.htm.1)
+        .record_history(opening.records)
+        .dbx_tc(known)
+        .open()
+        .expect("a database opens");
+    let tables = Books {
+        accounts: database.table().expect("it was added"),
+        totals: database.table().expect("it was added"),
+        journal: database.table().expect("it was added"),
+        rates: database.table().expect("it was added"),
+    };
+    let filled: Result<(), Error> = database.transact(|tx| {
+        (0..RATES)
+            .try_for_each(|key| tx.insert(&tables.rates, Rate { key, value: 1 << (20 + 4 * key) }))
+    });
+    filled.expect("nothing is in the way");
+    let options = TransactionOptions::new().retries_max(RETRIES_MAX);
+    Box::new(Opened { database, tables, options })
+}
+
+impl<P: Protocol> Opened<P, Books<P>> {
+    fn run<F: OwnedOutput<P, Error = Stop>>(&self, mut procedure: F) -> Result<F::Owned, Stop> {
+        self.database.execute_with(&self.options, &mut procedure)
+    }
+}
+
+fn read(key: u64, value: Option<i64>) -> (Step, Shown) {
+    (Step::Read(key), Shown::Rows(value.map(|value| Row::new(key, value)).into_iter().collect()))
+}
+
+fn did(step: Step) -> (Step, Shown) {
+    (step, Shown::Happened(true))
+}
+
+impl<P: Protocol> Executes for Opened<P, Books<P>> {
+    fn execute(&self, call: Call) -> Result<Told, Stop> {
+        let books = &self.tables;
+        Ok(match call {
+            Call::Transfer { from, to, amount, entry } => {
+                let [giver, taker] = self.run(Transfer::new(books, from, to, amount, entry))?;
+                vec![
+                    read(from, Some(giver)),
+                    read(to, Some(taker)),
+                    did(Step::Write(from, giver - amount)),
+                    did(Step::Write(to, taker + amount)),
+                    did(Step::Insert(entry, -amount)),
+                    did(Step::Insert(entry + 1, amount)),
+                ]
+            }
+            Call::Mark { account, entry } => {
+                let [before, rate] = self.run(Mark::new(books, account, entry))?;
+                vec![
+                    read(account, Some(before)),
+                    did(Step::Write(account, before + rate)),
+                    did(Step::Insert(entry, rate)),
+                ]
+            }
+            Call::Pay { account, amount, total, entry } => {
+                let before = self.run(Pay::new(books, account, amount, total, entry))?;
+                vec![
+                    read(account, Some(before)),
+                    did(Step::Write(account, before - amount)),
+                    did(Step::Insert(entry, amount)),
+                    did(Step::Add(total, amount)),
+                ]
+            }
+            Call::Collect { totals: [one, other], amount } => {
+                self.run(Collect::new(books, one, other, amount))?;
+                vec![did(Step::Add(one, amount)), did(Step::Add(other, amount))]
+            }
+            Call::Compare { account, entry, total } => {
+                let found = self.run(Compare::new(books, account, entry, total))?;
+                vec![read(account, Some(found.0)), read(entry, found.1), read(total, Some(found.2))]
+            }
+        })
+    }
+}
+
+fn entry_row(row: &Entry) -> Row {
+    Row::new(row.key, row.value)
+}
+
+impl<P: Protocol> Takes<P> for Books<P> {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= JOURNAL => one(tx.get(&self.journal, &key)?.map(entry_row)),
+            Step::Read(key) if key >= HASHED => one(tx.get(&self.totals, &key)?.map(hashed_row)),
+            Step::Read(key) => one(tx.get(&self.accounts, &key)?.map(plain_row)),
+            Step::Write(key, value) => Shown::Happened(match key >= HASHED {
+                true => tx.update(&self.totals, &key, |row| row.value = value)?.is_some(),
+                false => tx.update(&self.accounts, &key, |row| row.value = value)?.is_some(),
+            }),
+            Step::Add(key, amount) => happened_if_there(match key >= HASHED {
+                true => tx.add(&self.totals, &key, column_of!(Hashed.value), amount),
+                false => tx.add(&self.accounts, &key, column_of!(Plain.value), amount),
+            })?,
+            Step::Insert(key, value) => happened_unless_there(match key >= HASHED {
+                true => tx.insert(&self.totals, Hashed { key, value }),
+                false => tx.insert(&self.accounts, Plain { key, value }),
+            })?,
+            Step::Scan(from, to) => all(tx.range(&self.accounts, from..to), plain_row)?,
+            other => unreachable!("{other:?} is not for tables of procedures"),
+        })
+    }
+
+    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+        Ok(match step {
+            Step::Read(key) if key >= JOURNAL => {
+                one(snapshot.get(&self.journal, &key)?.map(entry_row))
+            }
+            Step::Read(key) if key >= HASHED => {
+                one(snapshot.get(&self.totals, &key)?.map(hashed_row))
+            }
+            Step::Read(key) => one(snapshot.get(&self.accounts, &key)?.map(plain_row)),
+            Step::Scan(from, to) => all(snapshot.range(&self.accounts, from..to), plain_row)?,
+            other => unreachable!("{other:?} is not for snapshots of tables of procedures"),
+        })
+    }
+}

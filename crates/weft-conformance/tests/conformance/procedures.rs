@@ -1,0 +1,64 @@
+//! Procedures, which some protocols commit in pieces, beside everything else.
+
+use weft::protocol::Flaw;
+use weft_conformance::procedures::{self, With};
+use weft_conformance::subject::Subject;
+use weft_conformance::threads::{Mode, free_transactions, seeds};
+
+use crate::every_protocol;
+
+#[test]
+fn small_interleaved_procedures_pass_both_oracles() {
+    every_protocol(seeds(600), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Rows)
+    });
+}
+
+#[test]
+fn small_interleaved_procedures_with_sums_are_explained_by_serial_orders() {
+    every_protocol(seeds(1000), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Sums)
+    });
+}
+
+#[test]
+fn interleaved_procedures_are_strictly_serializable() {
+    every_protocol(seeds(400), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 4, 8, With::Rows)
+    });
+}
+
+#[test]
+fn free_procedures_are_strictly_serializable() {
+    every_protocol(seeds(6), |subject, seed| {
+        procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), With::Rows)
+    });
+}
+
+/// The checks above, on a protocol that is wrong: the first of the seeds at which one of them finds it.
+fn seeds_until_caught(flaw: Flaw, threads: usize, transactions: usize, with: With) -> Option<u64> {
+    let subject = Subject::flawed(flaw);
+    (0..1000).find(|&seed| {
+        procedures::check(&subject, Mode::Interleaved(seed), threads, transactions, with).is_err()
+    })
+}
+
+#[test]
+fn pieces_that_should_be_merged_are_found() {
+    for (threads, transactions, with) in
+        [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
+    {
+        let caught = seeds_until_caught(Flaw::NothingMerged, threads, transactions, with);
+        assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
+    }
+}
+
+#[test]
+fn strangers_between_pieces_are_found() {
+    for (threads, transactions, with) in
+        [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
+    {
+        let caught = seeds_until_caught(Flaw::GateOpen, threads, transactions, with);
+        assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
+    }
+}

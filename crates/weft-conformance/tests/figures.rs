@@ -1,0 +1,244 @@
+//! Snapshots between the pieces of procedures, as in the figures of the DBX-TC paper (§4): what each of them
+//! shows must be the state after some of the transactions, in an order in which they could have come.
+//!
+//! A piece ends where an operation of the next one is about to run. So what happens in the middle happens
+//! when the second piece has begun; if it meets somebody, it alone is done again.
+//!
+//! The same scripts are run on a database whose snapshots take no notice of pieces. There each anomaly comes
+//! about, or else the script would prove nothing.
+#![cfg(not(any(loom, shuttle, weft_sim)))]
+
+use std::cell::Cell;
+use std::thread::{self, ScopedJoinHandle, scope};
+use std::time::Duration;
+
+use weft::procedure::{Procedure, Shape};
+use weft::protocol::{DbxTc, DbxTcOptions, Flaw, Protocol};
+use weft::{Database, Error, Record, Table, Transaction, column_of, procedure};
+
+/// A row that is overwritten.
+#[derive(Clone, Debug, Record)]
+struct Written {
+    #[record(key)]
+    id: u32,
+    value: i64,
+}
+
+/// A row that is added to.
+#[derive(Clone, Debug, Record)]
+struct Added {
+    #[record(key)]
+    id: u32,
+    sum: i64,
+}
+
+struct Tables<P: Protocol> {
+    written: Table<Written, P>,
+    added: Table<Added, P>,
+}
+
+/// What happens elsewhere in the middle of a procedure.
+type Meanwhile<'a> = &'a (dyn Fn() + 'a);
+
+const NOTHING: Meanwhile<'static> = &|| ();
+
+/// Reads, and then adds.
+#[procedure(ReadAndAdd)]
+fn read_and_add<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    meanwhile: Meanwhile<'_>,
+) -> Result<i64, Error> {
+    let read = tx.get(&tables.written, &0)?.expect("it is there").value;
+    tx.add(&tables.added, &0, column_of!(Added.sum), 1)?;
+    meanwhile();
+    Ok(read)
+}
+
+/// Writes.
+#[procedure(Write)]
+fn write<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    value: i64,
+) -> Result<(), Error> {
+    tx.update(&tables.written, &0, |row| row.value = value)?;
+    Ok(())
+}
+
+/// Writes, and then adds.
+#[procedure(WriteAndAdd)]
+fn write_and_add<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    value: i64,
+    amount: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.update(&tables.written, &0, |row| row.value = value)?;
+    tx.add(&tables.added, &0, column_of!(Added.sum), amount)?;
+    meanwhile();
+    Ok(())
+}
+
+/// Adds, and then writes.
+#[procedure(AddAndWrite)]
+fn add_and_write<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    value: i64,
+    amount: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.add(&tables.added, &0, column_of!(Added.sum), amount)?;
+    tx.update(&tables.written, &0, |row| row.value = value)?;
+    meanwhile();
+    Ok(())
+}
+
+struct Store {
+    database: Database<DbxTc>,
+    tables: Tables<DbxTc>,
+}
+
+impl Store {
+    /// A database in which all rows are 0, with procedures of which at least one has two pieces.
+    fn open(procedures: &[&'static Shape], flaw: Option<Flaw>) -> Store {
+        let mut known = DbxTcOptions::new().procedures(procedures.iter().copied());
+        known.flaw = flaw;
+        let builder = Database::builder().table::<Written>().table::<Added>().dbx_tc(known);
+        let database = builder.open().expect("opens");
+        let pieces = database.chopping().procedures.iter().map(|found| found.pieces.len()).max();
+        assert_eq!(pieces, Some(2));
+        let tables = Tables {
+            written: database.table().expect("it was added"),
+            added: database.table().expect("it was added"),
+        };
+        let filled: Result<(), Error> = database.transact(|tx| {
+            tx.insert(&tables.written, Written { id: 0, value: 0 })?;
+            tx.insert(&tables.added, Added { id: 0, sum: 0 })
+        });
+        filled.expect("nothing is in the way");
+        Store { database, tables }
+    }
+
+    fn write_and_add(&self, value: i64, amount: i64) {
+        let mut procedure = WriteAndAdd::new(&self.tables, value, amount, NOTHING);
+        self.database.execute(&mut procedure).expect("writes");
+    }
+
+    /// What is written and added, by a snapshot of this moment.
+    fn look(&self) -> (i64, i64) {
+        let seen: Result<_, Error> = self.database.snapshot(|snapshot| {
+            let written = snapshot.get(&self.tables.written, &0)?.expect("it is there").value;
+            let added = snapshot.get(&self.tables.added, &0)?.expect("it is there").sum;
+            Ok((written, added))
+        });
+        seen.expect("a snapshot never conflicts")
+    }
+}
+
+/// What a snapshot sees that is opened in the middle of `run`, which is given when to open it. It may have to
+/// wait for the end of `run`.
+fn seen_in_the_middle(store: &Store, run: impl FnOnce(Meanwhile<'_>)) -> (i64, i64) {
+    scope(|scope| {
+        let looking: Cell<Option<ScopedJoinHandle<'_, (i64, i64)>>> = Cell::new(None);
+        run(&|| {
+            let looker = scope.spawn(|| store.look());
+            for _ in 0..400 {
+                if looker.is_finished() {
+                    break;
+                }
+                thread::sleep(Duration::from_micros(100));
+            }
+            looking.set(Some(looker));
+        });
+        looking.take().expect("it was opened").join().expect("it looks")
+    })
+}
+
+/// What does something the first time only: a piece may be done again.
+fn once(act: impl Fn()) -> impl Fn() {
+    let is_done = Cell::new(false);
+    move || {
+        if !is_done.replace(true) {
+            act();
+        }
+    }
+}
+
+/// Runs a script on a database as it should be, and on one that is wrong.
+fn run(
+    procedures: &[&'static Shape],
+    allowed: &[(i64, i64)],
+    script: impl Fn(&Store) -> (i64, i64),
+) {
+    let seen = script(&Store::open(procedures, None));
+    assert!(allowed.contains(&seen), "{seen:?}, and not one of {allowed:?}");
+    let seen = script(&Store::open(procedures, Some(Flaw::GateOpen)));
+    assert!(!allowed.contains(&seen), "{seen:?}: the script would not find an anomaly");
+}
+
+/// Figure 4. The first has read what the second then overwrites, so it is before the second; the snapshot has
+/// seen the second, but not the first.
+#[test]
+fn figure_4_what_was_read_before_it_was_overwritten() {
+    let procedures = [ReadAndAdd::<DbxTc>::shape(), Write::<DbxTc>::shape()];
+    run(&procedures, &[(0, 0), (0, 1), (1, 1)], |store| {
+        seen_in_the_middle(store, |look| {
+            let meanwhile = once(|| {
+                scope(|scope| {
+                    let second = || store.database.execute(&mut Write::new(&store.tables, 1));
+                    scope.spawn(second).join().expect("ends").expect("writes");
+                });
+                look();
+            });
+            let read = store.database.execute(&mut ReadAndAdd::new(&store.tables, &meanwhile));
+            assert_eq!(read.expect("reads"), 0);
+        })
+    });
+}
+
+/// Figure 5. The first begins before the snapshot, and the second after it; but the second comes first, by
+/// what both write.
+#[test]
+fn figure_5_who_begins_first_may_come_second() {
+    let procedures = [AddAndWrite::<DbxTc>::shape(), WriteAndAdd::<DbxTc>::shape()];
+    // Nothing; the second; both.
+    run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
+        seen_in_the_middle(store, |look| {
+            let meanwhile = once(|| {
+                look();
+                scope(|scope| {
+                    let second = || store.write_and_add(2, 20);
+                    scope.spawn(second).join().expect("ends");
+                });
+            });
+            let mut first = AddAndWrite::new(&store.tables, 1, 1, &meanwhile);
+            store.database.execute(&mut first).expect("writes");
+            assert_eq!(store.look(), (1, 21));
+        })
+    });
+}
+
+/// Figure 7. The second has written before the snapshot, and the first after it; what they add, they add the
+/// other way round.
+#[test]
+fn figure_7_what_commutes_comes_in_another_order() {
+    let procedures = [WriteAndAdd::<DbxTc>::shape()];
+    // Nothing; the second; both.
+    run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
+        seen_in_the_middle(store, |look| {
+            let meanwhile = once(|| {
+                look();
+                scope(|scope| {
+                    let first = || store.write_and_add(1, 1);
+                    scope.spawn(first).join().expect("ends");
+                });
+            });
+            let mut second = WriteAndAdd::new(&store.tables, 2, 20, &meanwhile);
+            store.database.execute(&mut second).expect("writes");
+            assert_eq!(store.look(), (1, 21));
+        })
+    });
+}

@@ -1,0 +1,105 @@
+//! Variants of `dbx-tc` that take part in measurements beside it: `dbx-tc:unchopped` is one that runs each
+//! procedure as one piece. And what became of pieces, as reports show it.
+//!
+//! A workload's [procedures](crate::procedures) are registered when its database is opened; what else it
+//! runs, and what only reads, is kept apart from those that are between two pieces.
+
+use serde::Serialize;
+use weft::Metrics;
+use weft::procedure::chopping::Options;
+use weft::protocol::DbxTcOptions;
+
+use crate::htcc::Variant;
+
+const UNCHOPPED: &str = "dbx-tc:unchopped";
+const WITH_READERS: &str = "dbx-tc:with-readers";
+
+/// The variants.
+pub const VARIANTS: [Variant; 2] = [
+    Variant { name: UNCHOPPED, about: "procedures run as one piece each" },
+    Variant {
+        name: WITH_READERS,
+        about: "procedures that only read are chopped beside the others, not kept apart from them",
+    },
+];
+
+/// The options of one that takes part, if it is a variant; but for the procedures, which are the workload's.
+pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
+    let options = DbxTcOptions::new();
+    match contender {
+        UNCHOPPED => Some(options.in_pieces(false)),
+        WITH_READERS => Some(options.chopping(Options { snapshots: false, ..Options::ALL })),
+        _ => None,
+    }
+}
+
+/// Counts of what was done in pieces, between two points in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Pieces {
+    /// Procedures that committed in several pieces.
+    pub committed: u64,
+    /// How often a piece behind the first was done again.
+    pub redone: u64,
+}
+
+impl Pieces {
+    /// What a table calls the columns of [`Pieces::cells`].
+    pub const HEADINGS: [&str; 3] = ["in pieces", "of commits", "pieces redone"];
+
+    /// What the columns are, for below a table.
+    pub const LEGEND: &str = "in pieces: procedures that committed in several pieces; the others had one, or \
+         ran as one beside\na transaction that is no registered procedure, or a snapshot.";
+
+    /// What has happened so far.
+    pub fn of(metrics: &Metrics) -> Pieces {
+        Pieces { committed: metrics.committed_in_pieces, redone: metrics.pieces_redone }
+    }
+
+    /// What has happened since `before`.
+    pub fn since(self, before: &Pieces) -> Pieces {
+        Pieces { committed: self.committed - before.committed, redone: self.redone - before.redone }
+    }
+
+    /// The sum of this and of what happened later.
+    pub fn and_then(self, later: &Pieces) -> Pieces {
+        Pieces { committed: self.committed + later.committed, redone: self.redone + later.redone }
+    }
+
+    /// Itself, if there was any.
+    pub fn any(self) -> Option<Pieces> {
+        (self != Pieces::default()).then_some(self)
+    }
+
+    /// The cells of a table's row, beside so many commits.
+    pub fn cells(&self, committed: u64) -> [String; 3] {
+        [
+            self.committed.to_string(),
+            format!("{:.1} %", self.committed as f64 * 100.0 / committed.max(1) as f64),
+            self.redone.to_string(),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::htcc::protocol_of;
+
+    #[test]
+    fn spans_of_pieces_follow_each_other() {
+        let at = |committed| Pieces { committed, redone: committed / 2 };
+        let (earlier, later) = (at(10).since(&at(4)), at(14).since(&at(10)));
+        assert_eq!(earlier.and_then(&later), at(14).since(&at(4)));
+        assert_eq!(at(50).cells(200).join(" "), "50 25.0 % 25");
+        assert_eq!((at(0).any(), at(1).any()), (None, Some(at(1))));
+    }
+
+    #[test]
+    fn every_variant_is_one_of_dbx_tc_with_options_of_its_own() {
+        for variant in VARIANTS {
+            assert_eq!(protocol_of(variant.name), "dbx-tc");
+            assert!(options_of(variant.name).is_some(), "{}", variant.name);
+        }
+        assert!(options_of("dbx-tc").is_none() && options_of("dbx-tc:nothing").is_none());
+    }
+}

@@ -1,0 +1,104 @@
+//! All workloads with their procedures in pieces, on more threads than most machines have to spare: every
+//! condition holds afterwards.
+
+use std::thread::scope;
+
+use weft::protocol::DbxTc;
+use weft_workloads::articles::{self, Articles};
+use weft_workloads::incr::{self, Incr};
+use weft_workloads::like::{self, Like};
+use weft_workloads::rubis::{self, Rubis};
+use weft_workloads::tatp::{self, Tatp};
+use weft_workloads::tpcc::{self, Scale, Tpcc};
+use weft_workloads::{LoadOptions, Workload, dbx_tc};
+
+const THREADS: usize = 8;
+const SEED: u64 = 31;
+
+/// Runs a workload under `dbx-tc` and its variants. `in_pieces` says whether some of its procedures have several.
+fn keeps_every_condition<W: Workload<DbxTc>>(
+    parameters: &W::Parameters,
+    transactions: usize,
+    in_pieces: bool,
+) {
+    let variants = dbx_tc::VARIANTS.iter().map(|variant| variant.name);
+    for contender in std::iter::once("dbx-tc").chain(variants) {
+        let known = dbx_tc::options_of(contender);
+        let options = LoadOptions { seed: SEED, dbx_tc: known.as_ref(), ..LoadOptions::default() };
+        let workload = W::load(parameters, &options).expect("loads");
+        scope(|scope| {
+            for thread in 0..THREADS {
+                let workload = &workload;
+                scope.spawn(move || {
+                    let mut client = workload.client(SEED, thread, THREADS);
+                    for _ in 0..transactions {
+                        workload.execute(&mut client).expect("ends");
+                    }
+                    workload.finish(&mut client).expect("ends");
+                });
+            }
+        });
+        for condition in workload.verify(&|_, _| {}).expect("is read") {
+            assert!(condition.holds, "{}, {contender}, seed {SEED}: {condition}", W::NAME);
+        }
+        let metrics = workload.database().metrics();
+        if contender == "dbx-tc" && in_pieces {
+            assert!(metrics.committed_in_pieces > 0, "{}: {metrics:?}", W::NAME);
+        }
+        if contender == "dbx-tc:unchopped" {
+            assert_eq!(metrics.committed_in_pieces, 0, "{}", W::NAME);
+        }
+    }
+}
+
+#[test]
+fn tpcc_keeps_every_condition() {
+    for snapshots in [false, true] {
+        let parameters =
+            tpcc::Parameters { scale: Scale::TINY, snapshots, ..tpcc::Parameters::default() };
+        keeps_every_condition::<Tpcc<DbxTc>>(&parameters, 400, true);
+    }
+}
+
+#[test]
+fn articles_keeps_every_condition() {
+    for operations in [true, false] {
+        let parameters = articles::Parameters {
+            articles: 20,
+            users: 4,
+            operations,
+            snapshots: true,
+            ..articles::Parameters::default()
+        };
+        keeps_every_condition::<Articles<DbxTc>>(&parameters, 1000, operations);
+    }
+}
+
+#[test]
+fn tatp_keeps_every_condition() {
+    let parameters = tatp::Parameters { subscribers: 20, ..tatp::Parameters::default() };
+    keeps_every_condition::<Tatp<DbxTc>>(&parameters, 1000, false);
+}
+
+#[test]
+fn rubis_keeps_every_condition() {
+    let parameters = rubis::Parameters {
+        users: 100,
+        items: 20,
+        mix: rubis::Mix::Contended { alpha: 1.8 },
+        ..rubis::Parameters::default()
+    };
+    keeps_every_condition::<Rubis<DbxTc>>(&parameters, 400, true);
+}
+
+#[test]
+fn like_keeps_every_condition() {
+    let parameters = like::Parameters { users: 50, pages: 20, ..like::Parameters::default() };
+    keeps_every_condition::<Like<DbxTc>>(&parameters, 1000, true);
+}
+
+#[test]
+fn incr_keeps_every_condition() {
+    let parameters = incr::Parameters { records: 1000, ..incr::Parameters::default() };
+    keeps_every_condition::<Incr<DbxTc>>(&parameters, 1000, false);
+}

@@ -1,0 +1,275 @@
+//! The procedures that a database knows, and the pieces in which they run beside each other.
+
+use std::sync::{Arc, PoisonError};
+
+use weft_htm::word::{Mutex, Ordering, Word};
+
+use super::gate::Gate;
+use crate::procedure::chopping::{
+    Chopping, NotAdmitted, Options, Outline, OutlineError, Outlines, Token, admit, chop,
+};
+use crate::procedure::{Pieces, Shape};
+
+/// What `dbx-tc` knows of procedures when a database is opened.
+///
+/// ```
+/// use weft::procedure::Procedure;
+/// use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+/// use weft::{Database, Error, Record, Table, Transaction, procedure};
+///
+/// #[derive(Clone, Record)]
+/// struct Item { #[record(key)] id: u32, left: u32 }
+/// #[derive(Clone, Record)]
+/// struct Day { #[record(key)] number: u32, sold: u64 }
+///
+/// #[procedure(Sell)]
+/// fn sell<P: Protocol>(
+///     items: &Table<Item, P>,
+///     days: &Table<Day, P>,
+///     tx: &Transaction<'_, P>,
+///     item: u32,
+///     day: u32,
+/// ) -> Result<Option<u32>, Error> {
+///     let left = tx.update(items, &item, |item| {
+///         item.left -= 1;
+///         item.left
+///     })?;
+///     // Sums commute, and nobody reads them at the same time: a piece of its own.
+///     tx.update(days, &day, |day| day.sold += 1)?;
+///     Ok(left)
+/// }
+///
+/// let known = DbxTcOptions::new().procedures([Sell::<DbxTc>::shape()]);
+/// let database =
+///     Database::<DbxTc>::builder().table::<Item>().table::<Day>().dbx_tc(known).open()?;
+/// assert_eq!(database.chopping().procedures[0].pieces.len(), 2);
+/// let (items, days) = (database.table::<Item>()?, database.table::<Day>()?);
+/// database.transact(|tx| {
+///     tx.insert(&items, Item { id: 1, left: 10 })?;
+///     tx.insert(&days, Day { number: 7, sold: 0 })
+/// })?;
+/// assert_eq!(database.execute(&mut Sell::new(&items, &days, 1, 7))?, Some(9));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DbxTcOptions {
+    /// The procedures that run in pieces.
+    pub procedures: Vec<&'static Shape>,
+    /// Which tables' rows go by [tokens](Token).
+    pub tokens: Vec<Token>,
+    /// What the analysis makes use of: all that the protocol can follow, by default. It runs procedures as they
+    /// are written and defers nothing, so that [reordering](Options::reordering) and
+    /// [deferral](Options::deferral) are off, whatever is said here. With [snapshots](Options::snapshots),
+    /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
+    /// apart from procedures that are between two pieces, as everything is that is not registered.
+    pub chopping: Options,
+    /// Whether they run in pieces at all, or each as one.
+    pub in_pieces: bool,
+    /// What is done wrong on purpose.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub flaw: Option<Flaw>,
+}
+
+/// What may be done wrong on purpose, for tests that have to find it.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Each step is a piece, whatever the analysis says.
+    NothingMerged,
+    /// Strangers are not kept apart from procedures that are between two pieces.
+    GateOpen,
+}
+
+impl Default for DbxTcOptions {
+    fn default() -> Self {
+        DbxTcOptions {
+            procedures: Vec::new(),
+            tokens: Vec::new(),
+            chopping: Options::ALL,
+            in_pieces: true,
+            #[cfg(feature = "canary")]
+            flaw: None,
+        }
+    }
+}
+
+impl DbxTcOptions {
+    /// No procedures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`DbxTcOptions::procedures`].
+    pub fn procedures(mut self, procedures: impl IntoIterator<Item = &'static Shape>) -> Self {
+        self.procedures = procedures.into_iter().collect();
+        self
+    }
+
+    /// Sets [`DbxTcOptions::tokens`].
+    pub fn tokens(mut self, tokens: impl IntoIterator<Item = Token>) -> Self {
+        self.tokens = tokens.into_iter().collect();
+        self
+    }
+
+    /// Sets [`DbxTcOptions::chopping`].
+    pub fn chopping(mut self, chopping: Options) -> Self {
+        self.chopping = chopping;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::in_pieces`].
+    pub fn in_pieces(mut self, in_pieces: bool) -> Self {
+        self.in_pieces = in_pieces;
+        self
+    }
+
+    /// Chops the procedures.
+    pub(crate) fn chop(&self) -> Result<Registered, OutlineError> {
+        let options = Options { reordering: false, deferral: false, ..self.chopping };
+        let outlines = Outlines {
+            tokens: self.tokens.clone(),
+            ..Outlines::of(self.procedures.iter().copied())
+        };
+        let chopping = chop(&outlines, options)?;
+        let names = self.procedures.iter().map(|shape| shape.name).collect();
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut registered = Registered::new(names, chopping, self.in_pieces);
+        #[cfg(feature = "canary")]
+        if let Some(flaw) = self.flaw {
+            registered.break_by(flaw);
+        }
+        Ok(registered)
+    }
+}
+
+/// Procedures in pieces.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    pub chopping: Chopping,
+    /// In the order of the chopping's procedures.
+    names: Vec<&'static str>,
+    in_pieces: bool,
+    /// `None` for those that only read, and are left out.
+    pieces: Vec<Option<Pieces>>,
+    #[cfg(feature = "canary")]
+    is_gate_open: bool,
+}
+
+impl Registered {
+    fn new(names: Vec<&'static str>, chopping: Chopping, in_pieces: bool) -> Registered {
+        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
+            if !in_pieces {
+                return Some(Pieces::one(name, chopped));
+            }
+            (!chopped.on_snapshot).then(|| Pieces::of(name, chopped))
+        });
+        Registered {
+            pieces: pieces.collect(),
+            chopping,
+            names,
+            in_pieces,
+            #[cfg(feature = "canary")]
+            is_gate_open: false,
+        }
+    }
+
+    /// The gate between these procedures and all else.
+    pub fn gate(&self, workers_max: usize) -> Gate {
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut gate = Gate::new(workers_max);
+        #[cfg(feature = "canary")]
+        if self.is_gate_open {
+            gate.leave_open();
+        }
+        gate
+    }
+
+    #[cfg(feature = "canary")]
+    fn break_by(&mut self, flaw: Flaw) {
+        match flaw {
+            Flaw::NothingMerged => {
+                self.pieces.iter_mut().flatten().for_each(Pieces::unmerge);
+            }
+            Flaw::GateOpen => self.is_gate_open = true,
+        }
+    }
+
+    /// The position of the procedure with this shape, if it is among them. Another with the same name is not.
+    fn position(&self, shape: &'static Shape) -> Option<usize> {
+        let position = self.names.iter().position(|name| *name == shape.name)?;
+        (self.chopping.outlines.procedures[position] == Outline::of(shape)).then_some(position)
+    }
+
+    fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
+        self.pieces[self.position(shape)?].clone()
+    }
+}
+
+/// The procedures of a database, of which there may come more.
+#[derive(Debug)]
+pub struct Procedures {
+    registered: Mutex<Arc<Registered>>,
+    /// How often some have come.
+    changes: Word,
+}
+
+impl Procedures {
+    pub fn new(registered: Registered) -> Procedures {
+        Procedures { registered: Mutex::new(Arc::new(registered)), changes: Word::new(0) }
+    }
+
+    pub fn get(&self) -> Arc<Registered> {
+        Arc::clone(&self.registered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds one, if those that are there stay in their pieces.
+    pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if registered.position(shape).is_some() {
+            return Ok(());
+        }
+        let Chopping { outlines, options, .. } = &registered.chopping;
+        let chopping = admit(outlines, &Outline::of(shape), *options)?;
+        let names = registered.names.iter().copied().chain([shape.name]).collect();
+        *registered = Arc::new(Registered::new(names, chopping, registered.in_pieces));
+        // Relaxed: whoever sees it too late runs the procedure as a stranger once more.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What a worker knows of procedures: by the address of the shape. What it hands out is its own, so that workers
+/// do not count references on one line.
+#[derive(Debug, Default)]
+pub struct Known {
+    changes: u64,
+    pieces: Vec<(*const Shape, Option<Arc<Pieces>>)>,
+}
+
+// SAFETY: shapes are static.
+unsafe impl Send for Known {}
+
+impl Known {
+    /// The pieces of a procedure, if it is registered, and not left out.
+    #[inline]
+    pub fn pieces_of(
+        &mut self,
+        shape: &'static Shape,
+        procedures: &Procedures,
+    ) -> Option<&Arc<Pieces>> {
+        let changes = procedures.changes.load(Ordering::Relaxed);
+        if changes != self.changes {
+            (self.changes, self.pieces) = (changes, Vec::new());
+        }
+        let known = self.pieces.iter().position(|(known, _)| std::ptr::eq(*known, shape));
+        let position = known.unwrap_or_else(|| {
+            let pieces = procedures.get().pieces_of(shape);
+            self.pieces.push((shape, pieces.map(Arc::new)));
+            self.pieces.len() - 1
+        });
+        self.pieces[position].1.as_ref()
+    }
+}

@@ -1,0 +1,227 @@
+//! Procedures in pieces: the driver that commits them piece by piece (DBX-TC, §3), under protocols that can.
+//!
+//! A piece ends where an operation of the next one is about to run. If it cannot be committed, the pass ends,
+//! what the piece did is undone, and the next pass runs from the piece's first step on: what earlier pieces
+//! have returned is kept, and nothing is left to undo of them.
+//!
+//! ```text
+//!   pass 1   get 0 | update 1   update 2 | insert 3         step 3 comes, and the second piece fails
+//!   pass 2   (0)   | update 1'  update 2'| insert 3         end
+//! ```
+//!
+//! The first piece is different: as long as nothing has been committed, the transaction gives way as any other,
+//! within the bounds of its options. Later ones are done again until they get through.
+
+use std::cell::{Cell, RefCell};
+
+use super::{Committing, Transaction};
+use crate::database::backoff;
+use crate::error::{Error, Failure};
+use crate::procedure::{Accessed, Driver, Instance, Next, Pieces, Selection};
+use crate::protocol::{Abort, Executor, Protocol};
+use crate::schema::Record;
+use crate::storage::CommitToken;
+use crate::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
+use crate::worker::Counters;
+
+/// Executes a procedure in a transaction, piece by piece.
+pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
+    transaction: &'t Transaction<'db, P>,
+    pieces: &'t Pieces,
+    /// Whether they are committed one by one, or all at the end.
+    in_pieces: bool,
+    /// The first step behind those that have been committed.
+    first: Cell<usize>,
+    /// The piece that was come to last.
+    piece: Cell<usize>,
+    /// Whether anything has run since the last commit.
+    is_begun: Cell<bool>,
+    /// Whether a piece has been committed.
+    has_committed: Cell<bool>,
+    /// Scans that may read on.
+    open_scans: Cell<usize>,
+    /// How often the present piece was done again.
+    redone: Cell<u32>,
+    /// Whether its place among others is recorded, and whether that is the one for good: that of the piece that
+    /// conflicts, or of one behind it if that writes nothing.
+    is_recorded: Cell<bool>,
+    is_decided: Cell<bool>,
+    /// The step that was entered last.
+    step: Cell<usize>,
+    /// The greatest epoch that its commits rely on.
+    epoch: Cell<u64>,
+    /// The turnstile, if a piece starves.
+    closed: RefCell<Option<Closed<'db>>>,
+    ended: Cell<Option<Result<CommitToken, Abort>>>,
+}
+
+impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
+    /// For a transaction that has just begun.
+    pub(crate) fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
+        Piecewise {
+            transaction,
+            pieces,
+            in_pieces: transaction.worker.executor().is_in_pieces(),
+            first: Cell::new(0),
+            piece: Cell::new(0),
+            is_begun: Cell::new(false),
+            has_committed: Cell::new(false),
+            open_scans: Cell::new(0),
+            redone: Cell::new(0),
+            is_recorded: Cell::new(false),
+            is_decided: Cell::new(false),
+            step: Cell::new(0),
+            epoch: Cell::new(0),
+            closed: RefCell::new(None),
+            ended: Cell::new(None),
+        }
+    }
+
+    /// How it has ended: with a commit; with a conflict in its first piece; or with an error that is none.
+    pub(crate) fn ended(&self) -> Option<Result<CommitToken, Abort>> {
+        self.ended.take()
+    }
+
+    /// What there is to say of an error that is no conflict, if a piece has been committed before.
+    pub(crate) fn halfway(&self) -> Option<Failure> {
+        self.has_committed
+            .get()
+            .then(|| Failure::Halfway { procedure: self.pieces.procedure(), step: self.step.get() })
+    }
+
+    /// Commits what has been done since the last commit.
+    fn commit_piece(&self) -> Result<(), Abort> {
+        let transaction = self.transaction;
+        if let Some(abort) = transaction.doomed.get() {
+            return Err(abort);
+        }
+        let memory = &transaction.worker.memory;
+        let committing = Committing(memory);
+        transaction.worker.executor().commit(memory, || {
+            if !self.is_decided.get() {
+                transaction.record_serialization();
+                self.is_recorded.set(true);
+            }
+            memory.draw()
+        })?;
+        drop(committing);
+        let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
+        let is_over = self.pieces.conflicting().is_some_and(is_over);
+        self.is_decided.set(is_over && self.is_recorded.get());
+        self.epoch.set(self.epoch.get().max(memory.last_epoch_relied_on()));
+        self.is_begun.set(false);
+        self.redone.set(0);
+        self.closed.take();
+        Ok(())
+    }
+
+    /// The first step behind the present piece.
+    fn end(&self) -> usize {
+        self.pieces.start(self.piece.get() + 1)
+    }
+
+    /// Undoes what has been done since the last commit, for it to be done again.
+    #[cold]
+    fn undo(&self) {
+        let Transaction { worker, database, .. } = self.transaction;
+        let redone = self.redone.get() + 1;
+        self.redone.set(redone);
+        worker.executor().undo_piece(redone, &worker.memory);
+        // What it remembers of indexes may be of records that are gone.
+        worker.next_serial();
+        self.transaction.record_next_round();
+        self.transaction.doomed.set(None);
+        self.piece.set(self.pieces.of_step(self.first.get()));
+        self.is_begun.set(false);
+        Counters::count(&worker.memory.counters().pieces_redone);
+        let mut closed = self.closed.borrow_mut();
+        if redone >= ATTEMPTS_BEFORE_CLOSING && closed.is_none() {
+            // It does not wait for the turnstile: whoever has closed it may wait for this procedure.
+            *closed = database.shared.turnstile.try_close();
+        }
+        backoff(worker, redone);
+    }
+}
+
+impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
+    /// What has led to it may have been a conflict, and earlier pieces cannot be undone.
+    const CATCHES_PANICS: bool = true;
+
+    fn transaction(&self) -> &Transaction<'_, P> {
+        self.transaction
+    }
+
+    #[inline]
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+        let step = accessed.instance.step;
+        if step < self.first.get() {
+            // With the same results it goes another way than before, which no procedure may.
+            return Err(Failure::Halfway { procedure: self.pieces.procedure(), step }.into());
+        }
+        if self.in_pieces && step >= self.end() {
+            if self.is_begun.get() && self.open_scans.get() == 0 {
+                self.commit_piece().map_err(|abort| self.transaction.doom_by(abort))?;
+                self.first.set(self.end());
+                self.has_committed.set(true);
+                // There is no way back.
+                self.transaction.deadline.set(None);
+            }
+            self.piece.set(self.pieces.of_step(step));
+        }
+        self.is_begun.set(true);
+        self.step.set(step);
+        self.transaction.record_step(accessed.instance, false);
+        Ok(())
+    }
+
+    fn resume(&self, instance: Instance) {
+        self.transaction.record_step(instance, true);
+    }
+
+    fn open_scan(&self) {
+        self.open_scans.set(self.open_scans.get() + 1);
+    }
+
+    fn close_scan(&self) {
+        self.open_scans.set(self.open_scans.get() - 1);
+    }
+
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+        self.transaction.record_kept_step(accessed.instance);
+        Ok(())
+    }
+
+    fn restart_pass(&self) {
+        self.undo();
+    }
+
+    fn end_pass(&self, is_ok: bool) -> Next {
+        let transaction = self.transaction;
+        let abort = if is_ok {
+            match self.commit_piece() {
+                Ok(()) => {
+                    let counters = transaction.worker.memory.counters();
+                    Counters::count(&counters.committed);
+                    if self.has_committed.get() {
+                        Counters::count(&counters.committed_in_pieces);
+                    }
+                    transaction.record_commit();
+                    self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
+                    return Next::Return;
+                }
+                Err(abort) => abort,
+            }
+        } else {
+            match transaction.conflict() {
+                Some(abort) => abort,
+                None => return Next::Return,
+            }
+        };
+        if !self.has_committed.get() {
+            self.ended.set(Some(Err(abort)));
+            return Next::Return;
+        }
+        self.undo();
+        Next::Pass(Selection::From(self.first.get()))
+    }
+}

@@ -1,0 +1,148 @@
+//! Crashes at any moment while procedures commit in pieces: each survives with all of its pieces or with none,
+//! and with all that it depends on.
+
+use weft::durability::SimulatedDisk;
+use weft::procedure::Procedure;
+use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::{
+    Acknowledge, Database, DurabilityOptions, Error, Record, Table, Transaction,
+    TransactionOptions, column_of, procedure,
+};
+
+use super::concurrent::{Workplace, rounds};
+use super::place;
+use super::support::{Seed, stress};
+
+/// How many transactions of each writer there were: read and written by all of them.
+#[derive(Clone, Debug, Record)]
+struct Board {
+    #[record(key)]
+    id: u32,
+    transactions: Vec<u64>,
+}
+
+/// How many there were in all.
+#[derive(Clone, Debug, Record)]
+struct Tally {
+    #[record(key)]
+    id: u32,
+    sum: i64,
+}
+
+/// That there was one.
+#[derive(Clone, Debug, Record)]
+struct Slip {
+    #[record(key)]
+    key: (u32, u64),
+}
+
+const WRITERS: usize = 3;
+
+struct Tables<P: Protocol> {
+    board: Table<Board, P>,
+    tallies: Table<Tally, P>,
+    slips: Table<Slip, P>,
+}
+
+/// A transaction of a writer, in four pieces. Between them the others get their turn.
+#[procedure(Work)]
+fn work<P: Protocol>(
+    tables: &Tables<P>,
+    tx: &Transaction<'_, P>,
+    writer: u32,
+) -> Result<u64, Error> {
+    let number = tx
+        .update(&tables.board, &0, |board| {
+            let transactions = &mut board.transactions[writer as usize];
+            *transactions += 1;
+            *transactions
+        })?
+        .expect("a board");
+    std::thread::yield_now();
+    tx.add(&tables.tallies, &0, column_of!(Tally.sum), 1)?;
+    std::thread::yield_now();
+    tx.insert(&tables.slips, Slip { key: (writer, number) })?;
+    std::thread::yield_now();
+    tx.add(&tables.tallies, &1, column_of!(Tally.sum), 1)?;
+    Ok(number)
+}
+
+struct Office {
+    database: Database<DbxTc>,
+    tables: Tables<DbxTc>,
+}
+
+impl Workplace for Office {
+    type Protocol = DbxTc;
+
+    fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
+        let known = DbxTcOptions::new().procedures([Work::<DbxTc>::shape()]);
+        let builder = Database::builder().table::<Board>().table::<Tally>().table::<Slip>();
+        let database = place(builder.dbx_tc(known), disk, options, manual).open().unwrap();
+        assert_eq!(database.chopping().procedures[0].pieces.len(), 4);
+        let (board, tallies) = (database.table().unwrap(), database.table().unwrap());
+        let tables = Tables { board, tallies, slips: database.table().unwrap() };
+        Office { database, tables }
+    }
+
+    fn database(&self) -> &Database<DbxTc> {
+        &self.database
+    }
+
+    fn fill(&self) {
+        let filled = self.database.transact(|tx| {
+            tx.insert(&self.tables.board, Board { id: 0, transactions: vec![0; WRITERS] })?;
+            [0, 1]
+                .into_iter()
+                .try_for_each(|id| tx.insert(&self.tables.tallies, Tally { id, sum: 0 }))
+        });
+        filled.map_err(|error: Error| error).unwrap();
+    }
+
+    fn step(
+        &self,
+        writer: usize,
+        acknowledge: Acknowledge,
+        random: &mut fastrand::Rng,
+    ) -> Option<u64> {
+        let mut work = Work::new(&self.tables, writer as u32);
+        if writer > 0 && acknowledge == Acknowledge::Durable {
+            return Some(self.database.execute(&mut work).unwrap());
+        }
+        let options = TransactionOptions::new();
+        let (number, token) = self.database.execute_with_token(&options, &mut work).unwrap();
+        let waits = writer == 0 || random.u8(..8) == 0;
+        waits.then(|| {
+            self.database.wait_durable(token).unwrap();
+            number
+        })
+    }
+
+    fn check(&self, circumstances: &str) -> Vec<u64> {
+        let Tables { board, tallies, slips } = &self.tables;
+        let seen = self.database.snapshot(|snapshot| {
+            let transactions = snapshot.get(board, &0)?.expect("a board").transactions.clone();
+            for id in [0, 1] {
+                let sum = snapshot.get(tallies, &id)?.expect("a tally").sum;
+                let all: u64 = transactions.iter().sum();
+                assert_eq!(sum, all as i64, "{transactions:?}: {circumstances}");
+            }
+            for (writer, &count) in transactions.iter().enumerate() {
+                let slips = snapshot.prefix(slips, &(writer as u32));
+                let numbers =
+                    slips.map(|slip| Ok(slip?.key.1)).collect::<Result<Vec<_>, Error>>()?;
+                let expected: Vec<u64> = (1..=count).collect();
+                assert_eq!(numbers, expected, "writer {writer}: {circumstances}");
+            }
+            Ok::<_, Error>(transactions)
+        });
+        let metrics = self.database.metrics();
+        assert!(metrics.committed < 1000 || metrics.committed_in_pieces > 0, "{metrics:?}");
+        seen.unwrap()
+    }
+}
+
+#[test]
+fn procedures_in_pieces_survive_crashes_as_whole_transactions() {
+    rounds::<Office>(&Seed::new(), 18 * stress());
+}

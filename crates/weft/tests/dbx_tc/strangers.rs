@@ -1,0 +1,245 @@
+//! Procedures in pieces beside everything else, and procedures that come later.
+
+use std::cell::Cell;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ScopedJoinHandle, scope};
+use std::time::Duration;
+
+use weft::durability::SimulatedDisk;
+use weft::procedure::Procedure;
+use weft::procedure::chopping::{NotAdmitted, Options};
+use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::{Database, DurabilityOptions, Error, Failure, Table, Transaction, procedure};
+
+use super::{Account, BEGINNING, Bank, Branch, Pay, Slip, at, open, open_by, options};
+
+/// Gives another thread time to end, which it may need the caller for.
+fn give_time<R>(thread: &ScopedJoinHandle<'_, R>) {
+    for _ in 0..400 {
+        if thread.is_finished() {
+            return;
+        }
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn strangers_see_no_procedure_by_halves() {
+    let bank = &open(options());
+    let look = || bank.state(1);
+    let look_by_snapshot = || {
+        let snapshot = bank.database.open_snapshot().expect("opens");
+        let account = snapshot.get(&bank.accounts, &1).expect("is read");
+        let branch = snapshot.get(&bank.branches, &1).expect("is read");
+        (account.expect("is there").cents, branch.expect("is there").cents)
+    };
+    for (number, point) in (1..).zip([2, 3, 4]) {
+        let seen = scope(|scope| {
+            let lookers = Cell::new(Vec::new());
+            let begin = at(point, 1, || {
+                let both = vec![scope.spawn(look), scope.spawn(look_by_snapshot)];
+                both.iter().for_each(give_time);
+                lookers.set(both);
+            });
+            bank.database.execute(&mut bank.paying(1, 10, number, &begin)).expect("pays");
+            lookers
+                .take()
+                .into_iter()
+                .map(|looker| looker.join().expect("looks"))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(seen.len(), 2);
+        for (cents, of_branch) in seen {
+            assert_eq!(cents - BEGINNING, of_branch, "at {point}");
+        }
+    }
+}
+
+#[test]
+fn beside_a_stranger_a_procedure_is_one_piece() {
+    let bank = &open(options());
+    let (come, has_come) = mpsc::channel();
+    let (go, may_go) = mpsc::channel();
+    scope(|scope| {
+        let stranger = bank.database.begin().expect("begins");
+        let paying = scope.spawn(move || {
+            let wait = at(4, 1, || {
+                come.send(()).expect("is received");
+                may_go.recv().expect("is sent");
+            });
+            bank.database.execute(&mut bank.paying(1, 10, 1, &wait)).expect("pays")
+        });
+        has_come.recv().expect("it has come there");
+        let cents = stranger.get(&bank.accounts, &1).map(|account| account.map(|it| it.cents));
+        drop(stranger);
+        go.send(()).expect("is received");
+        assert_eq!(cents.expect("is read"), Some(BEGINNING));
+        assert_eq!(paying.join().expect("pays"), BEGINNING + 10);
+    });
+    assert_eq!(bank.state(1), (BEGINNING + 10, 10));
+}
+
+#[test]
+fn an_epoch_ends_between_no_two_pieces() {
+    let disk = Arc::new(SimulatedDisk::new(1));
+    // An epoch ends when somebody asks for that, and not by itself.
+    let durability = DurabilityOptions::new().epoch_interval(Duration::from_secs(3600));
+    let builder = Database::builder().dbx_tc(options()).directory("/db").durability(durability);
+    let bank = &open_by(builder.backend(disk, false));
+    bank.database.flush().expect("is written");
+    let before = bank.database.metrics().epoch;
+    scope(|scope| {
+        let flushing = Cell::new(None);
+        let flush = at(3, 1, || {
+            let waiting = scope.spawn(|| bank.database.flush().expect("is written"));
+            give_time(&waiting);
+            assert_eq!(bank.database.metrics().epoch, before);
+            flushing.set(Some(waiting));
+            // Whoever waits between two pieces for the end of the epoch would wait for ever.
+            let refused = bank.database.flush();
+            assert!(matches!(refused, Err(Failure::NestedTransaction)), "{refused:?}");
+        });
+        bank.database.execute(&mut bank.paying(1, 10, 1, &flush)).expect("pays");
+        flushing.take().expect("it was come there").join().expect("is written");
+    });
+    let metrics = bank.database.metrics();
+    assert!(metrics.epoch > before);
+    assert_eq!(metrics.committed_in_pieces, 1);
+    assert_eq!(bank.state(1), (BEGINNING + 10, 10));
+}
+
+mod other {
+    use super::*;
+
+    /// Not the registered one, though it has its name.
+    #[procedure(Pay)]
+    pub(super) fn pay<P: Protocol>(
+        branches: &Table<Branch, P>,
+        accounts: &Table<Account, P>,
+        tx: &Transaction<'_, P>,
+        id: u32,
+    ) -> Result<(i64, i64), Error> {
+        let branch = tx.get(branches, &id)?.expect("it is there").cents;
+        let cents = tx.get(accounts, &id)?.expect("it is there").cents;
+        Ok((branch, cents))
+    }
+}
+
+/// What another procedure sees of a payment that is between two pieces.
+fn seen_in_the_middle<T: Send>(bank: &Bank, look: impl Fn(&Bank) -> T + Sync) -> T {
+    scope(|scope| {
+        let looker = Cell::new(None);
+        let begin = at(3, 1, || {
+            let looking = scope.spawn(|| look(bank));
+            give_time(&looking);
+            looker.set(Some(looking));
+        });
+        bank.database.execute(&mut bank.paying(1, 10, 1, &begin)).expect("pays");
+        looker.take().expect("it was come there").join().expect("looks")
+    })
+}
+
+#[test]
+fn a_procedure_that_is_not_registered_is_a_stranger() {
+    assert_eq!(other::Pay::<DbxTc>::shape().name, Pay::<DbxTc>::shape().name);
+    let seen = seen_in_the_middle(&open(options()), |bank| {
+        bank.database.execute(&mut other::Pay::new(&bank.branches, &bank.accounts, 1))
+    });
+    assert_eq!(seen.expect("is read"), (10, BEGINNING + 10));
+}
+
+#[test]
+fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
+    let both = [Pay::<DbxTc>::shape(), Check::<DbxTc>::shape()];
+    let look = |bank: &Bank| {
+        bank.database.execute(&mut Check::new(&bank.accounts, &bank.branches, 1)).expect("is read")
+    };
+    for (snapshots, pieces, seen) in [(true, 3, (BEGINNING + 10, 10)), (false, 2, (BEGINNING, 0))] {
+        let chopping = Options { snapshots, ..Options::ALL };
+        let bank = open(DbxTcOptions::new().procedures(both).chopping(chopping));
+        assert_eq!(bank.database.chopping().procedures[0].pieces.len(), pieces);
+        assert_eq!(seen_in_the_middle(&bank, look), seen, "snapshots: {snapshots}");
+        assert_eq!(look(&bank), (BEGINNING + 10, 10));
+    }
+}
+
+/// Reads an account and its branch, which pieces of `pay` must not come between.
+#[procedure(Check)]
+fn check<P: Protocol>(
+    accounts: &Table<Account, P>,
+    branches: &Table<Branch, P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(i64, i64), Error> {
+    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
+    let branch = tx.get(branches, &id)?.expect("it is there").cents;
+    Ok((cents, branch))
+}
+
+/// As that; but it also notes what it has found.
+#[procedure(Note)]
+fn note<P: Protocol>(
+    accounts: &Table<Account, P>,
+    branches: &Table<Branch, P>,
+    slips: &Table<Slip, P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+) -> Result<(i64, i64), Error> {
+    let cents = tx.get(accounts, &id)?.expect("it is there").cents;
+    let branch = tx.get(branches, &id)?.expect("it is there").cents;
+    let owner = format!("{cents} {branch}");
+    tx.upsert(slips, Slip { number: 1000, account: id, owner })?;
+    Ok((cents, branch))
+}
+
+/// Gives an account another owner.
+#[procedure(Give)]
+fn give<P: Protocol>(
+    accounts: &Table<Account, P>,
+    tx: &Transaction<'_, P>,
+    id: u32,
+    owner: &str,
+) -> Result<(), Error> {
+    tx.update(accounts, &id, |account| owner.clone_into(&mut account.owner))?;
+    Ok(())
+}
+
+#[test]
+fn a_procedure_that_comes_later_is_checked() {
+    let bank = open(options());
+    let refused = bank.database.admit(Note::<DbxTc>::shape());
+    let Err(NotAdmitted::Changes(change)) = refused else { panic!("{refused:?}") };
+    assert_eq!(change.procedure, "pay");
+    assert!(change.why.contains("note."), "{change}");
+    // It runs nevertheless.
+    bank.pay(1, 10, 1);
+    let mut note = Note::new(&bank.accounts, &bank.branches, &bank.slips, 1);
+    assert_eq!(bank.database.execute(&mut note).expect("is noted"), (BEGINNING + 10, 10));
+
+    let give = || Give::new(&bank.accounts, 1, "somebody");
+    bank.database.execute(&mut give()).expect("gives");
+    bank.database.admit(Give::<DbxTc>::shape()).expect("others stay as they are");
+    bank.database.admit(Give::<DbxTc>::shape()).expect("it is there");
+    assert_eq!(bank.database.chopping().procedures.len(), 2);
+    // Now it need not wait for a procedure in pieces, which it would not see the end of here.
+    let given = at(4, 1, || {
+        scope(|scope| {
+            let giving = scope.spawn(|| bank.database.execute(&mut give()));
+            giving.join().expect("gives").expect("gives");
+        });
+    });
+    bank.database.execute(&mut bank.paying(1, 10, 2, &given)).expect("pays");
+    // Others of its name are refused.
+    let named = bank.database.admit(other::Pay::<DbxTc>::shape());
+    assert!(matches!(named, Err(NotAdmitted::Outline(_))), "{named:?}");
+}
+
+#[test]
+fn procedures_are_checked_when_the_database_is_opened() {
+    let twice =
+        DbxTcOptions::new().procedures([Pay::<DbxTc>::shape(), other::Pay::<DbxTc>::shape()]);
+    let opened = Database::<DbxTc>::builder().dbx_tc(twice).open();
+    let failure = opened.expect_err("there are two of a name");
+    assert!(matches!(failure, Failure::Procedures(_)), "{failure:?}");
+    assert_eq!(failure.to_string(), "two procedures are called 'pay'");
+}
