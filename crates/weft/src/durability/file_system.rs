@@ -72,20 +72,29 @@ impl Backend for FileSystem {
     fn try_lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
-            Ok(()) => Ok(Box::new(LockedFile { _file: file })),
+            Ok(()) => Ok(Box::new(LockedFile { file })),
             Err(TryLockError::WouldBlock) => Err(LockError::AlreadyLocked),
             Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
         }
     }
 }
 
-/// A lock of the operating system, which ends when the file is closed.
+/// A lock of the operating system, which ends with the process.
 #[derive(Debug)]
 struct LockedFile {
-    _file: fs::File,
+    file: fs::File,
 }
 
 impl LockGuard for LockedFile {}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        // Closing the file would not do: a child that another thread has just forked has a copy of the descriptor,
+        // and of the lock, until it executes its program. There is nothing to be done about an error; closing the
+        // file is all that is left.
+        let _ = self.file.unlock();
+    }
+}
 
 #[derive(Debug)]
 struct OpenFile {
@@ -162,4 +171,24 @@ fn read_some(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usiz
 #[cfg(windows)]
 fn write_some(file: &fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_ends_even_if_a_copy_of_its_descriptor_is_left() {
+        let path = std::env::temp_dir().join(format!("weft-lock-{}", std::process::id()));
+        let file = fs::File::create(&path).unwrap();
+        file.try_lock().unwrap();
+        // What a fork makes.
+        let copy = file.try_clone().unwrap();
+        let guard = LockedFile { file };
+        assert!(matches!(FileSystem.try_lock(&path), Err(LockError::AlreadyLocked)));
+        drop(guard);
+        assert!(FileSystem.try_lock(&path).is_ok());
+        drop(copy);
+        fs::remove_file(&path).unwrap();
+    }
 }

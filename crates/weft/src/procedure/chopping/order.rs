@@ -17,8 +17,10 @@ pub struct Before {
 /// Why a step has to run before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
+    // Not called `Result`: with two public types and variants of that name in sight, the compiler spells out
+    // `std::result::Result` in what it tells the users of this crate.
     /// The other uses what it has found.
-    Result,
+    Value,
     /// Both may be on the same row, and one of them changes it.
     SameRow,
     /// The other's token is the table's: it is inserted after its rows, or deleted before them.
@@ -34,7 +36,7 @@ pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<Before> {
     for (then, step) in steps.iter().enumerate() {
         let loops = outline.loops_around(then).flat_map(|number| &outline.loops[number].over);
         for first in step.dependencies().chain(loops.copied()).filter(|&on| on != then) {
-            all.push(Before { first, then, why: Why::Result });
+            all.push(Before { first, then, why: Why::Value });
         }
         for (first, earlier) in steps[..then].iter().enumerate() {
             if meeting(earlier, step, Sight::FINE).is_some() {

@@ -238,7 +238,7 @@ impl Chopping {
                 let each = way.iter().map(|before| {
                     let (first, then) = (label(before.first), label(before.then));
                     match before.why {
-                        Why::Result => format!("{then} uses what {first} finds"),
+                        Why::Value => format!("{then} uses what {first} finds"),
                         Why::SameRow => format!("{first} and {then} may be on the same row"),
                         Why::Token => format!("{first} comes before {then}, by the token"),
                         Why::Written => format!("{first} is written before {then}"),
