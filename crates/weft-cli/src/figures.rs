@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, Write};
+use std::ops::Add;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Instant;
@@ -267,7 +268,8 @@ fn list<'a>(plans: impl Iterator<Item = &'a Planned>, jobs: usize) -> Result<(),
         let (about, why) = match plan {
             Ok(plan) => {
                 let new = plan.points.iter().filter(|point| counted.insert(point.call.to_string()));
-                let alone: f64 = new.map(|point| point.seconds).sum();
+                // From 0.0 on: the sum of nothing is -0.0.
+                let alone = new.map(|point| point.seconds).fold(0.0, Add::add);
                 let seconds = alone / if plan.machine.is_simulated() { jobs as f64 } else { 1.0 };
                 all += seconds;
                 let points = numbers::counted(plan.points.len() as u64, "point");

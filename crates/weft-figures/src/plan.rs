@@ -68,7 +68,7 @@ pub struct Settings {
     pub time: f64,
     /// Options of every call besides, to try figures out.
     pub with: Vec<String>,
-    /// Where what needs a disk keeps it, for [`DIRECTORY`](crate::definition::DIRECTORY).
+    /// Where what needs a disk keeps it, for [`DIRECTORY`].
     pub directory: String,
 }
 
