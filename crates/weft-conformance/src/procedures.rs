@@ -29,7 +29,7 @@ const ENTRIES: u64 = 1 << 20;
 pub enum With {
     /// Reads, writes and inserts.
     Rows,
-    /// Commutative operations as well. At most [nine](SMALL) transactions.
+    /// Commutative operations as well. At most nine transactions.
     Sums,
 }
 
