@@ -9,7 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::{PROTOCOLS, ProtocolDescription};
 use weft::{Acknowledge, DurabilityOptions};
-use weft_workloads::{dbx_tc, htcc};
+use weft_workloads::variants;
 
 use crate::bench::articles::ArticlesArguments;
 use crate::bench::compare::CompareArguments;
@@ -302,7 +302,7 @@ fn contenders(
     let name = |protocol: &'static ProtocolDescription| {
         PossibleValue::new(protocol.name).help(protocol.title)
     };
-    let variants = htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS);
+    let variants = variants::all();
     let variants = variants.map(|variant| PossibleValue::new(variant.name).help(variant.about));
     PossibleValuesParser::new(protocols.map(name).chain(variants))
 }

@@ -453,7 +453,7 @@ impl Drop for Waiting {
 mod tests {
     use super::*;
     use weft::protocol::NAMES;
-    use weft_workloads::{dbx_tc, htcc};
+    use weft_workloads::variants;
 
     /// The figures are data, which no compiler checks: protocols that there are, and options that the command has.
     #[test]
@@ -483,7 +483,6 @@ mod tests {
             }
         }
         // Those that are simulated, too, by name.
-        let variants = || htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS);
         let settings = settings(Wanted::Simulated, false);
         for figure in papers::all() {
             let Ok(plan) = plan::plan(figure, &settings) else { continue };
@@ -492,7 +491,7 @@ mod tests {
                 if words.any(|word| word == "--protocol") {
                     let name = words.next().expect("an option has a value");
                     let is_known = NAMES.contains(&name.as_str())
-                        || variants().any(|variant| variant.name == name);
+                        || variants::all().any(|variant| variant.name == name);
                     assert!(is_known, "{}: {name}", figure.id());
                 }
             }

@@ -7,7 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use weft::protocol::NAMES;
 use weft_sim::PROFILES;
-use weft_workloads::{dbx_tc, htcc};
+use weft_workloads::variants;
 
 use crate::rtm::Rtm;
 use crate::simulation::CYCLES_OF_SMALL;
@@ -158,7 +158,7 @@ pub enum Regions {
 
 /// Accepts the names of protocols, and of variants.
 fn contenders() -> PossibleValuesParser {
-    let variants = htcc::VARIANTS.iter().chain(&dbx_tc::VARIANTS).map(|variant| variant.name);
+    let variants = variants::all().map(|variant| variant.name);
     PossibleValuesParser::new(NAMES.iter().copied().chain(variants))
 }
 

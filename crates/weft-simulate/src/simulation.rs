@@ -18,8 +18,9 @@ use weft::protocol::{DbxTcOptions, HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::dbx_tc::{self, Pieces};
-use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of, protocol_of};
+use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
 use weft_workloads::phases::Phases;
+use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
 use crate::arguments::{Common, Regions};

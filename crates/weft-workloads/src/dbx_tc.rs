@@ -9,13 +9,13 @@ use weft::Metrics;
 use weft::procedure::chopping::Options;
 use weft::protocol::DbxTcOptions;
 
-use crate::htcc::Variant;
+use crate::variants::Variant;
 
 const UNCHOPPED: &str = "dbx-tc:unchopped";
 const WITH_READERS: &str = "dbx-tc:with-readers";
 
 /// The variants.
-pub const VARIANTS: [Variant; 2] = [
+pub static VARIANTS: [Variant; 2] = [
     Variant { name: UNCHOPPED, about: "procedures run as one piece each" },
     Variant {
         name: WITH_READERS,
@@ -83,7 +83,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::htcc::protocol_of;
+    use crate::variants::protocol_of;
 
     #[test]
     fn spans_of_pieces_follow_each_other() {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn every_variant_is_one_of_dbx_tc_with_options_of_its_own() {
-        for variant in VARIANTS {
+        for variant in &VARIANTS {
             assert_eq!(protocol_of(variant.name), "dbx-tc");
             assert!(options_of(variant.name).is_some(), "{}", variant.name);
         }

@@ -5,14 +5,7 @@ use serde::Serialize;
 use weft::Metrics;
 use weft::protocol::{HotRecords, HtccOptions};
 
-/// A variant of `htcc`.
-#[derive(Clone, Copy, Debug)]
-pub struct Variant {
-    /// What it is called: `htcc:` and a word.
-    pub name: &'static str,
-    /// What it is, for people.
-    pub about: &'static str,
-}
+use crate::variants::Variant;
 
 const DEPENDENCIES: &str = "htcc:dependencies";
 const RESTART: &str = "htcc:restart";
@@ -22,7 +15,7 @@ const TABLES_HOT: &str = "htcc:tables-hot";
 const UNVALIDATED: &str = "htcc:unvalidated";
 
 /// The variants.
-pub const VARIANTS: [Variant; 6] = [
+pub static VARIANTS: [Variant; 6] = [
     Variant {
         name: DEPENDENCIES,
         about: "procedures are repaired by their dependencies (the paper's HTCC)",
@@ -36,11 +29,6 @@ pub const VARIANTS: [Variant; 6] = [
         about: "reads are not validated (HTCC(NV)): not serializable, a bound to measure against",
     },
 ];
-
-/// The protocol of one that takes part, by whatever name: `htcc` of `htcc:restart`.
-pub fn protocol_of(contender: &str) -> &str {
-    contender.split_once(':').map_or(contender, |(protocol, _variant)| protocol)
-}
 
 /// Why one that is not serializable is not verified.
 pub const NOT_SERIALIZABLE: &str =
@@ -146,6 +134,7 @@ impl Repairs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::variants::protocol_of;
 
     #[test]
     fn spans_of_repairs_follow_each_other() {
@@ -158,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_variant_is_one_of_htcc_with_options_of_its_own() {
-        for variant in VARIANTS {
+        for variant in &VARIANTS {
             assert_eq!(protocol_of(variant.name), "htcc");
             assert!(options_of(variant.name, &[]).is_some(), "{}", variant.name);
         }

@@ -49,6 +49,7 @@ pub mod rubis;
 pub mod stashing;
 pub mod tatp;
 pub mod tpcc;
+pub mod variants;
 mod view;
 mod walk;
 pub mod workload;

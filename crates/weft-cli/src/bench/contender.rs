@@ -5,8 +5,8 @@
 //! transactions: these are compiled for each protocol and workload by themselves.
 
 use weft::protocol::Protocol;
-use weft_workloads::htcc::protocol_of;
 use weft_workloads::incr::Change;
+use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
 use crate::arguments::AcknowledgeName;

@@ -53,7 +53,8 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use weft_workloads::dbx_tc;
-use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of, protocol_of};
+use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
+use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
 use crate::arguments::BenchArguments;

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use weft::Failure;
 use weft::protocol::with_protocol;
 use weft::schema::Storage;
-use weft_workloads::htcc::protocol_of;
+use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 use weft_workloads::ycsb::raw::RawClient;
 use weft_workloads::ycsb::{

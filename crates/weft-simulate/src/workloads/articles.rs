@@ -3,7 +3,7 @@
 use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::articles;
-use weft_workloads::htcc::protocol_of;
+use weft_workloads::variants::protocol_of;
 
 use super::incr::alpha;
 use crate::arguments::{Common, Operations};

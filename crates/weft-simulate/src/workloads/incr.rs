@@ -2,9 +2,9 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
-use weft_workloads::htcc::protocol_of;
 use weft_workloads::incr;
 use weft_workloads::incr::Popularity;
+use weft_workloads::variants::protocol_of;
 
 use crate::arguments::{Common, Computing};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};

@@ -2,8 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
-use weft_workloads::htcc::protocol_of;
 use weft_workloads::rubis;
+use weft_workloads::variants::protocol_of;
 
 use super::incr::alpha;
 use crate::arguments::{Common, Operations};

@@ -2,8 +2,8 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
-use weft_workloads::htcc::protocol_of;
 use weft_workloads::tatp;
+use weft_workloads::variants::protocol_of;
 
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
-use weft_workloads::htcc::protocol_of;
+use weft_workloads::variants::protocol_of;
 use weft_workloads::ycsb;
 use weft_workloads::ycsb::Distribution;
 use weft_workloads::ycsb::row::{FixedRow, InTree};

@@ -80,11 +80,12 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
-        if P::CHOPS
-            && let Some(pieces) =
-                self.worker().map_err(Error::from)?.executor().pieces_of(F::shape())
-        {
-            return self.execute_in_pieces(options, &pieces, procedure);
+        if P::CHOPS {
+            let worker = self.worker().map_err(Error::from)?;
+            let pieces = worker.executor().pieces_of(F::shape());
+            if let Some(pieces) = pieces {
+                return self.execute_in_pieces(worker, options, &pieces, procedure);
+            }
         }
         if !P::executes_steps(&self.inner.protocol) {
             return self.transact_with_token(options, |tx| procedure.run(tx).map(F::into_owned));
@@ -102,11 +103,11 @@ impl<P: Protocol> Database<P> {
     /// Executes a registered procedure, piece by piece.
     fn execute_in_pieces<F: OwnedOutput<P>>(
         &self,
+        worker: &Worker<P>,
         options: &TransactionOptions,
         pieces: &Pieces,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
-        let worker = self.worker().map_err(Error::from)?;
         let retried = self.retry(worker, options, |attempt, deadline| {
             self.attempt_in_pieces(worker, options, attempt, deadline, pieces, procedure)
         });
