@@ -22,6 +22,9 @@ use support::{forbidden_bodies, nest_a_region_that_aborts, never_locked, wait_fo
 /// The operand with which regions say that they met a locked word.
 const LOCKED: u8 = 0xff;
 
+/// DBX's policy (§6.1): each cause of an abort has a threshold that no other has.
+const PAPER: RetryPolicy = RetryPolicy { conflict: 100, capacity: 10, system_event: 2 };
+
 /// Runs `test` with the regions of a thread with an emulated `processor`, if there can be one.
 fn emulated(processor: Processor, policy: RetryPolicy, test: impl FnOnce(&Emulation, &Regions)) {
     support::hardware::emulated(processor, policy, |emulation, htm| {
@@ -120,7 +123,7 @@ fn a_locked_word_is_waited_for() {
 /// retry, both end in the software twin, after the bounds that are documented.
 #[test]
 fn a_lock_that_stays_ends_in_the_twin() {
-    emulated(Processor::default(), RetryPolicy::default(), |_, regions| {
+    emulated(Processor::default(), PAPER, |_, regions| {
         let never_released = regions.run(|region| region.abort_locked(), || true);
         assert_eq!(never_released, None::<()>);
         assert_eq!(
@@ -128,7 +131,7 @@ fn a_lock_that_stays_ends_in_the_twin() {
             Statistics { started: 1, aborted_explicit: 1, fallbacks: 1, ..Statistics::default() }
         );
     });
-    emulated(Processor::default(), RetryPolicy::default(), |_, regions| {
+    emulated(Processor::default(), PAPER, |_, regions| {
         let taken_again = regions.run(|region| region.abort_locked(), || false);
         assert_eq!(taken_again, None::<()>);
         assert_eq!(
@@ -155,7 +158,7 @@ fn each_cause_has_its_threshold() {
         (status::explicit(0x2a), 2), // an XABORT that is not ours
     ] {
         for (aborts, commits) in [(threshold - 1, true), (threshold, false)] {
-            emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
+            emulated(Processor::default(), PAPER, |emulation, regions| {
                 let word = Word::new(0);
                 emulation.plan(Moment::AtEnd, cause, aborts);
                 let result = regions.run(
@@ -183,14 +186,14 @@ fn each_cause_has_its_threshold() {
 /// has its own.
 #[test]
 fn thresholds_are_counted_apart() {
-    emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
+    emulated(Processor::default(), PAPER, |emulation, regions| {
         emulation.plan(Moment::Before(0), status::CONFLICT, 60);
         let result = regions.run(|region| region.abort_locked(), || false);
         assert_eq!(result, None::<()>);
         let counted = regions.statistics();
         assert_eq!((counted.aborted_conflict, counted.aborted_explicit), (60, 40));
     });
-    emulated(Processor::default(), RetryPolicy::default(), |emulation, regions| {
+    emulated(Processor::default(), PAPER, |emulation, regions| {
         let lines = SameSet::new();
         emulation.plan(Moment::Before(0), status::CONFLICT, 99);
         assert_eq!(regions.run(|_| lines.write(9), never_locked), None);
