@@ -29,7 +29,8 @@ use crate::stop::Stop;
 
 const HELP: &str = "\
 What is made: DIR/index.html, a page with all figures that works from a file and loads nothing; for each
-figure DIR/FIGURE.svg, .json and .csv; and DIR/data, the results that these are made of.
+figure DIR/FIGURE.svg, .json and .csv; DIR/results.md, a table of all claims with what was found of them; and
+DIR/data, the results that all this is made of.
 
 Each point of a figure is a call of `weft bench` on this machine, or of `cargo simulate` on a simulated one,
 in a process of its own. The page has all of these commands. A figure is measured here if this machine has
@@ -238,6 +239,8 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
         // Whoever stops the command has a page of what is done.
         let about = about(arguments, &settings, &processes, &reports);
         store::write(&out.join("index.html"), &page::page(&about, &reports))
+            .map_err(cannot_write)?;
+        store::write(&out.join("results.md"), &table::markdown(&reports, "."))
             .map_err(cannot_write)?;
     }
     drop(watcher);

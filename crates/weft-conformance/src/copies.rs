@@ -12,7 +12,7 @@ use fastrand::Rng;
 
 use crate::contents::fill;
 use crate::step::{HASHED, Step};
-use crate::subject::{Steps, Stop, Store, Subject};
+use crate::subject::{Moment, Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::Finding;
 
@@ -47,7 +47,7 @@ struct Look {
 }
 
 fn look(store: &dyn Store, random: &mut Rng) -> Result<Look, Stop> {
-    let snapshot = store.open_snapshot();
+    let snapshot = store.open_snapshot(Moment::Now);
     let count = value(&*snapshot, COUNTER)?;
     chaos(random);
     Ok(Look { count, copy: value(&*snapshot, COPY)? })

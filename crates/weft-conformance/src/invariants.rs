@@ -13,7 +13,7 @@ use fastrand::Rng;
 
 use crate::contents::fill;
 use crate::step::{HASHED, Row, Shown, Step};
-use crate::subject::{Begun, Steps, Stop, Store, Subject};
+use crate::subject::{Begun, Moment, Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::Finding;
 
@@ -73,7 +73,7 @@ fn audit_snapshots(
 ) -> Result<(), Stop> {
     let mut kept: Option<Box<dyn Begun + '_>> = None;
     for _ in 0..snapshots {
-        let snapshot = store.open_snapshot();
+        let snapshot = store.open_snapshot(Moment::any(random));
         invariant.audit(&*snapshot, random)?;
         if let Some(kept) = &kept {
             invariant.audit(&**kept, random)?;

@@ -14,7 +14,7 @@ use weft::htm::word::{Ordering, Word};
 use crate::contents::fill;
 use crate::oracle::{Log, is_serializable};
 use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Call, Executes, JOURNAL, Stop, Subject};
+use crate::subject::{Call, Executes, JOURNAL, Moment, Stop, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -31,6 +31,9 @@ pub enum With {
     Rows,
     /// Commutative operations as well. At most nine transactions.
     Sums,
+    /// As well procedures that read the sums, so that these are deferred. Then a procedure may come before one
+    /// that had ended when it began; but what is none comes behind all that had. At most nine transactions.
+    Deferral,
 }
 
 /// What a thread does next.
@@ -82,7 +85,11 @@ impl Drawing {
     fn call(&self, random: &mut Rng, thread: u64, number: u64) -> Call {
         let (account, entry) = (Self::account(random), Self::entry_of(thread, number));
         let amount = random.i64(1..1000);
-        let kinds = if self.with == With::Sums { 7 } else { 4 };
+        let kinds = match self.with {
+            With::Rows => 4,
+            With::Sums => 7,
+            With::Deferral => 9,
+        };
         match random.u8(..kinds) {
             0..=1 => {
                 let to = (account + random.u64(1..ACCOUNTS)) % ACCOUNTS;
@@ -94,7 +101,8 @@ impl Drawing {
                 Call::Compare { account, entry, total: Self::total(random) }
             }
             4..=5 => Call::Pay { account, amount, total: Self::total(random), entry },
-            _ => Call::Collect { totals: [HASHED, HASHED + 1], amount },
+            6 => Call::Collect { totals: [HASHED, HASHED + 1], amount },
+            _ => Call::Settle { totals: [HASHED, HASHED + 1], entry },
         }
     }
 
@@ -117,6 +125,7 @@ impl Drawing {
 /// Runs one, to its end.
 fn run(
     store: &dyn Executes,
+    with: With,
     program: &Program,
     clock: &Word,
     random: &mut Rng,
@@ -124,7 +133,12 @@ fn run(
     let tick = || clock.fetch_add(1, Ordering::SeqCst) as usize;
     let mut log = Log { began: tick(), ..Log::default() };
     let end = match program {
-        Program::Call(call) => store.execute(*call).map(|told| log.steps = told),
+        Program::Call(call) => {
+            if with == With::Deferral {
+                log.began = 0;
+            }
+            store.execute(*call).map(|told| log.steps = told)
+        }
         Program::Steps(steps) => store.transact(&mut |tx| {
             log.steps.clear();
             for &step in steps {
@@ -134,7 +148,9 @@ fn run(
             Ok(())
         }),
         Program::Looks(looks) => {
-            let snapshot = store.open_snapshot();
+            let of = Moment::any(random);
+            let snapshot = store.open_snapshot(of);
+            log.began = of.began(log.began);
             log.ended = tick();
             log.steps.push((Step::Snapshot, Shown::Happened(true)));
             let looked = looks.iter().try_for_each(|&step| {
@@ -166,7 +182,7 @@ const CHECK: &str = "procedures";
 /// What is found.
 ///
 /// # Panics
-/// With [sums](With::Sums), if they are too many.
+/// With [sums](With::Sums), deferred or not, if they are too many.
 pub fn check(
     subject: &Subject,
     mode: Mode,
@@ -178,7 +194,9 @@ pub fn check(
     let is_small = threads * transactions <= SMALL;
     assert!(is_small || with == With::Rows, "nobody could judge it");
     let records = with == With::Rows;
-    let store = subject.open_procedures(!records, records);
+    // In as many pieces as there are, or in those that matter.
+    let finest = mode.seed().is_multiple_of(2);
+    let store = subject.open_procedures(with, records, finest);
     fill(&*store, &initial());
     // What was there before has version 0.
     if records {
@@ -191,14 +209,14 @@ pub fn check(
         numbers
             .map(|number| {
                 let program = drawing.program(random, thread as u64, number);
-                run(&*store, &program, &clock, random)
+                run(&*store, with, &program, &clock, random)
             })
             .collect::<Result<Vec<_>, _>>()
     })?;
     let left = is_small.then(|| rows(&*store, threads as u64, transactions as u64));
     let verdict = match with {
         With::Rows => judge(CHECK, &store.take_history()),
-        With::Sums => Ok(()),
+        With::Sums | With::Deferral => Ok(()),
     };
     let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
     if let Some(left) = left

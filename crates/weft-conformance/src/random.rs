@@ -15,7 +15,7 @@ use weft::htm::word::{Ordering, Word};
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
 use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Begun, Body, SetsAside, Stop, Store, Subject};
+use crate::subject::{Begun, Body, Moment, SetsAside, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -195,6 +195,8 @@ struct Snapshots<'a> {
     store: &'a dyn Store,
     clock: &'a Word,
     steps_max: usize,
+    /// Of which state they are.
+    of: Moment,
     open: Vec<(Box<dyn Begun + 'a>, Log)>,
     closed: Vec<Log>,
 }
@@ -206,8 +208,9 @@ impl Snapshots<'_> {
     /// Opens one, reads in one that is open, or closes it.
     fn turn(&mut self, random: &mut Rng) -> Result<(), Finding> {
         if self.open.is_empty() || self.open.len() < OPEN_MAX && random.u8(..4) == 0 {
-            let began = self.clock.fetch_add(1, Ordering::SeqCst) as usize;
-            let snapshot = self.store.open_snapshot();
+            let of = self.of;
+            let began = of.began(self.clock.fetch_add(1, Ordering::SeqCst) as usize);
+            let snapshot = self.store.open_snapshot(of);
             let ended = self.clock.fetch_add(1, Ordering::SeqCst) as usize;
             let steps = vec![(Step::Snapshot, Shown::Happened(true))];
             self.open.push((snapshot, Log { steps, committed: true, began, ended }));
@@ -264,6 +267,11 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
             store: &*store,
             clock: &clock,
             steps_max: size.steps_max,
+            // A snapshot of the present finds more.
+            of: match readers > 0 && random.u8(..4) == 0 {
+                true => Moment::Recent,
+                false => Moment::Now,
+            },
             open: Vec::new(),
             closed: Vec::new(),
         };

@@ -23,7 +23,7 @@ use weft_htm::interleave::SpinCounter;
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
 use crate::step::{Shown, State, Step, state_of};
-use crate::subject::{Store, Subject};
+use crate::subject::{Moment, Store, Subject};
 use crate::verdict::{Finding, judge};
 
 /// A thread that has waited so often since it was last looked at, with all others idle, waits for
@@ -61,7 +61,7 @@ fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
     let mut transaction = None;
     for step in steps {
         let tx = transaction.take().unwrap_or_else(|| match step {
-            Step::Snapshot => store.open_snapshot(),
+            Step::Snapshot => store.open_snapshot(Moment::Now),
             _ => store.begin(),
         });
         let result = match step {

@@ -20,6 +20,7 @@ use weft::{
 pub use calls::{Call, Executes, JOURNAL, Told};
 
 use crate::machine::REGIONS;
+use crate::procedures::With;
 use crate::step::{HASHED, Row, Shown, Step};
 
 /// A row of the ordered table, which has a secondary index of each kind.
@@ -84,7 +85,7 @@ pub struct Subject {
     pub regions: &'static str,
     htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
-    open_procedures: fn(Opening, bool) -> Box<dyn Executes>,
+    open_procedures: fn(Opening, With) -> Box<dyn Executes>,
     /// What a protocol with procedures in pieces does wrong.
     flaw: Option<Flaw>,
 }
@@ -95,6 +96,8 @@ struct Opening {
     /// Whether everything is recorded.
     records: bool,
     htm: (Choice, RetryPolicy),
+    /// Whether procedures commit in as many pieces as there are.
+    finest: bool,
     flaw: Option<Flaw>,
 }
 
@@ -193,13 +196,13 @@ impl Subject {
         self.mutation.chosen_for(|| (self.open)(self.opening(false)))
     }
 
-    /// Opens a database for procedures, and with `sums` for those that add to totals, too.
-    pub fn open_procedures(&self, sums: bool, records: bool) -> Box<dyn Executes> {
-        (self.open_procedures)(self.opening(records), sums)
+    /// Opens a database for procedures; with `finest` they commit in as many pieces as there are.
+    pub fn open_procedures(&self, with: With, records: bool, finest: bool) -> Box<dyn Executes> {
+        (self.open_procedures)(Opening { finest, ..self.opening(records) }, with)
     }
 
     fn opening(&self, records: bool) -> Opening {
-        Opening { records, htm: self.htm, flaw: self.flaw }
+        Opening { records, htm: self.htm, finest: true, flaw: self.flaw }
     }
 }
 
@@ -251,13 +254,39 @@ impl From<Error> for Stop {
 /// A body of a transaction, to be run again after conflicts.
 pub type Body<'a> = dyn FnMut(&dyn Steps) -> Result<(), Stop> + 'a;
 
+/// Of which state a snapshot is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// The present: all that had been committed when it was opened is in it.
+    Now,
+    /// One that others may have read, too.
+    Recent,
+}
+
+impl Moment {
+    /// One of the two.
+    pub fn any(random: &mut fastrand::Rng) -> Moment {
+        if random.bool() { Moment::Now } else { Moment::Recent }
+    }
+
+    /// When a snapshot began, which was opened after `opened` on the clock of the run: one of a recent state may
+    /// have to come before what had ended by then.
+    pub fn began(self, opened: usize) -> usize {
+        match self {
+            Moment::Now => opened,
+            Moment::Recent => 0,
+        }
+    }
+}
+
 /// A database.
 pub trait Store: Send + Sync {
     /// Begins a transaction of which the caller takes care.
     fn begin(&self) -> Box<dyn Begun + '_>;
 
-    /// Opens a snapshot, to whose end `commit` closes it. It takes steps that only read.
-    fn open_snapshot(&self) -> Box<dyn Begun + '_>;
+    /// Opens a snapshot of the present state, or of a [recent](Database::open_recent_snapshot) one, to whose end
+    /// `commit` closes it. It takes steps that only read.
+    fn open_snapshot(&self, of: Moment) -> Box<dyn Begun + '_>;
 
     /// Runs a transaction until it commits.
     ///
@@ -384,8 +413,12 @@ impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
         Box::new(Owned { tables: &self.tables, transaction })
     }
 
-    fn open_snapshot(&self) -> Box<dyn Begun + '_> {
-        let snapshot = self.database.open_snapshot().expect("a snapshot opens");
+    fn open_snapshot(&self, of: Moment) -> Box<dyn Begun + '_> {
+        let opened = match of {
+            Moment::Now => self.database.open_snapshot(),
+            Moment::Recent => self.database.open_recent_snapshot(),
+        };
+        let snapshot = opened.expect("a snapshot opens");
         Box::new(Looking { tables: &self.tables, snapshot })
     }
 

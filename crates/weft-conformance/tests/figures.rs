@@ -104,7 +104,7 @@ struct Store {
 impl Store {
     /// A database in which all rows are 0, with procedures of which at least one has two pieces.
     fn open(procedures: &[&'static Shape], flaw: Option<Flaw>) -> Store {
-        let mut known = DbxTcOptions::new().procedures(procedures.iter().copied());
+        let mut known = DbxTcOptions::new().procedures(procedures.iter().copied()).finest(true);
         known.flaw = flaw;
         let builder = Database::builder().table::<Written>().table::<Added>().dbx_tc(known);
         let database = builder.open().expect("opens");

@@ -129,7 +129,12 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
         _ => {
             let all =
                 (0..experiment.metrics.len()).flat_map(published).map(|published| published.at);
-            Division::of(experiment.axis.scale, plan.axis.iter().copied().chain(all), 8.0)
+            let numbers: Vec<f64> = plan.axis.iter().copied().chain(all).collect();
+            let greatest = numbers.iter().copied().fold(1.0, f64::max);
+            // There are no halves of threads.
+            let is_whole = matches!(experiment.axis.by, By::Threads);
+            let steps = if is_whole { greatest.min(8.0) } else { 8.0 };
+            Division::of(experiment.axis.scale, numbers.into_iter(), steps)
         }
     };
     let panels = experiment.metrics.iter().enumerate().map(|(metric, about)| {

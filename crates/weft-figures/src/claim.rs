@@ -51,6 +51,8 @@ pub struct Finding {
     pub paper: &'static str,
     /// What the number is, in words that say of what.
     pub ours: String,
+    /// The number alone.
+    pub number: String,
     /// Between what it had to be, in words.
     pub expected: String,
     /// Whether it is.
@@ -69,11 +71,15 @@ pub fn findings(experiment: &Experiment, points: &Points) -> Vec<Finding> {
 fn finding(experiment: &Experiment, points: &Points, expectation: &Expectation) -> Finding {
     let Expectation { says, paper, bounds, .. } = *expectation;
     let found = look(experiment, points, expectation);
-    let (ours, verdict) = match found {
-        Some(found) => (found.words, verdict(found.number, bounds)),
-        None => ("not measured".to_owned(), Verdict::NotMeasured),
+    let is_factor = !matches!(expectation.shape, Shape::Value { .. });
+    let unit = if is_factor { "×" } else { experiment.metrics[expectation.metric].unit };
+    let (ours, number, verdict) = match found {
+        Some(found) => {
+            (found.words, text::amount(found.number, unit), verdict(found.number, bounds))
+        }
+        None => ("not measured".to_owned(), String::new(), Verdict::NotMeasured),
     };
-    Finding { says, paper, ours, expected: words_of(bounds), verdict }
+    Finding { says, paper, ours, number, expected: words_of(bounds), verdict }
 }
 
 fn verdict(number: f64, bounds: Bounds) -> Verdict {
@@ -265,6 +271,7 @@ mod tests {
             says: "",
             paper: "",
             ours: String::new(),
+            number: String::new(),
             expected: String::new(),
             verdict,
         };

@@ -273,6 +273,9 @@ pub enum By {
     Threads,
     /// An option with a number, behind which a unit may stand.
     Option(&'static str, &'static str),
+    /// Nothing: a value is a time in milliseconds, and all of a series are of one call. The metric's path says
+    /// where that stands, with [`AT`] for the value.
+    Time,
     /// Some settings that have no order. Their position is the value on the axis.
     Choices(&'static [Choice]),
 }
@@ -339,10 +342,14 @@ impl Metric {
     }
 }
 
+/// In paths, the value of the axis.
+pub const AT: &str = "{at}";
+
 /// A number in a report, or a quotient of two.
 ///
 /// A path is made of steps with `/` between them: `key` into an object, `key=value` to the first object of an
-/// array whose `key` is that, `#` to the number of elements of an array.
+/// array whose `key` is that text or number, `#` to the number of elements of an array. [`AT`] stands for the
+/// value of the axis.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// The number.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::definition::{Experiment, Reading};
+use crate::definition::{AT, Experiment, Reading};
 use crate::plan::{Machine, Plan};
 
 /// What came of a call.
@@ -46,7 +46,7 @@ impl Points {
             let numbers: Vec<Option<f64>> = match outcome {
                 Outcome::Report(report) => {
                     let metrics = experiment.metrics.iter();
-                    metrics.map(|metric| read(reading(metric), report)).collect()
+                    metrics.map(|metric| read(reading(metric), point.at, report)).collect()
                 }
                 Outcome::Failed(_) | Outcome::Missing => vec![None; experiment.metrics.len()],
             };
@@ -90,10 +90,11 @@ impl Points {
     }
 }
 
-/// Reads a number out of a report.
-pub fn read(reading: Reading, report: &Value) -> Option<f64> {
-    let of = number(reading.of, report)?;
-    let over = if reading.over.is_empty() { 1.0 } else { number(reading.over, report)? };
+/// Reads a number out of a report, for a value of the axis.
+pub fn read(reading: Reading, at: f64, report: &Value) -> Option<f64> {
+    let number = |path: &str| number(&path.replace(AT, &at.to_string()), report);
+    let of = number(reading.of)?;
+    let over = if reading.over.is_empty() { 1.0 } else { number(reading.over)? };
     let number = reading.factor * of / over;
     number.is_finite().then_some(number)
 }
@@ -105,7 +106,10 @@ fn number(path: &str, report: &Value) -> Option<f64> {
         None => (path, false),
     };
     let found = path.split('/').try_fold(report, |value, step| match step.split_once('=') {
-        Some((key, expected)) => value.as_array()?.iter().find(|item| item[key] == expected),
+        Some((key, expected)) => value.as_array()?.iter().find(|item| match &item[key] {
+            Value::Number(number) => number.as_f64() == expected.parse().ok(),
+            other => other == expected,
+        }),
         None => value.get(step),
     })?;
     if is_count { found.as_array().map(|array| array.len() as f64) } else { found.as_f64() }
@@ -123,11 +127,14 @@ mod tests {
             "cores": 4,
             "none": null,
             "types": [{ "type": "payment", "p50": 1 }, { "type": "neworder", "p50": 22.5 }],
+            "timeline": [{ "ms": 1, "rate": 5 }, { "ms": 2.0, "rate": 6 }],
         });
-        let of = |reading| read(reading, &report);
+        let of = |reading| read(reading, 2.0, &report);
         assert_eq!(of(Reading::of("throughput/median")), Some(1200.0));
         assert_eq!(of(Reading::of("types/type=neworder/p50")), Some(22.5));
         assert_eq!(of(Reading::of("types/#")), Some(2.0));
+        assert_eq!(of(Reading::of("timeline/ms={at}/rate")), Some(6.0), "the axis is at 2");
+        assert_eq!(read(Reading::of("timeline/ms={at}/rate"), 3.0, &report), None);
         assert_eq!(of(Reading::ratio("throughput/median", "cores")), Some(300.0));
         assert_eq!(of(Reading::of("cores").times(0.5)), Some(2.0));
         for missing in
@@ -135,6 +142,9 @@ mod tests {
         {
             assert_eq!(of(Reading::of(missing)), None, "{missing}");
         }
-        assert_eq!(read(Reading::ratio("cores", "zero"), &json!({ "cores": 1, "zero": 0 })), None);
+        assert_eq!(
+            read(Reading::ratio("cores", "zero"), 1.0, &json!({ "cores": 1, "zero": 0 })),
+            None
+        );
     }
 }

@@ -37,6 +37,9 @@ a{color:inherit}section{margin:1.6rem 0;padding-top:.4rem}\
 svg.wf{display:block;width:100%;height:auto;max-width:34rem}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.9rem}\
 th,td{text-align:left;vertical-align:top;padding:.2rem .7rem .2rem 0;border-bottom:1px solid var(--edge)}\
+td.figure-name{white-space:nowrap}\
+@media (max-width:40rem){.overview,.overview tbody{display:block}.overview tr{display:grid;grid-template-columns:1fr auto;border-bottom:1px solid var(--edge);padding:.4rem 0}\
+.overview tr:first-child{display:none}.overview td{border:0;padding:0}.overview td.claim{grid-row:2;grid-column:1/-1}}\
 td.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}\
 .verdict{font-weight:600;white-space:nowrap}.agrees{color:var(--good)}.disagrees{color:var(--bad)}.part{color:var(--part)}.not{color:var(--faint)}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:.8rem;margin:.3rem 0}summary{cursor:pointer}ul{padding-left:1.2rem;margin:.3rem 0}.findings{list-style:none;padding:0}.findings li{margin:.5rem 0}";
@@ -94,24 +97,35 @@ fn write_page(out: &mut String, about: &About, reports: &[Report]) -> fmt::Resul
     Ok(())
 }
 
-/// All figures in a table.
+/// All figures in a table, and how many of them agree. On a narrow screen a figure stands beside its verdict,
+/// and the claim below.
 fn overview(out: &mut String, reports: &[Report]) -> fmt::Result {
+    let count = |verdict| reports.iter().filter(|report| report.verdict() == verdict).count();
+    writeln!(
+        out,
+        "<p>Of {} figures and tables {} agree, {} agree in part, {} do not agree, and {} are not measured.</p>",
+        reports.len(),
+        count(Verdict::Agrees),
+        count(Verdict::InPart),
+        count(Verdict::Disagrees),
+        count(Verdict::NotMeasured)
+    )?;
     out.push_str(
-        "<div class=\"scroll\"><table>\n<tr><th>figure</th><th>claim</th><th>ours</th></tr>\n",
+        "<table class=\"overview\">\n<tr><th>figure</th><th>claim</th><th>ours</th></tr>\n",
     );
     for report in reports {
         let figure = report.figure;
         writeln!(
             out,
-            "<tr><td><a href=\"#{}\">{}&nbsp;{}</a></td><td>{}</td><td>{}</td></tr>",
+            "<tr><td class=\"figure-name\"><a href=\"#{}\">{} {}</a></td><td class=\"claim\">{}</td><td>{}</td></tr>",
             figure.id(),
             figure.paper.title(),
-            figure.number.to_string().replace(' ', "&nbsp;"),
+            figure.number,
             Escaped(figure.claim),
             badge(report.verdict())
         )?;
     }
-    out.push_str("</table></div>\n");
+    out.push_str("</table>\n");
     Ok(())
 }
 
@@ -159,7 +173,11 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     for finding in findings {
         let paper = match finding.paper {
             "" => String::new(),
-            paper => format!("Paper: {}. ", Escaped(paper)),
+            paper => {
+                // A place alone needs no brackets.
+                let place = paper.strip_prefix('(').and_then(|paper| paper.strip_suffix(')'));
+                format!("Paper: {}. ", Escaped(place.unwrap_or(paper)))
+            }
         };
         writeln!(
             out,
@@ -201,12 +219,12 @@ fn measured(out: &mut String, measurement: &Measurement) -> fmt::Result {
     }
     numbers(out, measurement)?;
     let count = points.0.len();
-    writeln!(
-        out,
-        "<details><summary>Commands, one for each of the {count} points</summary>\n<pre>"
-    )?;
-    for point in &points.0 {
-        writeln!(out, "{}", Escaped(&point.command))?;
+    writeln!(out, "<details><summary>Commands that make the {count} points</summary>\n<pre>")?;
+    let mut commands: Vec<&str> = points.0.iter().map(|point| point.command.as_str()).collect();
+    // Those of one run stand side by side.
+    commands.dedup();
+    for command in commands {
+        writeln!(out, "{}", Escaped(command))?;
     }
     out.push_str("</pre></details>\n</div>\n</div>\n");
     Ok(())
@@ -284,6 +302,7 @@ mod tests {
         assert!(
             links.into_iter().all(|link| link.starts_with('#') || link.starts_with("data:,\""))
         );
+        assert_is_nested(&page);
         for tag in ["section", "table", "div", "details", "svg", "p", "ul", "li", "pre", "html"] {
             let opened = page.matches(&format!("<{tag}>")).count()
                 + page.matches(&format!("<{tag} ")).count();
@@ -297,10 +316,26 @@ mod tests {
             "fast &lt;is&gt; twice",
             "(paper 12)",
             "no real machine &amp; no paper",
+            "Of 2 figures and tables 1 agree, 0 agree in part, 0 do not agree, and 1 are not measured.",
         ] {
             assert!(page.contains(shown), "{shown} in {page}");
         }
         assert!(!page.contains("Points that are missing"));
+    }
+
+    /// Every element is closed where it was opened, but for those that HTML leaves open.
+    fn assert_is_nested(page: &str) {
+        let mut open = Vec::new();
+        for tag in page.split('<').skip(1) {
+            let tag = tag.split('>').next().expect("split has one part at least");
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().unwrap_or_default();
+            if tag.starts_with('/') {
+                assert_eq!(open.pop(), Some(name), "</{name}> in {page}");
+            } else if !tag.ends_with('/') && !["!DOCTYPE", "meta", "link", "br"].contains(&name) {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?}");
     }
 
     #[test]

@@ -178,7 +178,14 @@ pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
     let series = 0..experiment.series.len();
     let points = series.flat_map(|series| axis.iter().map(move |&at| (series, at)));
     let points = points.map(|(series, at)| point(experiment, &machine, settings, series, at));
-    Ok(Plan { machine, points: points.collect(), axis, notes })
+    let mut points: Vec<Point> = points.collect();
+    for position in 1..points.len() {
+        if points[position].call == points[position - 1].call {
+            // The same run: it takes its time once.
+            points[position].seconds = 0.0;
+        }
+    }
+    Ok(Plan { machine, points, axis, notes })
 }
 
 /// The values of the axis.
@@ -238,7 +245,7 @@ fn point(
     add(experiment.workload);
     add(experiment.series[series].arguments);
     match by {
-        By::Threads => {}
+        By::Threads | By::Time => {}
         By::Option(name, unit) => add(&[name, &format!("{at}{unit}")]),
         By::Choices(choices) => add(choices[at as usize].arguments),
     }

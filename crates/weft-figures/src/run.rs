@@ -151,7 +151,7 @@ pub struct Policy {
     pub makes_calls: bool,
 }
 
-/// What came of some points: in their order, the outcome, and the builds that were run.
+/// What came of some points, in their order. Points of the same call are of one run.
 ///
 /// # Errors
 /// A result cannot be kept.
@@ -165,14 +165,18 @@ pub fn run(
     // Simulations take their own time, whatever else runs; a measurement does not.
     let is_simulated = points.iter().all(|point| point.call.program == Program::Simulator);
     let jobs = if is_simulated { policy.jobs.clamp(1, points.len().max(1)) } else { 1 };
-    let waiting = Mutex::new(points.iter().enumerate());
+    let first_of = |point: &Point| points.iter().position(|other| other.call == point.call);
+    let firsts: Vec<usize> = points.iter().filter_map(first_of).collect();
+    let (own, others): (Vec<usize>, Vec<usize>) =
+        (0..points.len()).partition(|&position| firsts[position] == position);
+    let waiting = Mutex::new(own.into_iter());
     let outcomes = Mutex::new(vec![Outcome::Missing; points.len()]);
     let failure = Mutex::new(None);
     let work = || {
         loop {
             let next = waiting.lock().expect("nobody panics with it").next();
-            let Some((position, point)) = next else { return };
-            match outcome(point, runner, store, policy, watcher) {
+            let Some(position) = next else { return };
+            match outcome(&points[position], runner, store, policy, watcher) {
                 Ok(outcome) => outcomes.lock().expect("as above")[position] = outcome,
                 Err(error) => {
                     *failure.lock().expect("as above") = Some(error);
@@ -187,10 +191,15 @@ pub fn run(
         }
         work();
     });
-    match failure.into_inner().expect("as above") {
-        Some(error) => Err(error),
-        None => Ok(outcomes.into_inner().expect("as above")),
+    if let Some(error) = failure.into_inner().expect("as above") {
+        return Err(error);
     }
+    let mut outcomes = outcomes.into_inner().expect("as above");
+    for position in others {
+        outcomes[position] = outcomes[firsts[position]].clone();
+        watcher.ended(&points[position], None);
+    }
+    Ok(outcomes)
 }
 
 fn outcome(
@@ -294,6 +303,21 @@ mod tests {
         let other = Fake { build: "other", ..Fake::default() };
         go(&other, policy);
         assert_eq!(other.calls(), 4);
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn points_of_one_call_are_one_run() {
+        let directory = scratch("shared");
+        let store = Store::open(&directory, false).unwrap();
+        let policy = Policy { jobs: 4, again: true, makes_calls: true };
+        let points: Vec<Point> = [2, 8, 2, 8, 2].map(point).into();
+        let fake = Fake::default();
+        let outcomes = run(&points, &fake, &store, &policy, &Nobody).unwrap();
+        assert_eq!(fake.calls(), 2);
+        let two = Outcome::Report(json!({ "cores": 2 }));
+        let eight = Outcome::Failed("eight are too many".to_owned());
+        assert_eq!(outcomes, [two.clone(), eight.clone(), two.clone(), eight, two]);
         std::fs::remove_dir_all(directory).unwrap();
     }
 

@@ -102,7 +102,7 @@ fn legend(names: &[&str]) -> Vec<(f64, usize)> {
     names
         .iter()
         .map(|name| {
-            let width = 34.0 + LETTER * name.chars().count() as f64 + 14.0;
+            let width = 34.0 + LETTER * name.chars().count() as f64 + 18.0;
             if x > EDGE && x + width > WIDTH - RIGHT + 14.0 {
                 (x, row) = (EDGE, row + 1);
             }

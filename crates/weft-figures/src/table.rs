@@ -1,7 +1,8 @@
-//! The numbers of a figure for programs: CSV and JSON.
+//! The numbers of a figure for programs: CSV and JSON. And all figures in a table, as Markdown.
 
 use serde_json::{Value, json};
 
+use crate::claim::Verdict;
 use crate::report::{Measurement, Report};
 use crate::text;
 
@@ -113,6 +114,42 @@ pub fn json(report: &Report) -> Value {
     value
 }
 
+/// All figures in a table: claim, what was found, and whether that agrees, with links to the pictures in a
+/// directory.
+pub fn markdown(reports: &[Report], directory: &str) -> String {
+    let mut table =
+        "| figure | claim | ours (and the paper) | verdict |\n| --- | --- | --- | --- |\n"
+            .to_owned();
+    for report in reports {
+        let (figure, verdict) = (report.figure, report.verdict());
+        let name = format!("{} {}", figure.paper.title(), figure.number);
+        let (name, ours) = match &report.state {
+            Ok(measurement) => {
+                let findings = measurement.findings.iter().map(|finding| {
+                    let mark = match finding.verdict {
+                        Verdict::Agrees => "",
+                        Verdict::InPart | Verdict::Disagrees => "**not:** ",
+                        Verdict::NotMeasured => "**not measured:** ",
+                    };
+                    let paper = match finding.paper {
+                        "" => String::new(),
+                        paper if paper.starts_with('(') => format!(" {paper}"),
+                        paper => format!(" (paper: {paper})"),
+                    };
+                    format!("{mark}{}: {}{paper}", finding.says, finding.number)
+                });
+                let ours = findings.collect::<Vec<_>>().join("<br>");
+                (format!("[{name}]({directory}/{}.svg)", figure.id()), ours)
+            }
+            Err(why) => (name, why.clone()),
+        };
+        let cells = [name.as_str(), figure.claim, ours.as_str(), verdict.words()];
+        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        table.push_str(&format!("| {} |\n", cells.join(" | ")));
+    }
+    table
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,6 +171,27 @@ mod tests {
         assert_eq!(json["points"][5]["failure"], "too many, really", "{json}");
         assert_eq!(json["verdict"], "not measured", "{json}");
         assert_eq!(json["simulated"], true, "{json}");
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_every_figure_with_what_was_found() {
+        let agrees = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]]);
+        let disagrees = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 80.0]]);
+        let without = Report::without(&sample::FIGURE, "a | b".to_owned());
+        let table = markdown(&[agrees, disagrees, without], "results");
+        let lines: Vec<&str> = table.lines().skip(2).collect();
+        let figure = "| [HTCC Figure 1](results/htcc-figure-1.svg) | Fast is faster than slow. |";
+        let says = "fast <is> twice as fast on 4 threads";
+        assert_eq!(lines[0], format!("{figure} {says}: 5 × (paper: 3 × (§5)) | agrees |"));
+        assert_eq!(
+            lines[1],
+            format!("{figure} **not:** {says}: 0.5 × (paper: 3 × (§5)) | does not agree |")
+        );
+        assert_eq!(
+            lines[2],
+            "| HTCC Figure 1 | Fast is faster than slow. | a \\| b | not measured |"
+        );
+        assert_eq!(lines.len(), 3);
     }
 
     #[test]

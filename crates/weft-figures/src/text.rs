@@ -42,7 +42,7 @@ pub fn place(axis: &Axis, value: f64) -> String {
         By::Choices(choices) => {
             choices.get(value as usize).map_or_else(String::new, |choice| choice.label.to_owned())
         }
-        By::Threads => value.to_string(),
+        By::Threads | By::Time => value.to_string(),
         By::Option(_, unit) => format!("{}{unit}", number(value)),
     }
 }

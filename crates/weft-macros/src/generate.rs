@@ -292,6 +292,7 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             #(#changes)*
         }
     };
+    let by_column = by_column(row);
     let key: Vec<&Column<'_>> = row.key.iter().map(|&position| &row.columns[position]).collect();
     let key_reads = key.iter().map(|column| read_column(column));
     let (key_result, key_writes) = if let [column] = key[..] {
@@ -324,6 +325,8 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
             #changes
         }
 
+        #by_column
+
         #[inline]
         fn encode_key(key: &Self::Key, output: &mut #bytes) {
             #key_writes
@@ -333,6 +336,76 @@ fn stored_form(row: &Row<'_>) -> TokenStream {
         fn decode_key(input: &mut &[u8]) -> #result<Self::Key, #error> {
             let length = input.len();
             #key_result
+        }
+    }
+}
+
+/// The methods that look at two versions of a row column by column. They leave the key's out.
+fn by_column(row: &Row<'_>) -> TokenStream {
+    let option = quote!(::core::option::Option);
+    let columns = || {
+        let columns = row.columns.iter().enumerate();
+        columns.filter(|(position, _)| !row.key.contains(position))
+    };
+    if columns().next().is_none() {
+        return quote! {
+            fn same_columns(&self, _other: &Self, _columns: ::weft::column::ColumnSet) -> bool {
+                true
+            }
+
+            fn rebase(
+                &self,
+                _before: &Self,
+                onto: &Self,
+                _adds: ::weft::column::ColumnSet,
+            ) -> #option<Self> {
+                #option::Some(::core::clone::Clone::clone(onto))
+            }
+        };
+    }
+    let comparisons = columns().map(|(position, column)| {
+        let (type_of, field) = (column.type_of, column.field);
+        quote_spanned! {at(column)=>
+            (!columns.contains(#position)
+                || <#type_of as ::weft::column::ColumnValue>::is_same(&self.#field, &other.#field))
+        }
+    });
+    // Columns need not be `Clone`; rows are. So what has changed is taken out of a copy of the whole row.
+    let changes = columns().map(|(position, column)| {
+        let (type_of, field) = (column.type_of, column.field);
+        quote_spanned! {at(column)=>
+            if !<#type_of as ::weft::column::ColumnValue>::is_same(&self.#field, &before.#field) {
+                if !adds.contains(#position) {
+                    let changed = changed
+                        .get_or_insert_with(|| ::core::clone::Clone::clone(self));
+                    ::core::mem::swap(&mut rebased.#field, &mut changed.#field);
+                } else if #position < ::weft::column::ColumnSet::SINGLE {
+                    rebased.#field = <#type_of as ::weft::column::ColumnValue>::add_difference(
+                        &onto.#field,
+                        &self.#field,
+                        &before.#field,
+                    )?;
+                } else {
+                    return #option::None;
+                }
+            }
+        }
+    });
+    quote! {
+        fn same_columns(&self, other: &Self, columns: ::weft::column::ColumnSet) -> bool {
+            #(#comparisons)&&*
+        }
+
+        fn rebase(
+            &self,
+            before: &Self,
+            onto: &Self,
+            adds: ::weft::column::ColumnSet,
+        ) -> #option<Self> {
+            let mut rebased = ::core::clone::Clone::clone(onto);
+            let mut changed: #option<Self> = #option::None;
+            #(#changes)*
+            #option::Some(rebased)
         }
     }
 }

@@ -91,6 +91,12 @@ pub struct Common {
     /// The warm-up should be long enough for the first joined phase, after which records are split.
     #[arg(long, value_name = "MS", value_parser = phase_length)]
     pub phase_length: Option<f64>,
+    /// Have what a client and the engine use of private memory take room in caches and regions, or none
+    #[arg(long, value_enum, value_name = "on|off", default_value_t = Private::On)]
+    pub private_memory: Private,
+    /// Count committed transactions in intervals of this length, for --json
+    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    pub timeline: Option<f64>,
     /// Show also how many transactions of each type there were, and how long they took
     #[arg(long)]
     pub types: bool,
@@ -144,6 +150,15 @@ impl fmt::Display for Operations {
             Operations::Off => ", without commutative operations",
         })
     }
+}
+
+/// Whether private memory is accounted for.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Private {
+    /// It is
+    On,
+    /// It is not: regions hold nothing but what lies in shared memory
+    Off,
 }
 
 /// What runs regions.

@@ -256,6 +256,28 @@ fn of_type(profile: &Profile, of_type: &OfType) -> Value {
     })
 }
 
+/// Throughput over time as JSON; none if nobody has asked for it. The last interval may be shorter than the
+/// others, and is left out then.
+fn timeline(common: &Common, outcome: &Outcome) -> Option<Value> {
+    let interval = common.timeline?;
+    let whole = (common.milliseconds / interval + 1e-9) as usize;
+    let intervals = outcome.timeline.iter().take(whole).enumerate();
+    let intervals = intervals.map(|(position, &transactions)| {
+        json!({
+            "until_ms": (position + 1) as f64 * interval,
+            "transactions_per_second": transactions as f64 / (interval / 1e3),
+        })
+    });
+    Some(intervals.collect())
+}
+
+/// The shares of some ranks as JSON, by rank.
+fn percent_of_ranks(outcome: &Outcome) -> Option<Value> {
+    let shares = outcome.percent_of_ranks.iter();
+    let shares = shares.map(|&(rank, percent)| (rank.to_string(), json!(percent)));
+    (!outcome.percent_of_ranks.is_empty()).then(|| Value::Object(shares.collect()))
+}
+
 /// An outcome as JSON.
 fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> Value {
     let counts = outcome.counts;
@@ -278,6 +300,8 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "latency_us_p50": microseconds(profile, &outcome.latencies, 0.5),
         "latency_us_p99": microseconds(profile, &outcome.latencies, 0.99),
         "transactions_by_type": types,
+        "timeline": timeline(common, outcome),
+        "percent_of_ranks": percent_of_ranks(outcome),
         "phases": outcome.phases,
         "repairs": outcome.repairs,
         "conflict_retries": common.conflict_retries,
@@ -285,6 +309,8 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "phase_length_ms": common.phase_length,
         "regions_begun": counts.begun,
         "regions_committed": counts.committed,
+        "region_lines_read": counts.lines_read,
+        "region_lines_written": counts.lines_written,
         "regions_aborted_conflict": counts.aborted_conflict,
         "regions_aborted_capacity": counts.aborted_capacity,
         "regions_aborted_explicit": counts.aborted_explicit,

@@ -23,7 +23,7 @@ use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
 
-use crate::arguments::{Common, Regions};
+use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
 use crate::report;
 
@@ -253,6 +253,10 @@ pub struct Outcome {
     pub latencies: Vec<u64>,
     /// The transactions of each type.
     pub types: Vec<OfType>,
+    /// Transactions that committed, of those that began in each interval of the timeline, if there is one.
+    pub timeline: Vec<u64>,
+    /// The share of all draws that the keys of some ranks have, in percent, where popularity falls off.
+    pub percent_of_ranks: Vec<(u64, f64)>,
     /// What happened in phases, warm-up included, under a protocol that has them.
     pub phases: Option<Phases>,
     /// What was repaired, warm-up included.
@@ -343,6 +347,7 @@ fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
 struct Measured {
     types: Vec<OfType>,
     executed: u64,
+    timeline: Vec<u64>,
     /// The core's counts at the first transaction that was measured, and after the last one.
     counts: Option<(Counts, Counts)>,
 }
@@ -361,6 +366,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     let end = begin + cycles(common.milliseconds);
     let measured: Vec<RefCell<Measured>> = (0..cores).map(|_| RefCell::default()).collect();
     let before = driven.metrics();
+    let interval = common.timeline.map(cycles);
     let client = |core: usize| {
         let measured = &measured[core];
         let mut client = driven.client(common.seed, core, cores);
@@ -390,6 +396,15 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
                     of_type.latencies.push(now() - ended.begun.unwrap_or(start));
                     of_type.committed += u64::from(!ended.rolled_back);
                     of_type.rolled_back += u64::from(ended.rolled_back);
+                    if let Some(interval) = interval
+                        && !ended.rolled_back
+                    {
+                        let position = ((start - begin) / interval) as usize;
+                        if mine.timeline.len() <= position {
+                            mine.timeline.resize(position + 1, 0);
+                        }
+                        mine.timeline[position] += 1;
+                    }
                 }
             }
             measured.replace(mine);
@@ -397,7 +412,11 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     };
     let programs = (0..cores).map(|core| Box::new(client(core)) as Program<'_>).collect();
     let start = Instant::now();
-    let options = Options { private_memory: PRIVATE_MEMORY, ..Options::new(profile, common.seed) };
+    let private_memory = match common.private_memory {
+        Private::On => PRIVATE_MEMORY,
+        Private::Off => PrivateMemory::NONE,
+    };
+    let options = Options { private_memory, ..Options::new(profile, common.seed) };
     let run = weft_sim::run(&options, programs);
     let host_seconds = start.elapsed().as_secs_f64();
     let report = run.map_err(|failure| failed("simulating", &failure))?;
@@ -405,6 +424,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     let measured: Vec<Measured> = measured.into_iter().map(RefCell::into_inner).collect();
     let executed = measured.iter().map(|core| core.executed).sum::<u64>() as f64;
     let types = by_type(driven.transactions(), &measured);
+    let timelines = measured.iter().map(|core| core.timeline.as_slice());
     let mut latencies: Vec<u64> =
         types.iter().flat_map(|of_type| of_type.latencies.iter().copied()).collect();
     latencies.sort_unstable();
@@ -431,6 +451,8 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         cycles_per_transaction: driven.cycles_per_transaction(),
         latencies,
         types,
+        timeline: sums(timelines),
+        percent_of_ranks: Vec::new(),
         repairs: Repairs::of(&after).since(&Repairs::of(&before)).any(),
         pieces: Pieces::of(&after).since(&Pieces::of(&before)).any(),
         phases: Phases::of(&after)
@@ -441,6 +463,15 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         fallbacks_per_transaction: (after.htm.fallbacks - before.htm.fallbacks) as f64 / executed,
         accesses_per_host_second: accesses as f64 / host_seconds,
         host_seconds,
+    })
+}
+
+/// The sum of each interval, of all cores, of which some may have ended before others.
+fn sums<'a>(timelines: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
+    timelines.fold(Vec::new(), |mut total, timeline| {
+        total.resize(total.len().max(timeline.len()), 0);
+        total.iter_mut().zip(timeline).for_each(|(total, count)| *total += count);
+        total
     })
 }
 
@@ -482,6 +513,13 @@ mod tests {
         assert_eq!((types[0].name, types[0].committed), ("like", 3));
         assert_eq!(types[0].latencies, [3, 4, 5]);
         assert_eq!((types[1].committed, types[1].rolled_back), (0, 1));
+    }
+
+    #[test]
+    fn timelines_of_cores_are_added() {
+        let of = |timelines: &[&[u64]]| sums(timelines.iter().copied());
+        assert_eq!(of(&[&[1, 2], &[10], &[], &[0, 0, 100]]), [11, 2, 100]);
+        assert!(of(&[&[], &[]]).is_empty());
     }
 
     #[test]

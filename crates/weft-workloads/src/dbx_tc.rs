@@ -1,5 +1,6 @@
 //! Variants of `dbx-tc` that take part in measurements beside it: `dbx-tc:unchopped` is one that runs each
-//! procedure as one piece. And what became of pieces, as reports show it.
+//! procedure as one piece, and knows nothing of columns; `dbx-tc:deferred` one that defers what it may. And what
+//! became of pieces, as reports show it.
 //!
 //! A workload's [procedures](crate::procedures) are registered when its database is opened; what else it
 //! runs, and what only reads, is kept apart from those that are between two pieces.
@@ -12,11 +13,29 @@ use weft::protocol::DbxTcOptions;
 use crate::variants::Variant;
 
 const UNCHOPPED: &str = "dbx-tc:unchopped";
+const FINEST: &str = "dbx-tc:finest";
+const BY_ROWS: &str = "dbx-tc:by-rows";
+const DEFERRED: &str = "dbx-tc:deferred";
 const WITH_READERS: &str = "dbx-tc:with-readers";
 
 /// The variants.
-pub static VARIANTS: [Variant; 2] = [
-    Variant { name: UNCHOPPED, about: "procedures run as one piece each" },
+pub static VARIANTS: [Variant; 5] = [
+    Variant {
+        name: UNCHOPPED,
+        about: "procedures run as one piece each, as other transactions do",
+    },
+    Variant {
+        name: FINEST,
+        about: "each piece is a commit of its own, even where it would do as well with its neighbour",
+    },
+    Variant {
+        name: BY_ROWS,
+        about: "the same, and what changes in a row is in the way of all its columns",
+    },
+    Variant {
+        name: DEFERRED,
+        about: "what may be done some time later is, so that less is in one piece",
+    },
     Variant {
         name: WITH_READERS,
         about: "procedures that only read are chopped beside the others, not kept apart from them",
@@ -27,8 +46,13 @@ pub static VARIANTS: [Variant; 2] = [
 pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
     let options = DbxTcOptions::new();
     match contender {
-        UNCHOPPED => Some(options.in_pieces(false)),
-        WITH_READERS => Some(options.chopping(Options { snapshots: false, ..Options::ALL })),
+        UNCHOPPED => Some(options.in_pieces(false).by_columns(false)),
+        FINEST => Some(options.finest(true)),
+        BY_ROWS => Some(options.finest(true).by_columns(false)),
+        DEFERRED => Some(options.chopping(Options::ALL)),
+        WITH_READERS => {
+            Some(options.chopping(Options { snapshots: false, deferral: false, ..Options::ALL }))
+        }
         _ => None,
     }
 }

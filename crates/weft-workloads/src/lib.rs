@@ -46,6 +46,7 @@ pub mod procedures;
 pub mod random;
 pub mod rtm;
 pub mod rubis;
+pub mod snapshots;
 pub mod stashing;
 pub mod tatp;
 pub mod tpcc;

@@ -86,6 +86,21 @@ pub(crate) fn draw_zipf(records: u64, alpha: f64, seed: u64) -> Arc<[Pick]> {
     })
 }
 
+/// The share of what [`draw_zipf`] draws that has these ranks, from 1, in percent.
+pub(crate) fn percent_of_ranks(records: u64, alpha: f64, seed: u64, ranks: &[u64]) -> Vec<f64> {
+    assert!(ranks.iter().all(|rank| (1..=records).contains(rank)), "{ranks:?} of {records}");
+    let scatter = Scatter::new(records);
+    let wanted: Vec<u64> = ranks.iter().map(|rank| scatter.record(rank - 1)).collect();
+    let mut counts = vec![0_u64; ranks.len()];
+    let drawn = draw_zipf(records, alpha, seed);
+    for pick in drawn.iter() {
+        if let Some(position) = wanted.iter().position(|&record| record == pick.record()) {
+            counts[position] += 1;
+        }
+    }
+    counts.iter().map(|&count| 100.0 * count as f64 / drawn.len() as f64).collect()
+}
+
 /// The records that [`draw_zipf`] draws most, from the most popular one: those that are counted.
 pub(crate) fn most_popular(records: u64) -> Arc<[u64]> {
     let scatter = Scatter::new(records);

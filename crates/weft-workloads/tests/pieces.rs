@@ -8,6 +8,7 @@ use weft_workloads::articles::{self, Articles};
 use weft_workloads::incr::{self, Incr};
 use weft_workloads::like::{self, Like};
 use weft_workloads::rubis::{self, Rubis};
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp::{self, Tatp};
 use weft_workloads::tpcc::{self, Scale, Tpcc};
 use weft_workloads::{LoadOptions, Workload, dbx_tc};
@@ -42,8 +43,11 @@ fn keeps_every_condition<W: Workload<DbxTc>>(
             assert!(condition.holds, "{}, {contender}, seed {SEED}: {condition}", W::NAME);
         }
         let metrics = workload.database().metrics();
-        if contender == "dbx-tc" && in_pieces {
+        if contender == "dbx-tc:finest" && in_pieces {
             assert!(metrics.committed_in_pieces > 0, "{}: {metrics:?}", W::NAME);
+        }
+        if contender == "dbx-tc:deferred" && W::NAME == "tpcc" {
+            assert!(metrics.deferred > 0, "{metrics:?}");
         }
         if contender == "dbx-tc:unchopped" {
             assert_eq!(metrics.committed_in_pieces, 0, "{}", W::NAME);
@@ -53,7 +57,7 @@ fn keeps_every_condition<W: Workload<DbxTc>>(
 
 #[test]
 fn tpcc_keeps_every_condition() {
-    for snapshots in [false, true] {
+    for snapshots in Snapshots::ALL {
         let parameters =
             tpcc::Parameters { scale: Scale::TINY, snapshots, ..tpcc::Parameters::default() };
         keeps_every_condition::<Tpcc<DbxTc>>(&parameters, 400, true);
@@ -67,7 +71,7 @@ fn articles_keeps_every_condition() {
             articles: 20,
             users: 4,
             operations,
-            snapshots: true,
+            snapshots: Snapshots::Recent,
             ..articles::Parameters::default()
         };
         keeps_every_condition::<Articles<DbxTc>>(&parameters, 1000, operations);

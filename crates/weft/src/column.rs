@@ -57,8 +57,10 @@
 use std::fmt;
 
 pub use error::DecodeError;
+pub use set::ColumnSet;
 
 mod error;
+mod set;
 mod values;
 
 /// A type that a column can have: one whose values can be stored.
@@ -163,6 +165,17 @@ pub trait ColumnValue: Sized {
         self.write(&mut own);
         other.write(&mut others);
         own == others
+    }
+
+    /// `self + (after - before)`, exactly. `None` if that is no value of the type, or if the type has no exact
+    /// sums: all but the integers, in what is provided.
+    ///
+    /// Where a transaction has only added to a column, and so made `after` of `before`, this is what it makes
+    /// of another value.
+    #[inline]
+    fn add_difference(&self, after: &Self, before: &Self) -> Option<Self> {
+        let _ = (after, before);
+        None
     }
 
     /// Whether two lists of the same length are stored as the same bytes.

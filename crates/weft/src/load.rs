@@ -95,6 +95,8 @@ impl<'a> Exclusive<'a> {
             },
         )?;
         let exclusive = Exclusive(shared);
+        // Readers that have joined it count as those of any other.
+        shared.recent.close(&shared.retention);
         if shared.retention.oldest() != NONE_OPEN {
             return Err(Failure::SnapshotOpen);
         }

@@ -43,6 +43,11 @@ pub struct Metrics {
     /// Pieces of procedures that were done again by themselves, under `dbx-tc`. (They are not among
     /// [`Metrics::aborted`].)
     pub pieces_redone: u64,
+    /// Under a protocol that commits in pieces: changes that were deferred, to be made together with others'.
+    pub deferred: u64,
+    /// Pieces of procedures that others had come before, but with changes that did not matter to them, so that they
+    /// committed on top of these, under `dbx-tc`: see [`DbxTcOptions::by_columns`](crate::protocol::DbxTcOptions).
+    pub pieces_carried_over: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
 }
@@ -110,7 +115,9 @@ impl Metrics {
             metrics.repairs.kept += counters.kept.load(Ordering::Relaxed);
             metrics.repairs.slow += counters.restored_slow.load(Ordering::Relaxed);
             metrics.committed_in_pieces += counters.committed_in_pieces.load(Ordering::Relaxed);
+            metrics.pieces_carried_over += counters.pieces_carried_over.load(Ordering::Relaxed);
             metrics.pieces_redone += counters.pieces_redone.load(Ordering::Relaxed);
+            metrics.deferred += counters.deferred.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);
             }

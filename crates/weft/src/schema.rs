@@ -5,7 +5,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::column::{ColumnType, DecodeError};
+use crate::column::{ColumnSet, ColumnType, DecodeError};
 use crate::encoding::{Key, KeyEncoder};
 
 /// A row type. Derive it: `#[derive(Clone, Record)]`.
@@ -75,6 +75,28 @@ pub trait Record: Clone + Send + Sync + 'static {
     /// these are, a bit each, and then their stored forms, in order. The first column's bit is the
     /// lowest of the first byte. For a volatile table, nothing.
     fn encode_changes(&self, before: &Self, output: &mut Vec<u8>);
+
+    /// Whether it is known that these columns are as they are in another version of the same row. Columns of the
+    /// primary key always are. Of a volatile table, whose columns cannot be compared, it is never known, unless
+    /// there are none to compare.
+    fn same_columns(&self, other: &Self, columns: ColumnSet) -> bool {
+        let _ = other;
+        columns.is_empty()
+    }
+
+    /// Carries a change over to another version of the same row: this version was made of `before`, and what is
+    /// returned is what the same makes of `onto`.
+    ///
+    /// Columns that are as they were are `onto`'s, and those that have changed are this version's. But columns in
+    /// `adds` are sums: they are moved by as much as they have moved here, exactly.
+    ///
+    /// `None` if a sum is no value of its column's type, or if the type has no exact sums (all but the
+    /// integers), or if the column is none of those that a [`ColumnSet`] tells apart. And of a volatile
+    /// table, whose columns cannot be compared.
+    fn rebase(&self, before: &Self, onto: &Self, adds: ColumnSet) -> Option<Self> {
+        let _ = (before, onto, adds);
+        None
+    }
 
     /// Appends a primary key's stored form: its columns, in the order of the key, as in a row. For
     /// a volatile table, nothing.

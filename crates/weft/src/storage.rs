@@ -397,10 +397,11 @@ impl<P: Protocol> Database<P> {
 
     /// Waits until everything is durable that may have been read so far, if commits are acknowledged
     /// when they are durable.
-    pub(crate) fn await_durable_reads(&self) -> Result<(), Failure> {
+    pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot<P>) -> Result<(), Failure> {
         match (&self.inner().storage, self.inner().shared.log.get()) {
             (Some(storage), Some(engine)) if storage.acknowledges_durable() => {
-                Ok(engine.log.wait_durable(engine.last_epoch())?)
+                let epoch = engine.last_epoch().min(epoch_of(snapshot.number()));
+                Ok(engine.log.wait_durable(epoch)?)
             }
             _ => Ok(()),
         }

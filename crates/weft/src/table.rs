@@ -18,6 +18,7 @@ use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use crate::column::ColumnSet;
 use crate::durability::{StorageError, StoredTable};
 use crate::encoding::{Key, KeyForm};
 use crate::error::Failure;
@@ -28,10 +29,11 @@ use crate::protocol::{Dbx, Protocol};
 use crate::record::RecordPointer;
 use crate::schema::{Record, Storage};
 use crate::snapshot::Snapshot;
+use crate::transaction::check;
 use crate::worker::WorkerMemory;
 
+pub use self::core::{Rebase, TableCore, TableRef};
 use self::core::{RowsOf, drop_newest, newest};
-pub use self::core::{TableCore, TableRef};
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
 pub(crate) use forms::{with_form, with_secondary};
 use stored::{FillingMemories, RecoveringTable};
@@ -238,6 +240,22 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
             K::pick(&self.primary).get(&K::from_key(&row.key()), &mut LeafHint::new())
         });
         found.address()
+    }
+
+    fn same_columns(row: &T, other: &T, columns: ColumnSet) -> bool {
+        row.same_columns(other, columns)
+    }
+
+    fn rebase(row: &T, before: &T, onto: &T, adds: ColumnSet) -> Option<T> {
+        row.rebase(before, onto, adds)
+    }
+
+    fn same_index_keys(row: &T, other: &T) -> bool {
+        (0..T::INDEXES.len()).all(|index| !row.index_key_differs(other, index))
+    }
+
+    fn may_be_written(row: &T) -> bool {
+        check(row).is_ok()
     }
 
     #[cfg(feature = "history")]

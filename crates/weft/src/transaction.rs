@@ -7,6 +7,8 @@
 //! Rows are handed out as plain references. They are never changed while the transaction lasts:
 //! an update makes a new version, also of a row that this transaction has written before.
 
+mod by_columns;
+mod deferred;
 mod lookup;
 mod operations;
 mod pieces;
@@ -27,6 +29,7 @@ pub use scan::Scan;
 
 use weft_htm::word::yield_now;
 
+pub(crate) use by_columns::OnePiece;
 use lookup::Located;
 pub(crate) use pieces::Piecewise;
 pub(crate) use prefetch::PREFETCH_BATCH;
@@ -712,7 +715,7 @@ impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
 }
 
 /// A commit under way, which ends with this value, whatever happens.
-struct Committing<'w>(&'w WorkerMemory);
+pub(crate) struct Committing<'w>(pub(crate) &'w WorkerMemory);
 
 impl Drop for Committing<'_> {
     #[inline(always)]

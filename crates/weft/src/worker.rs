@@ -35,6 +35,7 @@ use crate::index::IndexWorker;
 use crate::protocol::{Gate, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
 use crate::record::version::{Deletion, NEVER, VersionHeader};
+use crate::snapshot::recent::Recent;
 use crate::snapshot::retention::{Kept, Retained, Retention};
 use crate::table::TableRef;
 use crate::turnstile::Turnstile;
@@ -48,6 +49,8 @@ pub struct Shared {
     pub commits: Commits,
     /// The open snapshots, and what is kept for them.
     pub retention: Retention,
+    /// One of them, which readers share.
+    pub recent: Recent,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
     /// Whether transactions begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
@@ -111,13 +114,22 @@ pub struct Counters {
     pub kept: Word,
     pub committed_in_pieces: Word,
     pub pieces_redone: Word,
+    /// Changes that pieces have deferred.
+    pub deferred: Word,
+    pub pieces_carried_over: Word,
 }
 
 impl Counters {
     /// Adds one to a counter of the calling worker. Relaxed: a statistic, of a single writer.
     #[inline(always)]
     pub fn count(counter: &Word) {
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        Counters::add(counter, 1);
+    }
+
+    /// Counts several, in the worker's own counter.
+    #[inline(always)]
+    pub fn add(counter: &Word, count: u64) {
+        counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
     }
 }
 
@@ -129,6 +141,7 @@ impl Shared {
             clock: Arc::new(Clock::default()),
             commits: Commits::new(workers_max),
             retention: Retention::default(),
+            recent: Recent::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
             closed: Word::new(OPEN),
@@ -485,6 +498,7 @@ impl WorkerMemory {
         self.adopt_orphans();
         self.queue_deleted();
         self.pin();
+        self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
         self.release_retained();
         self.shared.grace.unpin(self.slot);
         self.garbage().seal(|| self.shared.grace.seal());

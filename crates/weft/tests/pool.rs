@@ -42,7 +42,13 @@ fn fill<P: Protocol>(database: &Database<P>) -> Table<Page, P> {
 
 /// Phases end only when somebody waits, or a stash is full.
 fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Page, Reconciled<J>>) {
-    let phases = PhaseOptions::new().length(Duration::from_secs(3600));
+    open_with(Duration::from_secs(3600))
+}
+
+fn open_with<J: JoinedProtocol>(
+    length: Duration,
+) -> (Database<Reconciled<J>>, Table<Page, Reconciled<J>>) {
+    let phases = PhaseOptions::new().length(length);
     let database = Database::<Reconciled<J>>::builder().table::<Page>().phases(phases);
     let database = database.open().expect("the table is fine");
     let pages = fill(&database);
@@ -103,6 +109,7 @@ macro_rules! over_both {
 over_both!(
     what_meets_a_split_record_is_set_aside_and_due_in_the_next_joined_phase
     no_split_phase_begins_before_every_stash_is_empty
+    a_stash_that_has_missed_a_joined_phase_waits_for_the_next
     a_stash_that_is_dropped_keeps_nothing_from_going_on
     who_has_a_full_stash_waits
     what_is_set_aside_can_be_taken_out
@@ -173,6 +180,24 @@ mod cases {
         }
         assert!(stash.is_empty() && stash.take_due().is_none());
         into_split_phase(&database, &pages);
+    }
+
+    pub fn a_stash_that_has_missed_a_joined_phase_waits_for_the_next<J: JoinedProtocol>() {
+        let (database, pages) = open_with::<J>(Duration::from_millis(30));
+        let mut stash = database.stash(10);
+        // Unless the phase ends in between.
+        while stash.is_empty() {
+            into_split_phase(&database, &pages);
+            read(&mut stash, &pages, POPULAR);
+        }
+        // The phase ends, and the next is over as soon as it has lasted so long that whoever has a stash could
+        // have had a turn.
+        let found: Result<u64, Error> = database.transact(|tx| likes_of(tx, &pages, POPULAR));
+        found.unwrap();
+        into_split_phase(&database, &pages);
+        assert_eq!(stash.take_due(), None, "it is split again");
+        stash.wait().unwrap();
+        assert_eq!(stash.take_due(), Some(POPULAR), "there is nobody else who could end the phase");
     }
 
     pub fn a_stash_that_is_dropped_keeps_nothing_from_going_on<J: JoinedProtocol>() {

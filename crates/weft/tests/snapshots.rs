@@ -232,7 +232,12 @@ fn snapshots_of_a_busy_bank_add_up() {
                     let _stop = StopOnDrop(stopped);
                     let mut kept = Vec::new();
                     for _ in 0..150 * stress() {
-                        let snapshot = fixture.database.open_snapshot().unwrap();
+                        let opened = if random.bool() {
+                            fixture.database.open_snapshot()
+                        } else {
+                            fixture.database.open_recent_snapshot()
+                        };
+                        let snapshot = opened.unwrap();
                         add_up(fixture, &snapshot, &mut random, ACCOUNTS);
                         checked.fetch_add(1, Ordering::Relaxed);
                         kept.push(snapshot);
@@ -376,6 +381,87 @@ fn a_snapshot_is_the_most_recent_state() {
                 }
             });
         });
+    });
+}
+
+/// Whoever asks for a recent snapshot gets the same as others in the same epoch, and shows nothing that was
+/// committed since; a later epoch shows it.
+#[test]
+fn recent_snapshots_are_shared_and_renewed() {
+    for_each_protocol!(|P| {
+        let fixture = Fixture::<P>::new();
+        fixture.put(7, 1);
+        let value = |snapshot: &Snapshot<P>| {
+            snapshot.get(&fixture.cells, &7).unwrap().map(|cell| cell.value)
+        };
+        // An epoch may end between the two.
+        let (first, second) = loop {
+            let recent = || fixture.database.open_recent_snapshot().unwrap();
+            let (first, second) = (recent(), recent());
+            if first.number() == second.number() {
+                break (first, second);
+            }
+        };
+        fixture.put(7, 2);
+        assert_eq!((value(&first), value(&second)), (Some(1), Some(1)));
+        drop(first);
+        let fresh = fixture.database.open_snapshot().unwrap();
+        assert!(fresh.number() > second.number());
+        assert_eq!((value(&second), value(&fresh)), (Some(1), Some(2)), "one is closed, one open");
+        let mut last = second.number();
+        loop {
+            let recent = fixture.database.open_recent_snapshot().unwrap();
+            assert!(recent.number() >= last, "they never go back");
+            last = recent.number();
+            if value(&recent) == Some(2) {
+                assert!(last > second.number());
+                break;
+            }
+            assert_eq!(value(&recent), Some(1));
+            std::thread::yield_now();
+        }
+    });
+}
+
+/// If nobody asks for it any more, a recent snapshot is closed, and what was kept for it is given back. Nor does
+/// it keep a table from being loaded.
+#[test]
+fn a_recent_snapshot_that_nobody_reads_is_closed() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        fixture.put(7, 0);
+        let held = || fixture.database.metrics().snapshots;
+        drop(fixture.database.open_recent_snapshot().unwrap());
+        assert_eq!(held().open, 1, "for those who come");
+        let update = || {
+            let update = |cell: &mut Cell| cell.value += 1;
+            fixture.database.transact(|tx| tx.update(&fixture.cells, &7, update)).unwrap();
+        };
+        while held().open > 0 {
+            update();
+            assert!(held().versions_held <= 1, "the one that it reads");
+        }
+        while held().versions_held > 0 {
+            update();
+        }
+    });
+}
+
+/// A recent snapshot keeps nobody from loading a table, unless it is being read.
+#[test]
+fn a_table_is_loaded_beside_a_recent_snapshot_that_nobody_reads() {
+    for_each_executor!(|P| {
+        let fixture = Fixture::<P>::new();
+        let load = |ids: std::ops::Range<u32>| {
+            let rows = ids.map(|id| Ok::<_, Failure>(item(id, 5)));
+            fixture.database.load(&fixture.items, [rows], |_| ())
+        };
+        let before = fixture.database.open_recent_snapshot().unwrap();
+        assert!(matches!(load(0..10), Err(Failure::SnapshotOpen)));
+        drop(before);
+        assert_eq!(load(0..10).unwrap(), 10);
+        let recent = fixture.database.open_recent_snapshot().unwrap();
+        assert_eq!(recent.rows(&fixture.items).count(), 10, "opened anew");
     });
 }
 

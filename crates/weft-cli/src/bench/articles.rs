@@ -6,6 +6,7 @@ use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::articles::{Articles, Mix, Parameters, RECORDS_MAX, TransactionType};
+use weft_workloads::snapshots::Snapshots;
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
@@ -93,10 +94,13 @@ pub struct ArticlesArguments {
     #[arg(long, value_enum, default_value_t = Switch::On)]
     operations: Switch,
 
-    /// Whether the transactions that only read run on snapshots: `on`, or `off,on` to compare
-    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off")]
+    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
+    ///
+    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
+    /// or, with a log, as often as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
     #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Switch>,
+    snapshots: Vec<Snapshots>,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -127,7 +131,8 @@ impl Benchmark for ArticlesBenchmark {
 pub fn run(arguments: &ArticlesArguments) -> Result<(), Stop> {
     let &ArticlesArguments { articles, users, mix, alpha, operations, .. } = arguments;
     let operations = operations == Switch::On;
-    let parameters = Parameters { articles, users, mix, alpha, operations, snapshots: false };
+    let parameters =
+        Parameters { articles, users, mix, alpha, operations, snapshots: Snapshots::Off };
     let weights = mix.weights().map(u64::from);
     let of_comments = weights[TransactionType::AddComment as usize];
     let comments = COMMENTS_PER_SECOND_MAX * of_comments / weights.iter().sum::<u64>();
@@ -148,7 +153,7 @@ pub fn run(arguments: &ArticlesArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: Switch::are_on(&arguments.snapshots),
+        snapshots: arguments.snapshots.clone(),
         loaded_bytes: articles * ARTICLE_BYTES + users * USER_BYTES + DRAWN_BYTES,
         growth_bytes_per_second: comments * COMMENT_BYTES,
     };

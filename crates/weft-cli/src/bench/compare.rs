@@ -345,7 +345,7 @@ mod tests {
 
     fn bench(protocol: &str, threads: u32, [min, median, max]: [f64; 3]) -> Value {
         json!({
-            "workload": "tpcc", "protocol": protocol, "threads": threads, "snapshots": false,
+            "workload": "tpcc", "protocol": protocol, "threads": threads, "snapshots": "off",
             "warehouses": 1, "htm": { "started": 5 }, "htm_backend": null,
             "throughput_per_second": { "median": median, "min": min, "max": max },
             "aborts_per_commit": 0.25, "committed": median,

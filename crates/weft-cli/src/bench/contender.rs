@@ -6,6 +6,7 @@
 
 use weft::protocol::Protocol;
 use weft_workloads::incr::Change;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
@@ -21,8 +22,8 @@ use super::tally::Tally;
 pub struct Variant {
     /// The protocol's name, or that of a variant of it.
     pub protocol: String,
-    /// Whether read-only transactions run on snapshots.
-    pub snapshots: bool,
+    /// On which snapshots read-only transactions run.
+    pub snapshots: Snapshots,
     /// When commits return.
     pub acknowledge: AcknowledgeName,
 }
@@ -33,14 +34,18 @@ impl Variant {
         protocol_of(&self.protocol)
     }
 
-    /// What the tables call it: `dbx+log+snapshots`.
+    /// What the tables call it: `dbx+log+snapshots`, or `dbx+recent`.
     pub fn label(&self) -> String {
         let log = match self.acknowledge {
             AcknowledgeName::Memory => "",
             AcknowledgeName::Committed => "+log",
             AcknowledgeName::Durable => "+durable",
         };
-        let snapshots = if self.snapshots { "+snapshots" } else { "" };
+        let snapshots = match self.snapshots {
+            Snapshots::Off => "",
+            Snapshots::On => "+snapshots",
+            Snapshots::Recent => "+recent",
+        };
         format!("{}{log}{snapshots}", self.protocol)
     }
 }

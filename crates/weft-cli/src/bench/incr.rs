@@ -9,6 +9,7 @@ use weft_workloads::LoadOptions;
 use weft_workloads::incr::{
     Change, HOT_KEYS_MAX, Incr, Parameters, Popularity, RECORDS_MAX, RECORDS_MIN,
 };
+use weft_workloads::snapshots::Snapshots;
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
@@ -150,7 +151,7 @@ pub fn run(arguments: &IncrArguments) -> Result<(), Stop> {
         operations: Some(1),
         success_rates: None,
         is_single_key: true,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         loaded_bytes: records * COUNTER_BYTES + DRAWN_BYTES,
         growth_bytes_per_second: 0,
     };

@@ -6,6 +6,7 @@ use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::like::{Like, Parameters, RECORDS_MAX};
+use weft_workloads::snapshots::Snapshots;
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
@@ -115,7 +116,7 @@ pub fn run(arguments: &LikeArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         loaded_bytes: (users + pages) * ROW_BYTES + DRAWN_BYTES,
         growth_bytes_per_second: 0,
     };

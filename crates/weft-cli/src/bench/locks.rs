@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use weft::Failure;
 use weft::protocol::ProtocolDescription;
 use weft_workloads::locks::{Client, Contest, Locks, Parameters, Protected, Structure, Visitor};
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp::SUBSCRIBERS_MAX;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 
@@ -281,7 +282,7 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: None,
         is_single_key: true,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
         growth_bytes_per_second: 0,
     };

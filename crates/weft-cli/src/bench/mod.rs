@@ -54,6 +54,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use weft_workloads::dbx_tc;
 use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 
@@ -81,8 +82,8 @@ pub struct Subject {
     pub success_rates: Option<&'static [f64]>,
     /// Whether each transaction is one access of one row, which is all that some protocols can do.
     pub is_single_key: bool,
-    /// Whether read-only transactions run on snapshots, in turns.
-    pub snapshots: Vec<bool>,
+    /// On which snapshots read-only transactions run, in turns.
+    pub snapshots: Vec<Snapshots>,
     /// About how much memory one loaded database takes.
     pub loaded_bytes: u64,
     /// By how much it grows in a second, at most, for each thread that runs transactions.

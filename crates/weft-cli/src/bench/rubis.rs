@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::rubis::{ITEMS_MAX, Mix, Parameters, Rubis, USERS_MAX};
+use weft_workloads::snapshots::Snapshots;
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
@@ -159,7 +160,7 @@ pub fn run(arguments: &RubisArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         loaded_bytes: u64::from(users) * USER_BYTES + u64::from(items) * ITEM_BYTES,
         growth_bytes_per_second: match mix {
             Mix::Bidding => BID_BYTES * BIDS_PER_SECOND_MAX / 10,

@@ -5,15 +5,16 @@ use std::io;
 use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::LoadOptions;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp::{Mix, Parameters, SUBSCRIBERS_MAX, Tatp, TransactionType};
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
 use crate::stop::Stop;
 
+use super::Subject;
 use super::contender::{Benchmark, Contender, Variant, load_under};
 use super::tally::SAMPLE_OF_SMALL;
-use super::{Subject, Switch};
 
 /// About what one subscriber takes once loaded, with all rows that belong to it: measured, 1,070
 /// bytes, and the arrays of the hash tables.
@@ -63,10 +64,13 @@ pub struct TatpArguments {
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
     mix: Mix,
 
-    /// Whether the transactions that only read run on snapshots: `on`, or `off,on` to compare
-    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off")]
+    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
+    ///
+    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
+    /// or, with a log, as often as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
     #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Switch>,
+    snapshots: Vec<Snapshots>,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -105,12 +109,12 @@ pub fn run(arguments: &TatpArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: Some(&TransactionType::SUCCESS_RATES),
         is_single_key: false,
-        snapshots: Switch::are_on(&arguments.snapshots),
+        snapshots: arguments.snapshots.clone(),
         loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
         // As much is deleted as is inserted.
         growth_bytes_per_second: 0,
     };
-    let parameters = Parameters { subscribers, mix, snapshots: false };
+    let parameters = Parameters { subscribers, mix, snapshots: Snapshots::Off };
     super::run(&arguments.bench, &TatpBenchmark(parameters), subject, &mut io::stdout())
 }
 

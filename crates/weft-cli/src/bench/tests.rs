@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Protocol, with_protocol};
 use weft::{Database, Error, Failure, Record, Table};
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 
 use super::contender::{Benchmark, Contender, Variant, load_under};
@@ -186,7 +187,7 @@ fn subject() -> Subject {
         operations: Some(3),
         success_rates: None,
         is_single_key: false,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         loaded_bytes: 1,
         growth_bytes_per_second: 0,
     }

@@ -5,14 +5,15 @@ use std::io;
 use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
 use weft_workloads::LoadOptions;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tpcc::{Mix, Parameters, Scale, Tpcc};
 
 use crate::arguments::{self, BenchArguments};
 use crate::numbers;
 use crate::stop::Stop;
 
+use super::Subject;
 use super::contender::{Benchmark, Contender, Variant, load_under};
-use super::{Subject, Switch};
 
 /// The most warehouses: their numbers are 16 bits wide.
 const WAREHOUSES_MAX: u64 = 65_535;
@@ -61,6 +62,13 @@ pub struct TpccArguments {
     #[arg(allow_negative_numbers = true)]
     warehouses: Option<u16>,
 
+    /// Threads that share a warehouse, in place of --warehouses
+    ///
+    /// Of five threads, two to a warehouse, the last has one to itself.
+    #[arg(long, value_name = "N", value_parser = warehouses, conflicts_with = "warehouses")]
+    #[arg(allow_negative_numbers = true)]
+    threads_per_warehouse: Option<u16>,
+
     /// Transactions to draw from: standard, the name of one type, or five weights
     ///
     /// `standard` stands for the weights 45,43,4,4,4. The types, in the order of the weights, are
@@ -72,12 +80,14 @@ pub struct TpccArguments {
     #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
     scale: ScaleName,
 
-    /// Whether Stock-Level and Order-Status run on snapshots: `on`, or `off,on` to compare
+    /// Whether Stock-Level and Order-Status run on snapshots: `on`, or `off,on,recent` to compare
     ///
-    /// A snapshot never conflicts with anything, so nothing of it is ever run again.
-    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off")]
+    /// A snapshot never conflicts with anything, so nothing of it is ever run again. `on`: each has one of its
+    /// own, of the present state. `recent`: all share one that is renewed every 40 ms or, with a log, as often
+    /// as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
     #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Switch>,
+    snapshots: Vec<Snapshots>,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -136,9 +146,10 @@ impl Benchmark for TpccBenchmark {
 /// See [`super::run`].
 pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
     let bench = &arguments.bench;
+    let sharing = arguments.threads_per_warehouse.map_or(1, usize::from);
     let warehouses = match arguments.warehouses {
         Some(warehouses) => warehouses,
-        None => u16::try_from(bench.threads)
+        None => u16::try_from(bench.threads.div_ceil(sharing))
             .map_err(|_| Stop::Usage("so many threads need --warehouses".to_owned()))?,
     };
     let size = numbers::counted(u64::from(warehouses), "warehouse");
@@ -150,7 +161,7 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
         warehouses,
         mix: arguments.mix,
         scale: arguments.scale.scale(),
-        snapshots: false,
+        snapshots: Snapshots::Off,
     };
     let subject = Subject {
         title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
@@ -162,7 +173,7 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: Switch::are_on(&arguments.snapshots),
+        snapshots: arguments.snapshots.clone(),
         loaded_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
         growth_bytes_per_second: growth_bytes_per_second(&arguments.mix),
     };

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use weft::Failure;
 use weft::protocol::with_protocol;
 use weft::schema::Storage;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 use weft_workloads::ycsb::raw::RawClient;
@@ -286,7 +287,7 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
         options,
         operations: Some(parameters.operations),
         success_rates: None,
-        snapshots: vec![false],
+        snapshots: vec![Snapshots::Off],
         is_single_key: parameters.is_single_key(),
         loaded_bytes: loaded_bytes(&parameters, value_bytes, bench.threads),
         growth_bytes_per_second: row_bytes(value_bytes)

@@ -35,6 +35,12 @@ fn a_figure_is_made_and_made_again_from_what_is_there() {
         out.join("dbx-tc-figure-10.csv").is_file() && out.join("dbx-tc-figure-13.csv").is_file()
     );
     assert!(!out.join("dbx-tc-figure-13.svg").exists(), "there is nothing to draw");
+    let table = fs::read_to_string(out.join("results.md")).expect("there is a table");
+    assert!(table.contains("| [DBX-TC Figure 10](./dbx-tc-figure-10.svg) |"), "{table}");
+    assert!(
+        table.contains("| DBX-TC Figure 13 |") && table.contains("| not measured |"),
+        "{table}"
+    );
     let page = fs::read_to_string(out.join("index.html")).expect("there is a page");
     assert!(page.contains("id=\"dbx-tc-figure-10\"") && page.contains("Not measured: "), "{page}");
 

@@ -4,6 +4,7 @@
 //! Beside each other, some of them can be chopped: what they insert into the journal, and add to totals, may
 //! be committed by itself, since none of the others looks at it. Everything else does.
 
+use weft::procedure::chopping::Options;
 use weft::procedure::{OwnedOutput, Procedure};
 use weft::protocol::{DbxTcOptions, Protocol};
 use weft::{
@@ -14,6 +15,7 @@ use super::{
     Hashed, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all, happened_if_there,
     happened_unless_there, hashed_row, one, plain_row,
 };
+use crate::procedures::With;
 use crate::step::{HASHED, Row, Shown, Step};
 
 /// Keys of the journal begin here; accounts are rows of the ordered table, and totals of the hash table.
@@ -86,6 +88,14 @@ pub enum Call {
         totals: [u64; 2],
         /// How much.
         amount: i64,
+    },
+    /// Writes two totals down in the journal, and reads them for that: by it, what others add to totals can be
+    /// deferred. Two pieces.
+    Settle {
+        /// The totals.
+        totals: [u64; 2],
+        /// The first key in the journal.
+        entry: u64,
     },
     /// Reads an account, a row of the journal, and a total. It only reads, and so stays out of the analysis.
     Compare {
@@ -179,6 +189,21 @@ fn collect<P: Protocol>(
     Ok(())
 }
 
+#[procedure(Settle)]
+fn settle<P: Protocol>(
+    books: &Books<P>,
+    tx: &Transaction<'_, P>,
+    one: u64,
+    other: u64,
+    entry: u64,
+) -> Result<[i64; 2], Stop> {
+    let first = tx.get(&books.totals, &one)?.expect(THERE).value;
+    let second = tx.get(&books.totals, &other)?.expect(THERE).value;
+    tx.insert(&books.journal, Entry { key: entry, value: first })?;
+    tx.insert(&books.journal, Entry { key: entry + 1, value: second })?;
+    Ok([first, second])
+}
+
 #[procedure(Compare)]
 fn compare<P: Protocol>(
     books: &Books<P>,
@@ -193,14 +218,18 @@ fn compare<P: Protocol>(
     Ok((account, entry, total))
 }
 
-/// Opens a database with accounts, totals and rates; `sums` says whether there are procedures that add to
-/// totals, too.
-pub(super) fn open<P: Protocol>(opening: Opening, sums: bool) -> Box<dyn Executes> {
+/// Opens a database with accounts, totals and rates.
+pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Executes> {
     let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
-    if sums {
+    if with != With::Rows {
         procedures.extend([Pay::<P>::shape(), Collect::<P>::shape()]);
     }
-    let mut known = DbxTcOptions::new().procedures(procedures);
+    let mut known = DbxTcOptions::new().finest(opening.finest);
+    if with == With::Deferral {
+        procedures.push(Settle::<P>::shape());
+        known = known.chopping(Options::ALL);
+    }
+    let mut known = known.procedures(procedures);
     known.flaw = opening.flaw;
     let database = Database::<P>::builder()
         .table::<Plain>()
@@ -277,6 +306,15 @@ impl<P: Protocol> Executes for Opened<P, Books<P>> {
             Call::Collect { totals: [one, other], amount } => {
                 self.run(Collect::new(books, one, other, amount))?;
                 vec![did(Step::Add(one, amount)), did(Step::Add(other, amount))]
+            }
+            Call::Settle { totals: [one, other], entry } => {
+                let [first, second] = self.run(Settle::new(books, one, other, entry))?;
+                vec![
+                    read(one, Some(first)),
+                    read(other, Some(second)),
+                    did(Step::Insert(entry, first)),
+                    did(Step::Insert(entry + 1, second)),
+                ]
             }
             Call::Compare { account, entry, total } => {
                 let found = self.run(Compare::new(books, account, entry, total))?;

@@ -22,6 +22,13 @@ fn small_interleaved_procedures_with_sums_are_explained_by_serial_orders() {
 }
 
 #[test]
+fn small_interleaved_procedures_with_deferred_sums_are_explained_by_serial_orders() {
+    every_protocol(seeds(1000), |subject, seed| {
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Deferral)
+    });
+}
+
+#[test]
 fn interleaved_procedures_are_strictly_serializable() {
     every_protocol(seeds(400), |subject, seed| {
         procedures::check(subject, Mode::Interleaved(seed), 4, 8, With::Rows)
@@ -54,6 +61,12 @@ fn pieces_that_should_be_merged_are_found() {
 }
 
 #[test]
+fn strangers_that_miss_what_is_deferred_are_found() {
+    let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, With::Deferral);
+    assert!(caught.is_some());
+}
+
+#[test]
 fn strangers_between_pieces_are_found() {
     for (threads, transactions, with) in
         [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
@@ -61,4 +74,10 @@ fn strangers_between_pieces_are_found() {
         let caught = seeds_until_caught(Flaw::GateOpen, threads, transactions, with);
         assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
     }
+}
+
+#[test]
+fn columns_that_have_changed_are_found() {
+    let caught = seeds_until_caught(Flaw::ColumnsNeglected, 3, 3, With::Sums);
+    assert!(caught.is_some());
 }

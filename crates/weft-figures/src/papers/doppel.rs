@@ -87,6 +87,23 @@ const ALPHA: Axis = Axis {
     full: &[0.0, 0.4, 0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0],
 };
 
+/// The ends of the milliseconds of Figure 10.
+const MILLISECONDS: &[f64] = &[
+    1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0, 13.0, 14.0, 15.0, 16.0, 17.0,
+    18.0, 19.0, 20.0, 21.0, 22.0, 23.0, 24.0,
+];
+
+/// A share of all draws.
+const fn rank(name: &'static str, path: &'static str) -> Metric {
+    Metric {
+        name,
+        unit: "% of writes",
+        scale: Scale::Linear,
+        real: Reading::of(""),
+        simulated: Reading::of(path),
+    }
+}
+
 const SPLIT: Metric = Metric {
     name: "records that are split",
     unit: "",
@@ -262,11 +279,59 @@ pub const FIGURES: &[Figure] = &[
         section: "§8.3",
         title: "INCR1 over time, as the hot key changes",
         claim: "When the hot key changes, Doppel finds the new one soon, and loses little.",
-        content: Content::NotMeasured(
-            "a curve over time is no series of points that this command knows; `cargo weft bench incr --hot 10 \
-             --change 5 --seconds 30 --rounds 1 --protocol doppel,silo,2pl --threads 2 --timeline FILE.svg` draws \
-             it, and the simulated machine has no time for it",
-        ),
+        content: Content::Experiment(Experiment {
+            real: Err("the timeline of `weft bench` is a file of its own (`--timeline FILE`)"),
+            metrics: &[Metric {
+                real: Reading::of(""),
+                simulated: Reading::of("timeline/until_ms={at}/transactions_per_second"),
+                ..THROUGHPUT
+            }],
+            expectations: &[
+                point(
+                    "Doppel is ahead of OCC before a change",
+                    "(Figure 10)",
+                    0,
+                    ratio("Doppel", "OCC", At::Value(11.0)),
+                    at_least(1.1),
+                ),
+                point(
+                    "three phases after it Doppel is where it was",
+                    "\"quickly\" (§8.3)",
+                    0,
+                    Shape::Change { of: "Doppel", from: At::Value(11.0), until: At::Value(16.0) },
+                    ALIKE,
+                ),
+                point(
+                    "and at no time far behind the others",
+                    "(Figure 10)",
+                    0,
+                    Shape::Ahead { of: "Doppel", from: At::First },
+                    at_least(0.8),
+                ),
+            ],
+            differs: &[
+                "The hot key changes every 8 ms (the paper: 5 s), at 4, 12 and 20 ms of the time that is shown, \
+                 and phases are of 1 ms.",
+                CLIENT,
+                SILO,
+            ],
+            ..experiment(
+                &["incr", "--hot", "10", "--change", "8", "--timeline", "1"],
+                Simulated {
+                    quick: span(4.0, 24.0).with(&["--phase-length", "1", "--records", "100000"]),
+                    full: span(4.0, 24.0).with(&["--phase-length", "1"]),
+                    ..MACHINE
+                },
+                Axis {
+                    label: "time, ms",
+                    by: By::Time,
+                    scale: Scale::Linear,
+                    quick: MILLISECONDS,
+                    full: MILLISECONDS,
+                },
+                &[DOPPEL, PLAIN_OCC, TWO_PHASE_LOCKING],
+            )
+        }),
     },
     Figure {
         paper: Paper::Doppel,
@@ -316,9 +381,41 @@ pub const FIGURES: &[Figure] = &[
         title: "popularity of keys, by alpha",
         claim: "The most popular of a million keys gets 7 % of all writes at alpha 1, and 61 % \
                 at 2.",
-        content: Content::NotMeasured(
-            "it is a table of the Zipf distribution, 1/k^alpha over its sum, which no run measures",
-        ),
+        content: Content::Experiment(Experiment {
+            real: Err("what clients draw is reported by `cargo simulate incr` alone"),
+            metrics: &[
+                rank("most popular key", "percent_of_ranks/1"),
+                rank("second key", "percent_of_ranks/2"),
+                rank("10th key", "percent_of_ranks/10"),
+                rank("100th key", "percent_of_ranks/100"),
+            ],
+            expectations: &[
+                point(
+                    "7 % for the most popular at alpha 1",
+                    "7 % (Table 1)",
+                    0,
+                    Shape::Value { of: "drawn", at: At::Value(1.0) },
+                    between(6.0, 8.0),
+                ),
+                point(
+                    "61 % for the most popular at alpha 2",
+                    "61 % (Table 1)",
+                    0,
+                    Shape::Value { of: "drawn", at: At::Value(2.0) },
+                    between(58.0, 64.0),
+                ),
+            ],
+            published: &[published("drawn", 1.0, 7.0), published("drawn", 2.0, 61.0)],
+            differs: &[
+                "What the clients have drawn is counted, four million keys; the paper's is arithmetic.",
+            ],
+            ..experiment(
+                &["incr"],
+                Simulated { cores: 1, quick: span(0.1, 0.2), full: span(0.1, 0.2), ..MACHINE },
+                Axis { quick: &[0.0, 0.8, 1.0, 1.4, 2.0], ..ALPHA },
+                &[protocol!("drawn", "atomic")],
+            )
+        }),
     },
     Figure {
         paper: Paper::Doppel,

@@ -7,7 +7,7 @@ use crate::definition::*;
 const MACHINE: Simulated = Simulated {
     machine: "xeon-e7-4x10",
     cores: 40,
-    quick: span(1.0, 3.0),
+    quick: span(2.0, 6.0),
     full: span(4.0, 12.0),
     arguments: &[],
 };

@@ -85,6 +85,10 @@ pub struct Counts {
     pub begun: u64,
     /// Outermost regions committed.
     pub committed: u64,
+    /// Lines that these have read, whether they have written them later or not.
+    pub lines_read: u64,
+    /// Lines that these have written.
+    pub lines_written: u64,
     /// Regions that another thread's access aborted.
     pub aborted_conflict: u64,
     /// Regions that the caches could not hold.
@@ -105,6 +109,8 @@ impl Counts {
             interrupts: combine(self.interrupts, other.interrupts),
             begun: combine(self.begun, other.begun),
             committed: combine(self.committed, other.committed),
+            lines_read: combine(self.lines_read, other.lines_read),
+            lines_written: combine(self.lines_written, other.lines_written),
             aborted_conflict: combine(self.aborted_conflict, other.aborted_conflict),
             aborted_capacity: combine(self.aborted_capacity, other.aborted_capacity),
             aborted_explicit: combine(self.aborted_explicit, other.aborted_explicit),

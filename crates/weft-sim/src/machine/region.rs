@@ -92,6 +92,9 @@ impl Machine {
             return Ok(());
         }
         self.charge_computing(thread, self.profile.latencies.commit);
+        let state = &mut self.threads[thread];
+        state.counts.lines_read += state.region.read.len() as u64;
+        state.counts.lines_written += state.region.written.len() as u64;
         self.forget_lines(thread);
         let state = &mut self.threads[thread];
         state.region.overwritten.clear();

@@ -35,6 +35,32 @@ fn store(machine: &mut Machine, thread: usize, address: u64) -> u64 {
     cost(machine, thread, address, Access::Store)
 }
 
+/// Protects what regions are said to have read and written: lines, of those that have committed.
+#[test]
+fn lines_of_committed_regions_are_counted() {
+    let mut machine = haswell();
+    let access = |machine: &mut Machine, line: u64, access| {
+        machine.access(0, line * LINE, access).unwrap();
+        machine.access(0, line * LINE + 8, access).unwrap();
+    };
+    // Outside of regions nothing counts.
+    (100..105).for_each(|line| access(&mut machine, line, Access::Store));
+    machine.begin(0).unwrap();
+    (0..7).for_each(|line| access(&mut machine, line, Access::Load));
+    // What is read first and written then is in both.
+    (5..8).for_each(|line| access(&mut machine, line, Access::Store));
+    access(&mut machine, 7, Access::Load);
+    machine.abort(0, 1);
+    assert_eq!((machine.counts(0).lines_read, machine.counts(0).lines_written), (0, 0));
+    for _ in 0..2 {
+        machine.begin(0).unwrap();
+        (0..7).for_each(|line| access(&mut machine, line, Access::Load));
+        (5..8).for_each(|line| access(&mut machine, line, Access::Store));
+        machine.commit(0).unwrap();
+    }
+    assert_eq!((machine.counts(0).lines_read, machine.counts(0).lines_written), (14, 6));
+}
+
 /// Protects the levels: a line costs what the nearest level that holds it costs.
 #[test]
 fn a_line_is_fetched_from_the_nearest_level() {

@@ -3,6 +3,7 @@
 use clap::Args;
 use weft::protocol::with_protocol;
 use weft_workloads::articles;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 
 use super::incr::alpha;
@@ -73,7 +74,7 @@ impl Benchmark for Articles {
             mix,
             alpha: setting.value.expect("there is an axis"),
             operations: operations == Operations::On,
-            snapshots: false,
+            snapshots: Snapshots::Off,
         };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, articles::Articles<P>>(
             &parameters,

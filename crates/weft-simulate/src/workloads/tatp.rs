@@ -2,6 +2,7 @@
 
 use clap::Args;
 use weft::protocol::with_protocol;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp;
 use weft_workloads::variants::protocol_of;
 
@@ -45,7 +46,7 @@ impl Benchmark for Tatp {
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let &Tatp { subscribers, mix, .. } = self;
-        let parameters = tatp::Parameters { subscribers, mix, snapshots: false };
+        let parameters = tatp::Parameters { subscribers, mix, snapshots: Snapshots::Off };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tatp::Tatp<P>>(
             &parameters,
             setting

@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tpcc;
 use weft_workloads::variants::protocol_of;
 
@@ -14,6 +15,10 @@ pub struct Tpcc {
     /// Size of the database [default: as many as cores]
     #[arg(long, short, value_name = "W", value_parser = clap::value_parser!(u16).range(1..))]
     warehouses: Option<u16>,
+    /// Cores that share a warehouse, in place of --warehouses
+    #[arg(long, value_name = "N", conflicts_with = "warehouses",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    threads_per_warehouse: Option<u16>,
     /// Transactions to draw from: standard, the name of one type, or five weights
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = tpcc::Mix::STANDARD)]
     mix: tpcc::Mix,
@@ -44,6 +49,16 @@ impl Scale {
     }
 }
 
+impl Tpcc {
+    fn warehouses(&self, cores: usize) -> u16 {
+        match (self.warehouses, self.threads_per_warehouse) {
+            (Some(warehouses), _) => warehouses,
+            (None, Some(threads)) => (cores as u16).div_ceil(threads),
+            (None, None) => cores as u16,
+        }
+    }
+}
+
 impl Benchmark for Tpcc {
     fn title(&self, _values: &[f64]) -> String {
         format!("TPC-C, mix {}", self.mix)
@@ -55,10 +70,10 @@ impl Benchmark for Tpcc {
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let parameters = tpcc::Parameters {
-            warehouses: self.warehouses.unwrap_or(setting.cores as u16),
+            warehouses: self.warehouses(setting.cores),
             mix: self.mix,
             scale: self.scale.scale(),
-            snapshots: false,
+            snapshots: Snapshots::Off,
         };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tpcc::Tpcc<P>>(
             &parameters,

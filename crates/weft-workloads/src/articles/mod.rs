@@ -62,6 +62,7 @@ pub use mix::{Mix, TransactionType};
 pub use transactions::Post;
 
 use crate::popularity;
+use crate::snapshots::Snapshots;
 use crate::stashing::Stashing;
 use crate::view::View;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
@@ -85,8 +86,8 @@ pub struct Parameters {
     pub alpha: f64,
     /// Whether comments are counted by a commutative operation, or else by reading and writing.
     pub operations: bool,
-    /// Whether the transactions that only read run on snapshots.
-    pub snapshots: bool,
+    /// On which snapshots the transactions that only read run.
+    pub snapshots: Snapshots,
 }
 
 impl Default for Parameters {
@@ -98,7 +99,7 @@ impl Default for Parameters {
             mix: Mix::STANDARD,
             alpha: 1.0,
             operations: true,
-            snapshots: false,
+            snapshots: Snapshots::Off,
         }
     }
 }
@@ -234,10 +235,9 @@ impl<P: Protocol> Articles<P> {
     #[inline]
     fn read_on_snapshot(&self, request: &Request) -> Option<Result<bool, Failure>> {
         let reads = matches!(request, Request::GetArticle { .. } | Request::GetComments { .. });
-        (self.parameters.snapshots && reads).then(|| {
-            let read = self.database.snapshot(|snapshot| self.read(snapshot, request));
-            read.map_err(failure_of)
-        })
+        let snapshots = if reads { self.parameters.snapshots } else { Snapshots::Off };
+        let read = snapshots.read(&self.database, |snapshot| self.read(snapshot, request))?;
+        Some(read.map_err(failure_of))
     }
 }
 

@@ -1,7 +1,6 @@
 //! One client: which counter it increments next, and an account of what it has incremented.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::{Change, HOT_KEYS_MAX, Parameters, Popularity, key_of};
 use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
@@ -121,7 +120,7 @@ impl Client {
             Some(fewer) => self.looks_in = fewer,
             None => {
                 self.looks_in = TRANSACTIONS_PER_LOOK - 1;
-                self.hot = (change.count(Instant::now()) % self.popular.len() as u64) as u16;
+                self.hot = (change.count_now() % self.popular.len() as u64) as u16;
             }
         }
     }

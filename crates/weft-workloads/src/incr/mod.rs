@@ -75,7 +75,7 @@ pub enum Popularity {
     },
 }
 
-/// When the hot key changes.
+/// When the hot key changes. On the simulated machine that is a matter of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// From when on the first key is hot.
@@ -87,9 +87,31 @@ pub struct Change {
 impl Change {
     /// The how many-th hot key it is, from 0. Clients look now and then.
     pub fn count(&self, now: Instant) -> u64 {
-        let elapsed = now.saturating_duration_since(self.since);
+        self.count_after(now.saturating_duration_since(self.since))
+    }
+
+    /// Likewise, at present.
+    pub(crate) fn count_now(&self) -> u64 {
+        // At the 2.4 GHz of the paper's machine, as phases are.
+        #[cfg(weft_sim)]
+        if let Some(cycles) = weft::htm::simulation::cycles() {
+            return self.count_after(Duration::from_nanos(cycles * 10 / 24));
+        }
+        self.count(Instant::now())
+    }
+
+    fn count_after(&self, elapsed: Duration) -> u64 {
         (elapsed.as_nanos() / self.every.as_nanos()) as u64
     }
+}
+
+/// The share of the increments that go to the keys of these ranks, from 1 for the most popular one, in
+/// percent: of what the clients of INCRZ draw from, with this many keys, this alpha, and this seed (Table 1).
+///
+/// # Panics
+/// If a rank is not one of the keys'.
+pub fn percent_of_ranks(records: u64, alpha: f64, seed: u64, ranks: &[u64]) -> Vec<f64> {
+    popularity::percent_of_ranks(records, alpha, seed, ranks)
 }
 
 /// Number of counters, and which are hot.

@@ -8,7 +8,10 @@ use weft::Error;
 use weft::htm::Choice as Htm;
 use weft::protocol::{Dbx, PROTOCOLS, Protocol, with_protocol};
 
-use super::{Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of};
+use super::{
+    Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of,
+    percent_of_ranks,
+};
 use crate::stashing::Draws;
 use crate::workload::{LoadOptions, Workload};
 
@@ -133,6 +136,18 @@ fn hot_keys_take_turns() {
         let popularity = Popularity::Hot { percent: 1.0, change: Some(change) };
         let choice = super::Choice::new(&Parameters { records, popularity }, 1);
         assert_eq!(choice.popular.len() as u64, turns, "{records} records");
+    }
+}
+
+/// The paper's Table 1: the most popular of a million keys gets 7 % of the increments at alpha 1, and 61 % at 2.
+#[test]
+fn popularity_falls_off_as_in_the_paper() {
+    for (alpha, expected) in [(0.0, [0.0001, 0.0001]), (1.0, [6.95, 0.695]), (2.0, [60.8, 0.608])] {
+        let percent = percent_of_ranks(1_000_000, alpha, 1, &[1, 10]);
+        for (percent, expected) in percent.into_iter().zip(expected) {
+            // Of four million draws, twenty for each 0.0005 %.
+            assert!((percent - expected).abs() < 0.05 * expected + 0.0005, "{alpha}: {percent}");
+        }
     }
 }
 

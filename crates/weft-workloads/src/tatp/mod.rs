@@ -46,6 +46,7 @@ pub use client::Client;
 pub(crate) use client::unevenness;
 pub use mix::{Mix, TransactionType};
 
+use crate::snapshots::Snapshots;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use changes::Change;
 use client::Ledgers;
@@ -62,14 +63,14 @@ pub struct Parameters {
     pub subscribers: u32,
     /// How often each transaction is drawn.
     pub mix: Mix,
-    /// Whether the transactions that only read run on snapshots.
-    pub snapshots: bool,
+    /// On which snapshots the transactions that only read run.
+    pub snapshots: Snapshots,
 }
 
 impl Default for Parameters {
     /// The population of *No Free Lunch*, the standard mix, no snapshots.
     fn default() -> Self {
-        Parameters { subscribers: 80_000, mix: Mix::STANDARD, snapshots: false }
+        Parameters { subscribers: 80_000, mix: Mix::STANDARD, snapshots: Snapshots::Off }
     }
 }
 

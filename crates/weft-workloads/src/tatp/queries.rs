@@ -63,11 +63,10 @@ impl Query {
 /// Runs a query, on a snapshot if so asked for; whether it succeeded.
 #[inline]
 pub(super) fn execute<P: Protocol>(tatp: &Tatp<P>, query: &Query) -> Result<bool, Failure> {
-    let answer = if tatp.parameters.snapshots {
-        tatp.database.snapshot(|snapshot| run(&tatp.tables, snapshot, query))
-    } else {
-        execute_as_transaction(tatp, query)
-    };
+    let snapshots = tatp.parameters.snapshots;
+    let answer = snapshots
+        .read(&tatp.database, |snapshot| run(&tatp.tables, snapshot, query))
+        .unwrap_or_else(|| execute_as_transaction(tatp, query));
     let answer = answer.map_err(failure_of)?;
     Ok(black_box(&answer).is_success())
 }

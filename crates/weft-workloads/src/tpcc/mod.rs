@@ -63,6 +63,7 @@ use weft::{Builder, Database, Failure, Table};
 pub use client::Client;
 pub use mix::Mix;
 
+use crate::snapshots::Snapshots;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use mix::TransactionType;
 use random::Constants;
@@ -79,8 +80,8 @@ pub struct Parameters {
     pub mix: Mix,
     /// Rows per warehouse.
     pub scale: Scale,
-    /// Whether Stock-Level and Order-Status run on snapshots instead of as transactions.
-    pub snapshots: bool,
+    /// On which snapshots Stock-Level and Order-Status run instead of as transactions.
+    pub snapshots: Snapshots,
 }
 
 impl Default for Parameters {
@@ -90,7 +91,7 @@ impl Default for Parameters {
             warehouses: 1,
             mix: Mix::STANDARD,
             scale: Scale::SPECIFICATION,
-            snapshots: false,
+            snapshots: Snapshots::Off,
         }
     }
 }

@@ -83,11 +83,11 @@ pub struct LineOutput {
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
-    let output = if tpcc.parameters.snapshots {
-        tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
-    } else {
-        tpcc.database.execute(&mut OrderStatus::new(&tpcc.tables, &input, found))
-    };
+    let Tpcc { database, tables, parameters, .. } = tpcc;
+    let output = parameters
+        .snapshots
+        .read(database, |snapshot| run(tables, snapshot, &input, found))
+        .unwrap_or_else(|| database.execute(&mut OrderStatus::new(tables, &input, found)));
     let output = output.map_err(failure_of)?;
     black_box(&output);
     Ok(false)

@@ -42,11 +42,11 @@ impl Input {
 pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Result<bool, Failure> {
     let input = Input::draw(client);
     let found = &mut client.found;
-    let low_stock = if tpcc.parameters.snapshots {
-        tpcc.database.snapshot(|snapshot| run(&tpcc.tables, snapshot, &input, found))
-    } else {
-        tpcc.database.execute(&mut StockLevel::new(&tpcc.tables, &input, found))
-    };
+    let Tpcc { database, tables, parameters, .. } = tpcc;
+    let low_stock = parameters
+        .snapshots
+        .read(database, |snapshot| run(tables, snapshot, &input, found))
+        .unwrap_or_else(|| database.execute(&mut StockLevel::new(tables, &input, found)));
     let low_stock = low_stock.map_err(failure_of)?;
     black_box(low_stock);
     Ok(false)

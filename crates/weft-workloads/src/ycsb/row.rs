@@ -19,7 +19,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use weft::ColumnValue;
-use weft::column::{ChangeWriter, DecodeError};
+use weft::column::{ChangeWriter, ColumnSet, DecodeError};
 use weft::encoding::KeyEncoder;
 use weft::schema::{Column, IndexDescription, Record, Storage};
 
@@ -212,6 +212,28 @@ impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> 
         let mut changes = ChangeWriter::new(Self::COLUMNS.len(), output);
         changes.column(1, &self.counter, &before.counter);
         changes.column(2, &self.filler, &before.filler);
+    }
+
+    fn same_columns(&self, other: &Self, columns: ColumnSet) -> bool {
+        (!columns.contains(1) || self.counter == other.counter)
+            && (!columns.contains(2) || self.filler == other.filler)
+    }
+
+    fn rebase(&self, before: &Self, onto: &Self, adds: ColumnSet) -> Option<Self> {
+        let mut rebased = *onto;
+        if self.counter != before.counter {
+            rebased.counter = match adds.contains(1) {
+                true => onto.counter.add_difference(&self.counter, &before.counter)?,
+                false => self.counter,
+            };
+        }
+        if self.filler != before.filler {
+            if adds.contains(2) {
+                return None;
+            }
+            rebased.filler = self.filler;
+        }
+        Some(rebased)
     }
 
     #[inline]

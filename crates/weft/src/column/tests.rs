@@ -171,6 +171,38 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn sums_are_exact(all: [u64; 3], bits in 1..=64_u32) {
+        let [onto, after, before] = all.map(|value| value >> (64 - bits));
+        let sum = |[onto, after, before]: [i128; 3]| onto + (after - before);
+        let unsigned = [onto, after, before].map(i128::from);
+        prop_assert_eq!(
+            onto.add_difference(&after, &before),
+            u64::try_from(sum(unsigned)).ok()
+        );
+        let [onto, after, before] = all.map(|value| value as i64 >> (64 - bits));
+        let signed = [onto, after, before].map(i128::from);
+        prop_assert_eq!(onto.add_difference(&after, &before), i64::try_from(sum(signed)).ok());
+        let [onto, after, before] = all.map(|value| value as u8);
+        let narrow = [onto, after, before].map(i128::from);
+        prop_assert_eq!(onto.add_difference(&after, &before), u8::try_from(sum(narrow)).ok());
+    }
+}
+
+#[test]
+fn sums_at_the_ends_and_those_that_are_none() {
+    assert_eq!(i128::MAX.add_difference(&i128::MIN, &i128::MAX), Some(i128::MIN));
+    assert_eq!(0_i128.add_difference(&i128::MAX, &i128::MIN), None);
+    assert_eq!((-1_i128).add_difference(&i128::MAX, &0), Some(i128::MAX - 1));
+    assert_eq!(u128::MAX.add_difference(&1, &0), None);
+    assert_eq!(7_u128.add_difference(&5, &5), Some(7));
+    assert_eq!(1.0_f64.add_difference(&3.0, &2.0), None);
+    assert_eq!(Some(1_i32).add_difference(&Some(3), &Some(2)), None);
+    let [one, two] = [1_u8, 2].map(|number| NonZero::new(number).unwrap());
+    assert_eq!(one.add_difference(&two, &one), None);
+}
+
 #[test]
 fn the_greatest_and_the_special_come_back() {
     for bits in [f64::NAN, -f64::NAN, f64::INFINITY, -0.0, f64::MIN_POSITIVE].map(f64::to_bits) {

@@ -22,8 +22,26 @@ fn read_bytes<const N: usize>(input: &mut &[u8], name: &str) -> Result<[u8; N], 
     Ok(*bytes)
 }
 
+/// [`ColumnValue::add_difference`] of an integer.
+macro_rules! exact_sum {
+    () => {
+        #[inline]
+        fn add_difference(&self, after: &Self, before: &Self) -> Option<Self> {
+            let sum = self.wrapping_add(after.wrapping_sub(*before));
+            // A difference is less than what sums wrap around by: so one that has wrapped lies on the wrong
+            // side.
+            ((after >= before) == (sum >= *self)).then_some(sum)
+        }
+    };
+}
+
+/// That of a number whose sums depend on their order.
+macro_rules! no_sum {
+    () => {};
+}
+
 macro_rules! numbers {
-    ($($number:ident $type_of:ident)*) => {$(
+    ($sum:ident: $($number:ident $type_of:ident)*) => {$(
         impl ColumnValue for $number {
             const TYPE: ColumnType = ColumnType::$type_of;
 
@@ -51,15 +69,19 @@ macro_rules! numbers {
             fn is_same(&self, other: &Self) -> bool {
                 self.to_le_bytes() == other.to_le_bytes()
             }
+
+            $sum!();
         }
     )*};
 }
 
 numbers! {
+    exact_sum:
     i8 I8  i16 I16  i32 I32  i64 I64  i128 I128
     u16 U16  u32 U32  u64 U64  u128 U128
-    f32 F32  f64 F64
 }
+
+numbers! { no_sum: f32 F32  f64 F64 }
 
 impl ColumnValue for u8 {
     const TYPE: ColumnType = ColumnType::U8;
@@ -89,6 +111,8 @@ impl ColumnValue for u8 {
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
+
+    exact_sum!();
 
     #[inline]
     fn are_same(values: &[Self], others: &[Self]) -> bool {

@@ -267,7 +267,13 @@ impl<P: Protocol> Builder<P> {
             }
         };
         let workers_max = self.workers_max.max(1);
-        let registered = if P::CHOPS { Some(self.dbx_tc.chop()?) } else { None };
+        // What is deferred would be missing in a log, and in a history.
+        #[cfg(feature = "history")]
+        let is_recorded = recording.is_some();
+        #[cfg(not(feature = "history"))]
+        let is_recorded = false;
+        let may_defer = self.storage.is_none() && !is_recorded;
+        let registered = if P::CHOPS { Some(self.dbx_tc.chop(may_defer)?) } else { None };
         let mut shared = Shared::new(htm, workers_max);
         shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
         #[cfg(feature = "history")]

@@ -9,7 +9,7 @@ use crate::error::{Error, Failure};
 use crate::procedure::{OwnedOutput, Pieces};
 use crate::protocol::{Executor, Protocol};
 use crate::storage::CommitToken;
-use crate::transaction::{Piecewise, Stepwise, Transaction};
+use crate::transaction::{OnePiece, Piecewise, Stepwise, Transaction};
 use crate::worker::Worker;
 
 impl<P: Protocol> Database<P> {
@@ -132,7 +132,7 @@ impl<P: Protocol> Database<P> {
         if worker.active.get() {
             return fail(Failure::NestedTransaction);
         }
-        let in_pieces = pieces.count() > 1;
+        let in_pieces = pieces.are_several();
         // Between two pieces it cannot wait for the log, which would wait for it.
         if in_pieces
             && let Some(storage) = &self.inner.storage
@@ -140,7 +140,10 @@ impl<P: Protocol> Database<P> {
         {
             return fail(failure);
         }
-        worker.executor().expect_procedure(in_pieces);
+        worker.executor().expect_procedure(pieces);
+        if !in_pieces && pieces.columns().is_some() {
+            return self.attempt_by_columns(worker, options, attempt, deadline, pieces, procedure);
+        }
         if !in_pieces {
             let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
             return self.attempt::<false, _, _>(worker, options, attempt, deadline, &mut body);
@@ -175,6 +178,45 @@ impl<P: Protocol> Database<P> {
                 resume_unwind(panic)
             }
         }
+    }
+
+    /// Executes the procedure as one piece, after `attempt` conflicts.
+    fn attempt_by_columns<F: OwnedOutput<P>>(
+        &self,
+        worker: &Worker<P>,
+        options: &TransactionOptions,
+        attempt: u32,
+        deadline: Option<(Instant, Duration)>,
+        pieces: &Pieces,
+        procedure: &mut F,
+    ) -> ControlFlow<Ended<F::Owned, F::Error>> {
+        let end = |result| ControlFlow::Break(Ended::With(result));
+        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
+            Ok(transaction) => transaction,
+            Err(failure) => return end(Err(Error::from(failure).into())),
+        };
+        let columns = transaction.columns(pieces.columns());
+        let driver = OnePiece::new(&transaction, columns);
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let result = catch_unwind(AssertUnwindSafe(executed));
+        let (transaction, abort) = match result {
+            Ok(Ok(value)) => match transaction.finish_by_columns(columns) {
+                Ok(token) => return end(Ok((value, token))),
+                Err(stopped) => stopped,
+            },
+            Ok(Err(error)) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => return end(Err(error)),
+            },
+            Err(panic) => match transaction.conflict() {
+                Some(abort) => (transaction, abort),
+                None => {
+                    drop(transaction);
+                    resume_unwind(panic)
+                }
+            },
+        };
+        self.give_way(transaction, abort, options, attempt, deadline)
     }
 
     /// Executes the procedure once, step by step, after `attempt` conflicts that it was not repaired from.

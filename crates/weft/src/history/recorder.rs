@@ -344,6 +344,16 @@ impl Recorder {
         self.complete_ns = Some(self.recording.now_ns());
     }
 
+    /// When the transaction was invoked, and when it was complete, or else now.
+    pub(crate) fn times(&self) -> (u64, u64) {
+        (self.invoke_ns, self.complete_ns.unwrap_or_else(|| self.recording.now_ns()))
+    }
+
+    /// The transaction has taken place between these times.
+    pub(crate) fn set_times(&mut self, (invoke_ns, complete_ns): (u64, u64)) {
+        (self.invoke_ns, self.complete_ns) = (invoke_ns, Some(complete_ns));
+    }
+
     /// The stamp of the row that will be recorded as the next write.
     #[inline]
     pub(crate) fn next_stamp(&self) -> Stamp {

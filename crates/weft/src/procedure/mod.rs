@@ -126,6 +126,7 @@ mod pieces;
 mod place;
 mod shape;
 mod slot;
+mod step_columns;
 mod walk;
 
 pub use instance::{Instance, Iteration, LOOPS_MAX};
@@ -138,6 +139,8 @@ pub use place::Place;
 pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape};
 #[doc(hidden)]
 pub use slot::Slot;
+#[doc(hidden)]
+pub use step_columns::StepColumns;
 #[doc(hidden)]
 pub use walk::Walk;
 
@@ -205,6 +208,19 @@ pub enum Selection {
     Stale(Vec<Instance>),
 }
 
+/// Which passes a driver may have walked: what has to be kept for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passes {
+    /// One, and no more. Nothing is kept, and which iterations of loops instances belong to is not said.
+    One,
+    /// Such as begin with a step: [`Selection::From`]. What operations have returned is kept where
+    /// [`Driver::keeps`] says so; where they have looked is not, and [`Accessed::place`] is
+    /// [nowhere](Place::NOWHERE).
+    From,
+    /// Any.
+    Any,
+}
+
 /// What comes after a pass.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
@@ -233,7 +249,8 @@ pub struct Accessed<'a, T: Record, P: Protocol> {
     pub table: &'a Table<T, P>,
     /// The primary key of the row that it is about, if it is about one.
     pub key: Option<&'a T::Key>,
-    /// What it looks at, in a form that is alike for all operations.
+    /// What it looks at, in a form that is alike for all operations. For drivers that walk
+    /// [any passes](Passes::Any).
     pub place: &'a Place,
     /// If it runs again: whether there is a new place.
     pub again: Option<Again>,
@@ -241,9 +258,18 @@ pub struct Accessed<'a, T: Record, P: Protocol> {
 
 /// What executes procedures: a protocol's part of [`Procedure::execute`].
 pub trait Driver<P: Protocol> {
+    /// Which passes it has walked.
+    const PASSES: Passes = Passes::Any;
+
     /// Whether a pass that ends with a panic is followed by [`Driver::end_pass`], and perhaps by another pass.
     /// If not, the panic goes on.
     const CATCHES_PANICS: bool = false;
+
+    /// Whether what a step has returned may be asked for in a later pass.
+    fn keeps(&self, step: usize) -> bool {
+        let _ = step;
+        true
+    }
 
     /// The transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
@@ -265,6 +291,14 @@ pub trait Driver<P: Protocol> {
     fn leave<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
+    }
+
+    /// Whether what an instance does is deferred: a sum of which nobody uses the result. It has been
+    /// [entered](Driver::enter).
+    #[inline]
+    fn defers(&self, instance: Instance) -> bool {
+        let _ = instance;
+        false
     }
 
     /// An instance that has been [entered](Driver::enter), a scan, is about to read one more row.
@@ -314,6 +348,8 @@ impl<'t, 'db, P: Protocol> Direct<'t, 'db, P> {
 }
 
 impl<P: Protocol> Driver<P> for Direct<'_, '_, P> {
+    const PASSES: Passes = Passes::One;
+
     fn transaction(&self) -> &Transaction<'_, P> {
         self.0
     }

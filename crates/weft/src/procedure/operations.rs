@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::ptr;
 
+use crate::column::ColumnSet;
 use crate::encoding::{Key, KeyPrefix};
 use crate::error::Error;
 use crate::operation::{
@@ -12,10 +13,10 @@ use crate::operation::{
     OrderedPut, Payload, TopK, TopKInsert, Union,
 };
 use crate::procedure::instance::Instance;
-use crate::procedure::place::Place;
+use crate::procedure::place::{NOWHERE, Place};
 use crate::procedure::slot::Slot;
 use crate::procedure::walk::{Decision, Walk};
-use crate::procedure::{Accessed, Driver};
+use crate::procedure::{Accessed, Driver, Passes};
 use crate::protocol::Protocol;
 use crate::schema::{Index, Record};
 use crate::table::Table;
@@ -31,17 +32,25 @@ pub struct At<'w, 'tx, P: Protocol, D: Driver<P>> {
 impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     /// An operation that is done at once. What depends on it does not run again if it returns what `is_same`
     /// as before.
-    #[inline]
+    #[inline(always)]
     fn operate<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
         table: &Table<T, P>,
         key: Option<&T::Key>,
-        place: Place,
+        place: impl FnOnce() -> Place,
         is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let At { walk, instance } = self;
+        if matches!(D::PASSES, Passes::One) {
+            let accessed = walk.accessed(instance, table, key, &NOWHERE);
+            walk.driver.enter(&accessed)?;
+            let result = operation(walk.driver.transaction())?;
+            walk.driver.leave(&accessed)?;
+            return Ok(result);
+        }
+        let place = walk.place(place);
         match walk.decide(instance, slot, table, key, &place, R::clone)? {
             Decision::Keep(result) => Ok(result),
             Decision::Run(before) => {
@@ -56,7 +65,9 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
                 }
                 let result = result?;
                 walk.driver.leave(&walk.accessed(instance, table, key, &place))?;
-                walk.put(instance, slot, place, result.clone());
+                if walk.is_kept(instance) {
+                    walk.put(instance, slot, place, result.clone());
+                }
                 Ok(result)
             }
         }
@@ -72,22 +83,34 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.operate(slot, table, Some(key), Place::key(key), is_same, operation)
+        self.operate(slot, table, Some(key), || Place::key(key), is_same, operation)
     }
 
     fn scan<T: Record>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
         table: &'tx Table<T, P>,
-        place: Place,
+        place: impl FnOnce() -> Place,
         scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
     ) -> Rows<'w, 'tx, T, P, D> {
         let At { walk, instance } = self;
+        if matches!(D::PASSES, Passes::One) {
+            let accessed = walk.accessed(instance, table, None, &NOWHERE);
+            let state = match walk.driver.enter(&accessed) {
+                Ok(()) => State::Running { scan: scan(walk.driver.transaction()), before: None },
+                Err(error) => State::Refused(Some(error)),
+            };
+            return Rows { walk, instance, slot, is_kept: false, state, open: None };
+        }
         let mut open = None;
+        let (place, is_kept) = (walk.place(place), walk.is_kept(instance));
         let state = match walk.decide(instance, slot, table, None, &place, |_| ()) {
             Ok(Decision::Keep(())) => State::Kept(0),
             Ok(Decision::Run(before)) => {
-                walk.put(instance, slot, place, Scanned { rows: Vec::new(), is_over: false });
+                if is_kept {
+                    let scanned = Scanned { rows: Vec::new(), is_over: false };
+                    walk.put(instance, slot, place, scanned);
+                }
                 if before.is_none() {
                     walk.note_change(instance);
                 }
@@ -96,7 +119,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
             }
             Err(error) => State::Refused(Some(error)),
         };
-        Rows { walk, instance, slot, state, open }
+        Rows { walk, instance, slot, is_kept, state, open }
     }
 
     pub fn get<T: Record>(
@@ -115,7 +138,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         index: Index<T, K>,
         key: &K,
     ) -> Result<Option<&'tx T>, Error> {
-        let place = Place::prefix::<K>(Some(index.position()), key);
+        let place = || Place::prefix::<K>(Some(index.position()), key);
         self.operate(slot, table, None, place, is_same_row, |tx| tx.get_by(table, index, key))
     }
 
@@ -128,7 +151,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'tx T>, Error> {
-        let place = Place::prefix::<K>(Some(index.position()), prefix);
+        let place = || Place::prefix::<K>(Some(index.position()), prefix);
         self.operate(slot, table, None, place, is_same_row, |tx| {
             tx.prefix_by(table, index, prefix).descending().next().transpose()
         })
@@ -141,7 +164,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         table: &Table<T, P>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
-        let place = Place::keys(keys.clone());
+        let named = keys.clone();
+        let place = || Place::keys(named);
         let are_same = |before: &Vec<_>, now: &Vec<_>| {
             before.len() == now.len()
                 && before.iter().zip(now).all(|(before, now)| is_same_row(before, now))
@@ -171,7 +195,17 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
         // What a closure returns may be of any type.
-        self.point(slot, table, key, |_, _| false, |tx| tx.update(table, key, change))
+        let At { walk, instance } = self;
+        self.point(
+            slot,
+            table,
+            key,
+            |_, _| false,
+            |tx| match walk.driver.defers(instance) {
+                false => tx.update(table, key, change),
+                true => tx.update_later(table, key, walk.sums_of(instance), change),
+            },
+        )
     }
 
     pub fn upsert<T: Record>(
@@ -199,7 +233,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         table: &'tx Table<T, P>,
         range: impl RangeBounds<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
-        self.scan(slot, table, Place::range(None, &range), |tx| tx.range(table, range))
+        let place = self.walk.place(|| Place::range(None, &range));
+        self.scan(slot, table, || place, |tx| tx.range(table, range))
     }
 
     pub fn prefix<T: Record>(
@@ -208,7 +243,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         table: &'tx Table<T, P>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
-        let place = Place::prefix::<T::Key>(None, prefix);
+        let place = || Place::prefix::<T::Key>(None, prefix);
         self.scan(slot, table, place, |tx| tx.prefix(table, prefix))
     }
 
@@ -219,8 +254,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         index: Index<T, K>,
         range: impl RangeBounds<K>,
     ) -> Rows<'w, 'tx, T, P, D> {
-        let place = Place::range(Some(index.position()), &range);
-        self.scan(slot, table, place, |tx| tx.range_by(table, index, range))
+        let place = self.walk.place(|| Place::range(Some(index.position()), &range));
+        self.scan(slot, table, || place, |tx| tx.range_by(table, index, range))
     }
 
     pub fn prefix_by<T: Record, K: Key>(
@@ -230,7 +265,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Rows<'w, 'tx, T, P, D> {
-        let place = Place::prefix::<K>(Some(index.position()), prefix);
+        let place = || Place::prefix::<K>(Some(index.position()), prefix);
         self.scan(slot, table, place, |tx| tx.prefix_by(table, index, prefix))
     }
 
@@ -242,7 +277,11 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         column: ColumnOf<T, V>,
         operation: O,
     ) -> Result<(), Error> {
-        self.point(slot, table, key, PartialEq::eq, |tx| tx.apply(table, key, column, operation))
+        let At { walk, instance } = self;
+        self.point(slot, table, key, PartialEq::eq, |tx| match walk.driver.defers(instance) {
+            false => tx.apply(table, key, column, operation),
+            true => tx.apply_later(table, key, column, operation),
+        })
     }
 
     pub fn or<T: Record, V>(
@@ -332,6 +371,12 @@ macro_rules! integer_operations {
 integer_operations!(add Add, mul Mul, max Max, min Min);
 
 impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
+    /// The columns that an instance adds to.
+    fn sums_of(&self, instance: Instance) -> ColumnSet {
+        let step = &self.shape().steps[instance.step];
+        step.table.columns_named(step.adds)
+    }
+
     fn accessed<'a, T: Record>(
         &self,
         instance: Instance,
@@ -366,6 +411,7 @@ pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     walk: &'w Walk<'tx, P, D>,
     instance: Instance,
     slot: &'w Slot<Scanned<'tx, T>>,
+    is_kept: bool,
     state: State<'tx, T, P>,
     open: Option<OpenScan<'tx, P, D>>,
 }
@@ -419,6 +465,12 @@ impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P,
             State::Running { scan, before } => {
                 self.walk.driver.resume(self.instance);
                 let next = scan.next();
+                if !self.is_kept {
+                    if next.is_none() {
+                        self.open = None;
+                    }
+                    return next;
+                }
                 let entry = self.slot.find(self.instance.iteration);
                 let scanned = &mut entry.expect("it was put there when the scan began").result;
                 let position = scanned.rows.len();

@@ -1,6 +1,7 @@
 //! The pieces in which a procedure is executed.
 
-use super::chopping::{Chopped, PieceKind};
+use super::chopping::{Chopped, Piece, PieceKind};
+use super::{Shape, StepColumns};
 
 /// The pieces in which a procedure is executed: ranges of its steps, one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,29 +10,49 @@ pub struct Pieces {
     /// Of each piece its first step, and behind them the number of steps.
     starts: Vec<usize>,
     conflicting: Option<usize>,
+    /// Of each step whether it is deferred.
+    deferred: Vec<bool>,
+    /// Of each step, if they commit by columns.
+    columns: Option<Vec<StepColumns>>,
 }
 
 impl Pieces {
     /// Those that were found for a procedure. One piece, if they are not ranges of the steps as written.
-    pub fn of(procedure: &'static str, chopped: &Chopped) -> Pieces {
+    ///
+    /// If not `finest`, pieces that meet nobody in a way that matters join their neighbours: there is nothing to be
+    /// won by their commits.
+    pub fn of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pieces {
         let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
-        let is_conflicting = |piece: &super::chopping::Piece| piece.kind == PieceKind::Conflicting;
-        let mut conflicting = chopped.pieces.iter().position(is_conflicting);
-        let mut starts: Vec<usize> = Vec::new();
+        let is_conflicting = |piece: &Piece| piece.kind == PieceKind::Conflicting;
+        let found = &chopped.pieces;
+        let mut conflicting = found.iter().position(is_conflicting);
+        let mut starts = vec![0];
         if chopped.is_as_written {
-            starts.extend(chopped.pieces.iter().filter_map(|piece| piece.steps.first()));
+            // Behind the pieces of those at which another begins.
+            let mut ends: Vec<usize> = (0..found.len().saturating_sub(1)).collect();
+            if !finest {
+                let mut ends_that_matter =
+                    (0..found.len()).filter(|&end| !meets_nobody(&found[end]));
+                ends_that_matter.next_back();
+                ends = ends_that_matter.collect();
+            }
+            starts.extend(ends.iter().map(|end| found[end + 1].steps[0]));
+            conflicting = conflicting.map(|position| ends.partition_point(|&end| end < position));
         } else {
-            starts.push(0);
             conflicting = conflicting.map(|_| 0);
         }
         starts.push(steps);
-        Pieces { procedure, starts, conflicting }
+        let mut deferred = vec![false; steps];
+        let are = chopped.pieces.iter().filter(|piece| piece.kind == PieceKind::Deferred);
+        are.flat_map(|piece| &piece.steps).for_each(|&step| deferred[step] = true);
+        Pieces { procedure, starts, conflicting, deferred, columns: None }
     }
 
     /// All steps as one piece, whatever was found.
     pub(crate) fn one(procedure: &'static str, chopped: &Chopped) -> Pieces {
         let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
-        Pieces { procedure, starts: vec![0, steps], conflicting: Some(0) }
+        let deferred = vec![false; steps];
+        Pieces { procedure, starts: vec![0, steps], conflicting: Some(0), deferred, columns: None }
     }
 
     /// Makes each step a piece, as no analysis would.
@@ -39,6 +60,24 @@ impl Pieces {
     pub(crate) fn unmerge(&mut self) {
         let steps = self.start(self.count());
         self.starts = (0..=steps).collect();
+    }
+
+    /// Has them commit by columns; `shape` is the procedure's.
+    pub(crate) fn by_columns(self, shape: &Shape) -> Pieces {
+        Pieces { columns: Some(StepColumns::of_steps(shape)), ..self }
+    }
+
+    /// Leaves out what columns have to be as they were, as no step says.
+    #[cfg(feature = "canary")]
+    pub(crate) fn neglect_columns(&mut self) {
+        for step in self.columns.iter_mut().flatten() {
+            step.matters = crate::column::ColumnSet::NONE;
+        }
+    }
+
+    /// The columns of the steps, if they commit by columns.
+    pub(crate) fn columns(&self) -> Option<&[StepColumns]> {
+        self.columns.as_deref()
     }
 
     /// The procedure's name.
@@ -61,9 +100,34 @@ impl Pieces {
         self.starts[piece]
     }
 
+    /// Whether it has a commit for each of several pieces, or, if it defers something, for the one that there is.
+    pub fn are_several(&self) -> bool {
+        self.count() > 1 || self.publishes()
+    }
+
+    /// Whether a step is deferred, if the procedure runs in pieces.
+    #[inline]
+    pub fn defers(&self, step: usize) -> bool {
+        self.deferred[step]
+    }
+
+    /// Whether any step is.
+    pub fn publishes(&self) -> bool {
+        self.deferred.contains(&true)
+    }
+
     /// The position of the piece whose place among those of others is the transaction's, if there is one.
     pub fn conflicting(&self) -> Option<usize> {
         self.conflicting
+    }
+}
+
+/// Whether a piece can be anywhere among others' pieces. It may meet them in a record, but in none of its columns,
+/// or where both only add; a commit [by columns](crate::protocol::DbxTcOptions::by_columns) knows that.
+fn meets_nobody(piece: &Piece) -> bool {
+    match piece.kind {
+        PieceKind::Commutative | PieceKind::Reading | PieceKind::Static => true,
+        PieceKind::Conflicting | PieceKind::Exclusive | PieceKind::Deferred => false,
     }
 }
 
@@ -74,7 +138,56 @@ mod tests {
 
     fn pieces(text: &str, options: Options) -> Pieces {
         let outlines: Outlines = text.parse().expect("is well-formed");
-        Pieces::of("p", &chop(&outlines, options).expect("is possible").procedures[0])
+        Pieces::of("p", &chop(&outlines, options).expect("is possible").procedures[0], true)
+    }
+
+    #[test]
+    fn pieces_that_meet_nobody_join_their_neighbours() {
+        let of = |text: &str| {
+            let outlines: Outlines = text.parse().expect("is well-formed");
+            let options = Options { reordering: false, ..Options::ALL };
+            let chopping = chop(&outlines, options).expect("is possible");
+            [true, false].map(|finest| {
+                let found = Pieces::of("p", &chopping.procedures[0], finest);
+                let starts: Vec<usize> =
+                    (0..found.count()).map(|piece| found.start(piece)).collect();
+                (starts, found.conflicting())
+            })
+        };
+        // Static, conflicting, commutative.
+        let around = "
+            procedure p
+                a: read s (x)
+                b: update t (x); values from a
+                c: add u (x)
+            end
+        ";
+        assert_eq!(of(around), [(vec![0, 1, 2], Some(1)), (vec![0], Some(0))]);
+        // Commutative, all of them.
+        let sums = "
+            procedure p
+                a: add t (x)
+                b: add u (x)
+            end
+        ";
+        assert_eq!(of(sums), [(vec![0, 1], None), (vec![0], None)]);
+        // What the procedure alone has, by the token that it took, is no reason for others to wait; and what comes
+        // before it, and meets nobody, is part of it.
+        let tokens = "
+            token t for o
+            procedure p
+                a: read s (x)
+                b: delete t
+                c: add u (x)
+                d: update o (x)
+                e: add u (y)
+            end
+            procedure q
+                a: insert o
+                b: insert t
+            end
+        ";
+        assert_eq!(of(tokens), [(vec![0, 1, 2, 3, 4], Some(1)), (vec![0, 2], Some(0))]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub struct Place(Kind);
 
 #[derive(Clone, PartialEq)]
 enum Kind {
+    Nowhere,
     Key(Encoded),
     Keys(Box<[Encoded]>),
     /// Of the primary index, or else of the secondary one in that position.
@@ -28,6 +29,9 @@ enum Encoded {
     Words([u64; 2]),
     Long(Box<LongKey>),
 }
+
+/// [`Place::NOWHERE`], to be referred to.
+pub(super) static NOWHERE: Place = Place::NOWHERE;
 
 impl Encoded {
     #[inline]
@@ -64,6 +68,9 @@ impl Encoded {
 }
 
 impl Place {
+    /// What is said where nobody asks.
+    pub const NOWHERE: Place = Place(Kind::Nowhere);
+
     /// The row with a primary key.
     #[inline]
     pub fn key(key: &impl Key) -> Place {
@@ -88,6 +95,7 @@ impl Place {
             (Kind::Key(key), _) => other.may_have(key),
             (Kind::Keys(keys), _) => keys.iter().any(|key| other.may_have(key)),
             (Kind::Range(..), _) => true,
+            (Kind::Nowhere, _) => false,
         }
     }
 
@@ -98,6 +106,7 @@ impl Place {
             Kind::Range(None, bounds) => bounds.contains(key),
             // A row comes into an index, and leaves it, by its other columns.
             Kind::Range(Some(_), _) => true,
+            Kind::Nowhere => false,
         }
     }
 }
@@ -119,6 +128,7 @@ impl fmt::Debug for Place {
         }
         match &self.0 {
             Kind::Key(key) => Bytes(key).fmt(formatter),
+            Kind::Nowhere => formatter.write_str("nowhere"),
             Kind::Keys(keys) => formatter.debug_list().entries(keys.iter().map(Bytes)).finish(),
             Kind::Range(index, bounds) => {
                 let (start, end) = &**bounds;

@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use crate::column::ColumnSet;
 use crate::operation::OperationKind;
 use crate::procedure::instance::{Instance, Iteration};
 use crate::protocol::Protocol;
-use crate::schema::{Column, Record};
+use crate::schema::{Column, IndexDescription, Record};
 use crate::table::Table;
 
 /// The shape of a procedure. `#[procedure]` finds it out when the function is compiled.
@@ -101,13 +102,30 @@ pub struct TableShape {
     pub columns: &'static [Column],
     /// The columns of its primary key: positions in `columns`.
     pub key_columns: &'static [usize],
+    /// Its secondary indexes.
+    pub indexes: &'static [IndexDescription],
+    /// Whether its rows have constraints of their own.
+    pub is_checked: bool,
 }
 
 impl TableShape {
     /// That of a table which is reached from a procedure's argument. Called by `#[procedure]`.
     #[doc(hidden)]
     pub const fn reached<A: ?Sized, T: Record, P: Protocol>(_: fn(&A) -> &Table<T, P>) -> Self {
-        TableShape { name: T::TABLE, columns: T::COLUMNS, key_columns: T::KEY_COLUMNS }
+        TableShape {
+            name: T::TABLE,
+            columns: T::COLUMNS,
+            key_columns: T::KEY_COLUMNS,
+            indexes: T::INDEXES,
+            is_checked: T::IS_CHECKED,
+        }
+    }
+
+    /// The columns of these names.
+    pub(crate) fn columns_named(&self, names: &[&str]) -> ColumnSet {
+        let named =
+            |(position, column): (usize, &Column)| names.contains(&column.name).then_some(position);
+        ColumnSet::of(self.columns.iter().enumerate().filter_map(named))
     }
 
     fn is_key_column(&self, name: &str) -> bool {

@@ -9,7 +9,7 @@ use crate::procedure::operations::At;
 use crate::procedure::place::Place;
 use crate::procedure::shape::{Dependency, Shape};
 use crate::procedure::slot::{Entry, Slot};
-use crate::procedure::{Accessed, Again, Driver, Next, Selection};
+use crate::procedure::{Accessed, Again, Driver, Next, Passes, Selection};
 use crate::protocol::Protocol;
 use crate::schema::Record;
 use crate::table::Table;
@@ -121,7 +121,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
             self.driver.restart_pass();
             return true;
         }
-        if is_ok && self.pass.get() > 1 {
+        if matches!(D::PASSES, Passes::Any) && is_ok && self.pass.get() > 1 {
             self.changed.borrow_mut().iter_mut().for_each(Vec::clear);
             let writes = &mut *self.writes.borrow_mut();
             writes.all.truncate(writes.come_by);
@@ -139,7 +139,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
 
     /// Whether the first pass has just ended, and it is to be [noted](Walk::note_writes) what it has written.
     pub fn is_to_note_writes(&self) -> bool {
-        self.pass.get() == 1
+        matches!(D::PASSES, Passes::Any) && self.pass.get() == 1
     }
 
     /// Notes what a step has written in the first pass. (To be followed by [`Walk::order_writes`].)
@@ -164,7 +164,8 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
 
     /// Forgets the instances of a step that a pass that went through has not come by.
     pub fn sweep<R>(&self, step: usize, slot: &Slot<R>) {
-        if self.is_interrupted.get() {
+        // Behind the step that a pass begins with nothing is kept.
+        if !matches!(D::PASSES, Passes::Any) || self.is_interrupted.get() {
             return;
         }
         slot.sweep(self.pass.get(), |iteration| {
@@ -173,7 +174,11 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// Comes to a loop.
+    #[inline]
     pub fn enter_loop(&self, number: usize) {
+        if matches!(D::PASSES, Passes::One) {
+            return;
+        }
         let depth = self.shape.loops[number].depth;
         let mut iteration = self.iteration.get();
         iteration.set(depth, 0);
@@ -181,7 +186,11 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// Begins an iteration of a loop.
+    #[inline]
     pub fn iterate(&self, number: usize) {
+        if matches!(D::PASSES, Passes::One) {
+            return;
+        }
         let depth = self.shape.loops[number].depth;
         let mut iteration = self.iteration.get();
         iteration.set(depth, iteration.at(depth) + 1);
@@ -189,7 +198,11 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// The operation of a step.
+    #[inline]
     pub fn at(&self, step: usize) -> At<'_, 'tx, P, D> {
+        if matches!(D::PASSES, Passes::One) {
+            return At { walk: self, instance: Instance { step, iteration: Iteration::default() } };
+        }
         let depth = self.shape.steps[step].loops.len();
         debug_assert!(depth <= LOOPS_MAX);
         At { walk: self, instance: Instance { step, iteration: self.iteration.get().outer(depth) } }
@@ -234,7 +247,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         place: &Place,
         keep: impl FnOnce(&R) -> K,
     ) -> Result<Decision<R, K>, Error> {
-        if self.pass.get() > 1 {
+        if !matches!(D::PASSES, Passes::One) && self.pass.get() > 1 {
             return self.decide_again(instance, slot, table, key, place, keep);
         }
         let access = self.shape.steps[instance.step].access;
@@ -255,6 +268,18 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     ) -> Result<Decision<R, K>, Error> {
         let access = self.shape.steps[instance.step].access;
         let accessed = |again| Accessed { instance, access, table, key, place, again };
+        if matches!(D::PASSES, Passes::From) {
+            if self.keeps::<T>(instance, place)
+                && let Some(entry) = slot.find(instance.iteration)
+            {
+                let kept = keep(&entry.result);
+                drop(entry);
+                self.driver.keep(&accessed(None))?;
+                return Ok(Decision::Keep(kept));
+            }
+            self.driver.enter(&accessed(None))?;
+            return Ok(Decision::Run(None));
+        }
         self.writes.borrow_mut().come_to(instance, self.shape);
         let (mut before, mut again) = (None, None);
         if let Some(mut entry) = slot.find(instance.iteration) {
@@ -288,8 +313,9 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// An instance has returned something else than before: what depends on it runs, too.
+    #[inline]
     pub(super) fn note_change(&self, instance: Instance) {
-        if self.pass.get() > 1 {
+        if matches!(D::PASSES, Passes::Any) && self.pass.get() > 1 {
             let mut changed = self.changed.borrow_mut();
             changed.resize_with(self.shape.steps.len(), Vec::new);
             changed[instance.step].push(instance.iteration);
@@ -349,6 +375,22 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
         writes.come_by += 1;
         writes.changed.push((instance, table, place.clone()));
+    }
+
+    /// Where an operation looks, if anybody asks.
+    #[inline]
+    pub(super) fn place(&self, place: impl FnOnce() -> Place) -> Place {
+        if matches!(D::PASSES, Passes::Any) { place() } else { Place::NOWHERE }
+    }
+
+    /// Whether what an instance has returned is to be kept.
+    #[inline]
+    pub(super) fn is_kept(&self, instance: Instance) -> bool {
+        match D::PASSES {
+            Passes::One => false,
+            Passes::From => self.driver.keeps(instance.step),
+            Passes::Any => true,
+        }
     }
 
     /// Notes what an instance has returned.

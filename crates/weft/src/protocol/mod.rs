@@ -39,6 +39,7 @@ pub use dbx_spin::DbxSpin;
 #[doc(hidden)]
 pub use dbx_tc::Flaw;
 pub use dbx_tc::{DbxTc, DbxTcOptions};
+pub(crate) use dbx_tc::{DeferredChange, Moved};
 pub(crate) use dbx_tc::{Gate, Registered, Stranger};
 pub use doppel::{Doppel, DoppelLocking, PhaseMetrics, PhaseOptions};
 pub use htcc::{HotRecords, Htcc, HtccOptions};
@@ -53,7 +54,7 @@ use crate::database::Inner;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
-use crate::procedure::{Instance, Pieces, Shape};
+use crate::procedure::{Instance, Pieces, Shape, StepColumns};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
 use crate::worker::{Worker, WorkerMemory};
@@ -544,14 +545,27 @@ pub trait Executor {
 
     /// The transaction that begins next is a registered procedure, and to be committed piece by piece, if it can
     /// be, or as one.
-    fn expect_procedure(&mut self, in_pieces: bool) {
-        let _ = in_pieces;
+    fn expect_procedure(&mut self, pieces: &Pieces) {
+        let _ = pieces;
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// Notes a change that is to be made when what is deferred is published.
+    fn defer(&mut self, change: DeferredChange<Self::Header>) {
+        let _ = change;
         unreachable!("asked of those alone that chop")
     }
 
     /// Whether the transaction that has begun is committed piece by piece: then each [`Executor::commit`] is that
     /// of a piece.
     fn is_in_pieces(&self) -> bool {
+        unreachable!("asked of those alone that chop")
+    }
+
+    /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has changed that matters to the steps, of which these are the columns, has
+    /// what the piece has read and written refer to the versions that are there now, so that it can be committed.
+    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
+        let _ = (columns, memory);
         unreachable!("asked of those alone that chop")
     }
 

@@ -226,7 +226,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
 
 /// A record's newest row together with its version (DBX, Algorithm 2).
 #[inline(always)]
-fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
+pub fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
     let record = stored(record);
     // Acquire: pairs with the release store of the pointer in `install`. A region's stores all
     // appear at once, so the second look at the word would find it changed.

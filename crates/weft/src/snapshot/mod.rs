@@ -25,6 +25,7 @@
 //!   Here a version goes when no open snapshot needs it: see [`retention`].
 
 mod batch;
+pub mod recent;
 pub mod retention;
 mod scan;
 
@@ -118,9 +119,19 @@ impl<P: Protocol> Database<P> {
         &self,
         body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
     ) -> Result<R, E> {
-        let snapshot = self.open_snapshot().map_err(Error::from)?;
+        self.read_from(self.open_snapshot(), body)
+    }
+
+    /// Runs `body` on a snapshot that was opened, and waits until what it has read is durable, if commits are
+    /// acknowledged then.
+    fn read_from<R, E: From<Error>>(
+        &self,
+        opened: Result<Snapshot<P>, Failure>,
+        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let snapshot = opened.map_err(Error::from)?;
         let result = body(&snapshot)?;
-        self.await_durable_reads().map_err(Error::from)?;
+        self.await_durable_reads(&snapshot).map_err(Error::from)?;
         Ok(result)
     }
 
@@ -366,17 +377,54 @@ impl<P: Protocol> Drop for Snapshot<P> {
     fn drop(&mut self) {
         #[cfg(feature = "history")]
         self.record_end();
-        let retention = &self.database.inner().shared.retention;
-        retention.close(self.number);
-        // If this thread cannot be a worker, the others will see to what was kept.
-        while retention.has_released() && matches!(self.release(), Ok(true)) {}
+        self.database.inner().shared.retention.close(self.number);
+        self.release_all();
     }
 }
 
 impl<P: Protocol> Snapshot<P> {
+    /// One that was opened before, and is open still.
+    #[cfg_attr(
+        not(feature = "history"),
+        allow(unused_variables, reason = "the times are for the recorder")
+    )]
+    fn joined(database: Database<P>, number: u64, times: Times) -> Self {
+        #[cfg(feature = "history")]
+        let recorder = recording::recorder_of(&database.inner().shared, times);
+        Snapshot {
+            database,
+            number,
+            #[cfg(feature = "history")]
+            recorder,
+        }
+    }
+
+    /// When it was opened.
+    fn times(&self) -> Times {
+        Times {
+            #[cfg(feature = "history")]
+            opened: self.recorder().map(|recorder| recorder.times()),
+        }
+    }
+
+    /// Releases what was kept for snapshots that are closed now.
+    fn release_all(&self) {
+        let retention = &self.database.inner().shared.retention;
+        // If this thread cannot be a worker, the others will see to what was kept.
+        while retention.has_released() && matches!(self.release(), Ok(true)) {}
+    }
+
     fn release(&self) -> Result<bool, Failure> {
         self.pinned(|worker| worker.memory.release_retained())
     }
+}
+
+/// When a snapshot was opened, for the history: readers that share it have read at that moment.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    /// When that began, and when it was done, if it is recorded.
+    #[cfg(feature = "history")]
+    opened: Option<(u64, u64)>,
 }
 
 // ---- for the history --------------------------------------------------------------------------
@@ -393,6 +441,16 @@ mod recording {
     pub(super) fn recorder(shared: &Shared) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();
+        Some(Mutex::new(recorder))
+    }
+
+    /// What records a reader of one that was opened at some time.
+    pub(super) fn recorder_of(shared: &Shared, times: Times) -> Option<Mutex<Recorder>> {
+        let mut recorder = shared.recording.as_ref()?.recorder();
+        recorder.invoke();
+        if let Some(times) = times.opened {
+            recorder.set_times(times);
+        }
         Some(Mutex::new(recorder))
     }
 

@@ -60,6 +60,8 @@ struct State {
 struct OpenSnapshot {
     number: u64,
     since: Instant,
+    /// How many have it open.
+    readers: usize,
 }
 
 /// Something that is kept for snapshots.
@@ -169,17 +171,29 @@ impl Retention {
         }
         let number = take();
         debug_assert!(state.open.last().is_none_or(|last| last.number < number));
-        state.open.push(OpenSnapshot { number, since: Instant::now() });
+        state.open.push(OpenSnapshot { number, since: Instant::now(), readers: 1 });
         self.openings.fetch_add(1, Ordering::SeqCst);
         number
     }
 
-    /// Closes a snapshot. What was kept for it alone is to be [looked at](Retention::take_released)
-    /// again.
+    /// Opens a snapshot once more that is open.
+    pub fn join(&self, number: u64) {
+        let mut state = self.state();
+        let joined = state.open.iter_mut().find(|open| open.number == number);
+        joined.expect("somebody has it open").readers += 1;
+    }
+
+    /// Closes a snapshot. If nobody else has it open, what was kept for it alone is to be
+    /// [looked at](Retention::take_released) again.
     pub fn close(&self, number: u64) {
         let mut state = self.state();
         let position = state.open.iter().position(|open| open.number == number);
-        state.open.remove(position.expect("a snapshot is closed once"));
+        let position = position.expect("a snapshot is closed as often as it is opened");
+        state.open[position].readers -= 1;
+        if state.open[position].readers > 0 {
+            return;
+        }
+        state.open.remove(position);
         let oldest = state.open.first().map_or(NONE_OPEN, |first| first.number);
         self.oldest.store(oldest, Ordering::SeqCst);
         if let Some(list) = state.lists.remove(&number) {

@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 
 use weft_htm::word::{Ordering, Word};
 
+use crate::column::ColumnSet;
 use crate::error::Failure;
 use crate::protocol::access_set::is_inline;
 use crate::protocol::{Protocol, Settled};
@@ -37,6 +38,14 @@ pub struct TableCore {
     encode_change: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
     /// Appends a row's primary key as it is stored.
     encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// See [`TableCore::same_columns`].
+    same_columns: unsafe fn(NonNull<u8>, NonNull<u8>, ColumnSet) -> bool,
+    /// See [`TableCore::rebase`].
+    rebase: unsafe fn(Rebase, NonNull<u8>) -> bool,
+    /// See [`TableCore::same_index_keys`].
+    same_index_keys: unsafe fn(NonNull<u8>, NonNull<u8>) -> bool,
+    /// See [`TableCore::may_be_written`].
+    may_be_written: unsafe fn(NonNull<u8>) -> bool,
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
     /// Writes a copy of a row to another place.
@@ -123,6 +132,55 @@ impl TableCore {
         unsafe { (self.clone_row)(row, place) };
     }
 
+    /// Whether it is known that these columns are alike in two versions of a row: [`Record::same_columns`]. Of
+    /// a secondary index's rows it never is.
+    ///
+    /// [`Record::same_columns`]: crate::Record::same_columns
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of both; the table need not be logged.
+    pub unsafe fn same_columns(
+        &self,
+        row: NonNull<u8>,
+        other: NonNull<u8>,
+        columns: ColumnSet,
+    ) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.same_columns)(row, other, columns) }
+    }
+
+    /// Writes to `place` what carrying a change over to another version of the row comes to:
+    /// [`Record::rebase`](crate::Record::rebase). False, and nothing is written, if it cannot be. A secondary
+    /// index's rows cannot.
+    ///
+    /// Whether the row [may be written](TableCore::may_be_written), and the secondary indexes'
+    /// [entries](TableCore::same_index_keys), are the caller's concern.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of all three rows; `place` has room for one, and is the caller's own.
+    pub unsafe fn rebase(&self, change: Rebase, place: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.rebase)(change, place) }
+    }
+
+    /// Whether two versions of a row have the same keys in all secondary indexes.
+    ///
+    /// # Safety
+    /// As for [`TableCore::same_columns`].
+    pub unsafe fn same_index_keys(&self, row: NonNull<u8>, other: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.same_index_keys)(row, other) }
+    }
+
+    /// Whether a row keeps to the table's constraints, and is not too large to be stored.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile.
+    pub unsafe fn may_be_written(&self, row: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.may_be_written)(row) }
+    }
+
     /// The key of a row, for histories.
     ///
     /// # Safety
@@ -160,6 +218,19 @@ impl TableCore {
         // SAFETY: every row was stamped before it was published, and is not changed since.
         unsafe { row.add(offset).cast().read() }
     }
+}
+
+/// A change to a row that is to be carried over to another version of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebase {
+    /// What the change has made.
+    pub row: NonNull<u8>,
+    /// Of which version.
+    pub before: NonNull<u8>,
+    /// The version that it is to be made of.
+    pub onto: NonNull<u8>,
+    /// The columns that the change has only added to.
+    pub adds: ColumnSet,
 }
 
 /// The address of a [`TableCore`] (and of the table around it).
@@ -216,6 +287,27 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
     #[cfg(feature = "history")]
     fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
 
+    fn same_columns(_row: &Self::Row, _other: &Self::Row, _columns: ColumnSet) -> bool {
+        false
+    }
+
+    fn rebase(
+        _row: &Self::Row,
+        _before: &Self::Row,
+        _onto: &Self::Row,
+        _adds: ColumnSet,
+    ) -> Option<Self::Row> {
+        None
+    }
+
+    fn same_index_keys(_row: &Self::Row, _other: &Self::Row) -> bool {
+        true
+    }
+
+    fn may_be_written(_row: &Self::Row) -> bool {
+        true
+    }
+
     fn core(
         name: &'static str,
         index: Option<&'static str>,
@@ -260,6 +352,10 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             encode_change: encode_change::<Self, P>,
             encode_key: encode_key::<Self, P>,
             clone_row: clone_row::<Self::Row>,
+            same_columns: same_columns::<Self, P>,
+            rebase: rebase::<Self, P>,
+            same_index_keys: same_index_keys::<Self, P>,
+            may_be_written: may_be_written::<Self, P>,
             find: find::<Self, P>,
             #[cfg(feature = "history")]
             history_key: history_key::<Self, P>,
@@ -277,6 +373,42 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
 unsafe fn clone_row<R: Clone>(row: NonNull<u8>, place: NonNull<u8>) {
     // SAFETY: called through a `TableCore` whose rows are of type `R`, with a row and a place for one.
     unsafe { place.cast::<R>().write(row.cast::<R>().as_ref().clone()) };
+}
+
+unsafe fn same_columns<I: RowsOf<P>, P: Protocol>(
+    row: NonNull<u8>,
+    other: NonNull<u8>,
+    columns: ColumnSet,
+) -> bool {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, other) = unsafe { (row.cast::<I::Row>().as_ref(), other.cast::<I::Row>().as_ref()) };
+    I::same_columns(row, other, columns)
+}
+
+unsafe fn rebase<I: RowsOf<P>, P: Protocol>(change: Rebase, place: NonNull<u8>) -> bool {
+    let Rebase { row, before, onto, adds } = change;
+    // SAFETY: called through the core of an `I`, with rows of it.
+    let [row, before, onto] =
+        [row, before, onto].map(|row| unsafe { row.cast::<I::Row>().as_ref() });
+    match I::rebase(row, before, onto, adds) {
+        Some(rebased) => {
+            // SAFETY: the caller's place for a row.
+            unsafe { place.cast::<I::Row>().write(rebased) };
+            true
+        }
+        None => false,
+    }
+}
+
+unsafe fn same_index_keys<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, other: NonNull<u8>) -> bool {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, other) = unsafe { (row.cast::<I::Row>().as_ref(), other.cast::<I::Row>().as_ref()) };
+    I::same_index_keys(row, other)
+}
+
+unsafe fn may_be_written<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> bool {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::may_be_written(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
 #[cfg(feature = "history")]

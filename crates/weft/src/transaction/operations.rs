@@ -267,12 +267,12 @@ fn write_operation<T: Record, V, O: Operation<V>>(
 }
 
 #[cold]
-fn no_such_row<T: Record>(key: &T::Key) -> Error {
+pub(super) fn no_such_row<T: Record>(key: &T::Key) -> Error {
     Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }.into()
 }
 
 #[cold]
-fn out_of_range<T: Record, V>(
+pub(super) fn out_of_range<T: Record, V>(
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: OperationKind,

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use super::{Committing, Transaction};
 use crate::database::backoff;
 use crate::error::{Error, Failure};
-use crate::procedure::{Accessed, Driver, Instance, Next, Pieces, Selection};
+use crate::procedure::{Accessed, Driver, Instance, Next, Passes, Pieces, Selection, StepColumns};
 use crate::protocol::{Abort, Executor, Protocol};
 use crate::schema::Record;
 use crate::storage::CommitToken;
@@ -30,6 +30,10 @@ pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
     pieces: &'t Pieces,
     /// Whether they are committed one by one, or all at the end.
     in_pieces: bool,
+    /// The columns of the steps, if they are committed by columns.
+    columns: Option<&'t [StepColumns]>,
+    /// The first step of the last piece.
+    last: usize,
     /// The first step behind those that have been committed.
     first: Cell<usize>,
     /// The piece that was come to last.
@@ -58,9 +62,12 @@ pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
 impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// For a transaction that has just begun.
     pub(crate) fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
+        let columns = transaction.columns(pieces.columns());
         Piecewise {
             transaction,
             pieces,
+            columns,
+            last: pieces.start(pieces.count() - 1),
             in_pieces: transaction.worker.executor().is_in_pieces(),
             first: Cell::new(0),
             piece: Cell::new(0),
@@ -96,15 +103,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             return Err(abort);
         }
         let memory = &transaction.worker.memory;
-        let committing = Committing(memory);
-        transaction.worker.executor().commit(memory, || {
-            if !self.is_decided.get() {
-                transaction.record_serialization();
-                self.is_recorded.set(true);
-            }
-            memory.draw()
-        })?;
-        drop(committing);
+        transaction.commit_by_columns(self.columns, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
         self.is_decided.set(is_over && self.is_recorded.get());
@@ -113,6 +112,21 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         self.redone.set(0);
         self.closed.take();
         Ok(())
+    }
+
+    /// Commits it, if all versions are current.
+    #[inline]
+    fn try_commit(&self) -> Result<(), Abort> {
+        let transaction = self.transaction;
+        let memory = &transaction.worker.memory;
+        let _committing = Committing(memory);
+        transaction.worker.executor().commit(memory, || {
+            if !self.is_decided.get() {
+                transaction.record_serialization();
+                self.is_recorded.set(true);
+            }
+            memory.draw()
+        })
     }
 
     /// The first step behind the present piece.
@@ -146,6 +160,13 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
 impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     /// What has led to it may have been a conflict, and earlier pieces cannot be undone.
     const CATCHES_PANICS: bool = true;
+    const PASSES: Passes = Passes::From;
+
+    /// The last piece is done again as a whole.
+    #[inline(always)]
+    fn keeps(&self, step: usize) -> bool {
+        step < self.last
+    }
 
     fn transaction(&self) -> &Transaction<'_, P> {
         self.transaction
@@ -170,11 +191,17 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         }
         self.is_begun.set(true);
         self.step.set(step);
+        if self.columns.is_some() {
+            self.transaction.worker.executor().enter_step(accessed.instance, false);
+        }
         self.transaction.record_step(accessed.instance, false);
         Ok(())
     }
 
     fn resume(&self, instance: Instance) {
+        if self.columns.is_some() {
+            self.transaction.worker.executor().enter_step(instance, true);
+        }
         self.transaction.record_step(instance, true);
     }
 
@@ -189,6 +216,11 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     fn keep<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
         self.transaction.record_kept_step(accessed.instance);
         Ok(())
+    }
+
+    #[inline]
+    fn defers(&self, instance: Instance) -> bool {
+        self.in_pieces && self.pieces.defers(instance.step)
     }
 
     fn restart_pass(&self) {

@@ -85,6 +85,15 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
+    /// Whether any of this is recorded.
+    #[inline(always)]
+    pub(super) fn is_recorded(&self) -> bool {
+        #[cfg(feature = "history")]
+        return self.worker.recorder.is_some();
+        #[cfg(not(feature = "history"))]
+        false
+    }
+
     /// Records that the transaction has committed.
     #[inline(always)]
     pub(super) fn record_commit(&self) {

@@ -76,7 +76,7 @@ impl Workplace for Office {
     type Protocol = DbxTc;
 
     fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
-        let known = DbxTcOptions::new().procedures([Work::<DbxTc>::shape()]);
+        let known = DbxTcOptions::new().procedures([Work::<DbxTc>::shape()]).finest(true);
         let builder = Database::builder().table::<Board>().table::<Tally>().table::<Slip>();
         let database = place(builder.dbx_tc(known), disk, options, manual).open().unwrap();
         assert_eq!(database.chopping().procedures[0].pieces.len(), 4);

@@ -1,5 +1,7 @@
 //! DBX-TC: procedures in pieces, beside each other and beside everything else.
 
+mod columns;
+mod deferred;
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 #[path = "../support/hardware.rs"]
 mod hardware;
@@ -106,7 +108,12 @@ const BRANCHES: u32 = 4;
 const BEGINNING: i64 = 100;
 
 fn options() -> DbxTcOptions {
-    DbxTcOptions::new().procedures([Pay::<DbxTc>::shape()])
+    DbxTcOptions::new().procedures([Pay::<DbxTc>::shape()]).finest(true)
+}
+
+/// By rows: so each change of a branch is in the way of another.
+fn by_rows() -> DbxTcOptions {
+    options().by_columns(false)
 }
 
 fn open(options: DbxTcOptions) -> Bank {
@@ -214,7 +221,7 @@ fn pieces_of_two_procedures_interleave() {
 #[test]
 fn a_piece_that_fails_is_done_again_alone() {
     for times in [1, 3] {
-        let bank = open(options());
+        let bank = open(by_rows());
         let before = bank.database.metrics();
         let (passes, number) = (Cell::new(0), Cell::new(100));
         // The branch changes while it is being changed.
@@ -243,7 +250,7 @@ fn a_piece_that_fails_is_done_again_alone() {
 
 #[test]
 fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
-    let bank = open(options());
+    let bank = open(by_rows());
     let overdrawn = bank.database.execute(&mut bank.paying(1, -BEGINNING - 1, 1, NOTHING));
     assert!(matches!(overdrawn, Err(Refused::Overdrawn)), "{overdrawn:?}");
     assert_eq!(bank.state(1), (BEGINNING, 0));
@@ -281,7 +288,7 @@ fn the_first_piece_gives_way_and_rolls_back_like_any_transaction() {
 
 #[test]
 fn a_piece_that_starves_gets_through_whatever_the_deadline() {
-    let bank = open(options());
+    let bank = open(by_rows());
     let options = TransactionOptions::new().deadline(Duration::from_millis(50));
     let number = Cell::new(1);
     // So often that operations ask for the time, and that the turnstile is closed.
@@ -365,7 +372,7 @@ fn count<P: Protocol>(
 #[test]
 fn a_scan_that_is_being_read_keeps_its_piece_open() {
     let both = [Pay::<DbxTc>::shape(), Count::<DbxTc>::shape()];
-    let bank = open(DbxTcOptions::new().procedures(both));
+    let bank = open(DbxTcOptions::new().procedures(both).finest(true));
     let pieces = bank.database.chopping().procedures[1].pieces.len();
     assert_eq!(pieces, 3, "the analysis takes a scan for one step");
     // The last account changes when the first has been counted.

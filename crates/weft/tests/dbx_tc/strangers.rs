@@ -156,7 +156,7 @@ fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
     };
     for (snapshots, pieces, seen) in [(true, 3, (BEGINNING + 10, 10)), (false, 2, (BEGINNING, 0))] {
         let chopping = Options { snapshots, ..Options::ALL };
-        let bank = open(DbxTcOptions::new().procedures(both).chopping(chopping));
+        let bank = open(DbxTcOptions::new().procedures(both).chopping(chopping).finest(true));
         assert_eq!(bank.database.chopping().procedures[0].pieces.len(), pieces);
         assert_eq!(seen_in_the_middle(&bank, look), seen, "snapshots: {snapshots}");
         assert_eq!(look(&bank), (BEGINNING + 10, 10));

@@ -11,7 +11,7 @@
 //! | `workload`, `protocol` | names |
 //! | `htm_backend` | what ran the protocol's regions: `rtm`, or `software` for their twins; `null` for a protocol without regions |
 //! | `twin` | what takes the place of hardware regions in this run, if results must be read with that in mind; else `null` |
-//! | `snapshots` | whether read-only transactions ran on snapshots |
+//! | `snapshots` | on which snapshots read-only transactions ran: `off`, `on` or `recent` |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
 //! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
@@ -56,6 +56,7 @@ use serde::Serialize;
 use weft_workloads::dbx_tc::Pieces;
 use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
+use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::Condition;
 
 use crate::arguments::{AcknowledgeName, BenchArguments};
@@ -234,7 +235,7 @@ pub struct Report<'a> {
     pub protocol: &'static str,
     pub htm_backend: Option<String>,
     pub twin: Option<&'static str>,
-    pub snapshots: bool,
+    pub snapshots: Snapshots,
     pub acknowledge: &'static str,
     pub threads: usize,
     pub seed: u64,

@@ -282,7 +282,7 @@ fn log(reports: &[Report<'_>]) -> Option<Table> {
 /// What was kept for snapshots; `None` if nobody reads any.
 fn versions(reports: &[Report<'_>]) -> Option<Table> {
     let mut table = numeric(&["protocol"], &["versions held for snapshots, at most"]);
-    for report in reports.iter().filter(|report| report.snapshots) {
+    for report in reports.iter().filter(|report| report.snapshots.are_used()) {
         table.add_row([report.label.to_owned(), grouped(report.versions_held)]);
     }
     (!table.is_empty()).then_some(table)

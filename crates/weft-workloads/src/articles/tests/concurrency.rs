@@ -9,6 +9,7 @@ use weft::protocol::{Doppel, Protocol, with_protocol};
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::schema::Article;
 use crate::articles::{Articles, Mix, Parameters, TransactionType};
+use crate::snapshots::Snapshots;
 use crate::workload::Workload;
 
 const THREADS: usize = 4;
@@ -88,14 +89,15 @@ fn comments_that_read_and_write_keep_every_condition() {
 /// Articles and comments are read on snapshots, while others are added.
 #[test]
 fn snapshots_beside_changes_keep_every_condition() {
-    run_all(&Parameters { snapshots: true, ..TINY }, 54);
+    run_all(&Parameters { snapshots: Snapshots::On, ..TINY }, 54);
+    run_all(&Parameters { snapshots: Snapshots::Recent, ..TINY }, 55);
 }
 
 /// The count of the most popular article is split, so whoever reads the article is set aside, or waits for
 /// a snapshot.
 #[test]
 fn counts_that_are_split_keep_every_condition() {
-    for (seed, snapshots) in [(56, false), (57, true)] {
+    for (seed, snapshots) in [(56, Snapshots::Off), (57, Snapshots::On), (58, Snapshots::Recent)] {
         let articles: Articles<Doppel> = load(&Parameters { snapshots, ..TINY }, seed, THREADS);
         let (table, popular) = (&articles.tables.articles, articles.choice.popular_articles[0]);
         let counts = column_of!(Article.a_num_comments);
@@ -104,7 +106,7 @@ fn counts_that_are_split_keep_every_condition() {
         drive(&articles, seed);
         let phases = articles.database.metrics().phases.expect("there are some");
         assert!(phases.split_phases > 0 && phases.reconciled_rows > 0, "seed {seed}: {phases:?}");
-        assert!(snapshots || phases.stashed > 0, "seed {seed}: {phases:?}");
+        assert!(snapshots.are_used() || phases.stashed > 0, "seed {seed}: {phases:?}");
     }
 }
 

@@ -15,6 +15,7 @@ use weft::protocol::{PROTOCOLS, Protocol};
 
 use super::conditions::Rule;
 use super::{Articles, Mix, Parameters};
+use crate::snapshots::Snapshots;
 use crate::workload::{Condition, LoadOptions, Workload};
 
 /// A database so small that everybody meets everybody.
@@ -24,7 +25,7 @@ const TINY: Parameters = Parameters {
     mix: Mix::STANDARD,
     alpha: 1.0,
     operations: true,
-    snapshots: false,
+    snapshots: Snapshots::Off,
 };
 
 /// A loaded database, with the HTM backend that the environment asks for, and phases so short that a test

@@ -5,6 +5,7 @@ use std::thread;
 use weft::protocol::{Protocol, with_protocol};
 
 use super::{assert_consistent, load, runnable_protocols};
+use crate::snapshots::Snapshots;
 use crate::tatp::{Mix, Parameters, Tatp, TransactionType};
 use crate::workload::Workload;
 
@@ -76,7 +77,7 @@ fn insertions_against_deletions_keep_every_condition() {
 #[test]
 fn snapshots_beside_changes_keep_every_condition() {
     for name in runnable_protocols() {
-        let parameters = Parameters { snapshots: true, ..contended("2,2,2,1,1,1,1") };
+        let parameters = Parameters { snapshots: Snapshots::Recent, ..contended("2,2,2,1,1,1,1") };
         let succeeded =
             with_protocol!(name, |P| run::<P>(&parameters, 53)).expect("a name of the list");
         assert!(succeeded[..3].iter().all(|&count| count > 0), "{name}: {succeeded:?}");

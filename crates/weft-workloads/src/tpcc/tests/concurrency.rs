@@ -7,6 +7,7 @@ use weft::protocol::Protocol;
 use weft::{Error, Transaction};
 
 use super::{assert_consistent, load, runnable_protocols};
+use crate::snapshots::Snapshots;
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{DISTRICTS, Order, OrderLine};
 use crate::tpcc::{Mix, Parameters, Scale, Tpcc, order_status, stock_level};
@@ -87,14 +88,16 @@ fn orders_against_deliveries_keep_every_condition() {
 #[test]
 fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
-        let mix = Mix::weighted([30, 0, 30, 10, 30]).expect("a mix");
-        let parameters =
-            Parameters { mix, scale: Scale::TINY, snapshots: true, ..Parameters::default() };
-        let (ended, _) =
-            weft::protocol::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
-                .expect("a name of the list");
-        assert!(ended[TransactionType::StockLevel as usize] > 0, "{name}");
-        assert!(ended[TransactionType::OrderStatus as usize] > 0, "{name}");
+        for snapshots in [Snapshots::On, Snapshots::Recent] {
+            let mix = Mix::weighted([30, 0, 30, 10, 30]).expect("a mix");
+            let parameters =
+                Parameters { mix, scale: Scale::TINY, snapshots, ..Parameters::default() };
+            let (ended, _) =
+                weft::protocol::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
+                    .expect("a name of the list");
+            assert!(ended[TransactionType::StockLevel as usize] > 0, "{name}");
+            assert!(ended[TransactionType::OrderStatus as usize] > 0, "{name}");
+        }
     });
 }
 

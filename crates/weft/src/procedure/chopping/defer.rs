@@ -55,7 +55,12 @@ impl Deferral {
                     && of_step.all(|(conflict, other)| {
                         !conflict.meeting.rows && other.procedure != procedure
                     });
-                if only_operates && !step.may_roll_back && !is_used() && is_read_elsewhere {
+                if only_operates
+                    && !step.at_once
+                    && !step.may_roll_back
+                    && !is_used()
+                    && is_read_elsewhere
+                {
                     steps.insert(at);
                 }
             }

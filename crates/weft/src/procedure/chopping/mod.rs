@@ -92,6 +92,7 @@ pub use admit::{Change, NotAdmitted, admit};
 pub use analysis::chop;
 pub use conflict::Meeting;
 pub use order::{Before, Why};
+pub(crate) use outline::has_integers;
 pub use outline::{
     Columns, Outline, OutlineAccess, OutlineError, OutlineLoop, OutlineStep, Outlines, Token,
 };

@@ -86,6 +86,8 @@ pub struct OutlineStep {
     pub guards: Vec<usize>,
     /// Whether the procedure may roll back, by its own decision, for what it has found here.
     pub may_roll_back: bool,
+    /// Whether it has to be done at once, also if nobody would miss it for a while: then it is not deferred.
+    pub at_once: bool,
 }
 
 /// What a step does.
@@ -150,6 +152,7 @@ impl OutlineStep {
             values: Vec::new(),
             guards: Vec::new(),
             may_roll_back: false,
+            at_once: false,
         }
     }
 
@@ -213,6 +216,7 @@ impl Outline {
                 values: numbers(&mut step.value_dependencies()),
                 guards: numbers(&mut step.guards.iter().copied()),
                 may_roll_back: number < before_rollback,
+                at_once: is_at_once(step),
                 ..touched(step, &label)
             });
         }
@@ -361,8 +365,22 @@ fn touched(step: &procedure::Step, label: &str) -> OutlineStep {
     }
 }
 
+/// Whether an operation has to be done at once: what can be done later is to add numbers, to columns that are in no
+/// secondary index, of rows without constraints.
+fn is_at_once(step: &procedure::Step) -> bool {
+    let changes = match step.access {
+        procedure::Access::ReadWrite => step.adds,
+        procedure::Access::Operation(OperationKind::Add) => step.writes.unwrap_or_default(),
+        procedure::Access::Operation(_) => return true,
+        _ => return false,
+    };
+    let is_indexed =
+        |name: &&str| step.table.indexes.iter().any(|index| index.columns.contains(name));
+    !changes.is_empty() && (step.table.is_checked || changes.iter().any(is_indexed))
+}
+
 /// Whether sums in a column are the same in any order.
-fn has_integers(table: &TableShape, name: &str) -> bool {
+pub(crate) fn has_integers(table: &TableShape, name: &str) -> bool {
     use ColumnType::{I8, I16, I32, I64, I128, U8, U16, U32, U64, U128};
     let column = table.columns.iter().find(|column| column.name == name);
     let type_of = column.and_then(|column| column.type_of.as_ref());

@@ -17,7 +17,8 @@
 //! or a panic, behind the first piece is an error of the program. What was committed before stays, and the
 //! error says so: [`Failure::Halfway`].
 //!
-//! The files: `registered`, the procedures and their pieces; `gate`; here, what a worker does. Where a piece
+//! The files: `registered`, the procedures and their pieces; `gate`; `columns`, what happens where a commit by
+//! versions of rows fails; here, what a worker does. Where a piece
 //! ends and what is done again is decided by the driver, in `transaction::pieces`.
 //!
 //! **The serialization point** of a piece is that of [DBX](super::dbx). That of a procedure is the one of its
@@ -26,20 +27,38 @@
 //! **Departures from the paper**
 //! - A piece is run as a small transaction of DBX's: its reads are noted, and validated with its writes in a
 //!   region, or by its twin. The paper's pieces are regions as a whole.
+//! - Columns that are hot are in no records of their own (§5): a commit that fails looks at columns.
+//! - Pieces that meet nobody join their neighbours, unless [`DbxTcOptions::finest`] is set.
 //! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
-//! - Read-only procedures, and snapshots, wait until no procedure is between two pieces. (The paper's *eventual
-//!   snapshots*, §4, do not wait.)
+//! - A number for a snapshot is taken when no procedure is between two pieces, so it is consistent at once. The
+//!   paper's *eventual snapshots* (§4) are taken at any moment, and made consistent by redoing operations on newer
+//!   versions. As there, readers share a number that is taken now and then
+//!   ([`open_recent_snapshot`](crate::Database::open_recent_snapshot)), or take one each, which the paper calls
+//!   ROEP ([`open_snapshot`](crate::Database::open_snapshot)).
+//! - Read-only procedures that are run as transactions wait until no procedure is between two pieces.
 //! - What is durable goes by epochs, as under DBX, and not by the numbers of snapshots. If the database has a
 //!   log, an epoch ends as a stranger comes: when no procedure is between two pieces. So all pieces of a
 //!   procedure are in one epoch, which survives as a whole, or not at all.
-//! - Nothing is deferred, and there are no caches before tables (§3.2, §3.3).
+//! - What is deferred is published when no procedure is between two pieces, by whoever comes through the gate; at
+//!   the latest by who begins a procedure in the next epoch. The paper has a barrier at each epoch, for which
+//!   subscribers wait. A database with a log defers nothing: the log would have to know of it.
+//! - There are no caches before tables (§3.3). They keep insertions into indexes out of hardware regions; here
+//!   these are never in one: records are put into the index as placeholders, before the region. Tables without
+//!   insertions are no matter for the same reason.
+//! - Fallback locks are those of single records, where the paper's are those of partitions (§3.3): there is no
+//!   partition to declare, and no lock that two pieces want which share no record.
 
+mod columns;
+mod deferred;
 mod gate;
 mod registered;
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use self::columns::Accesses;
+use self::deferred::{Batch, Deferred};
+pub(crate) use self::deferred::{DeferredChange, Moved};
 pub(crate) use self::gate::{Gate, Stranger};
 pub use self::registered::DbxTcOptions;
 #[cfg(feature = "canary")]
@@ -59,10 +78,10 @@ use crate::database::Inner;
 use crate::error::Failure;
 use crate::index::{NodeChange, NodeVersion};
 use crate::procedure::chopping::{Chopping, NotAdmitted};
-use crate::procedure::{Pieces, Shape};
+use crate::procedure::{Instance, Pieces, Shape, StepColumns};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{Worker, WorkerMemory};
+use crate::worker::{Counters, Pinned, Worker, WorkerMemory};
 
 /// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -89,6 +108,11 @@ impl Protocol for DbxTc {
             return Err(Failure::NestedTransaction);
         }
         let _stranger = Stranger::enter(gate, || database.shared.grace.slots_used());
+        // A transaction that is not in pieces has come through the gate before.
+        if !worker.active.get() {
+            let pinned = Pinned::new(worker);
+            pinned.worker().executor().publish(&worker.memory);
+        }
         Ok(body())
     }
 
@@ -120,6 +144,7 @@ impl CommitPhases for DbxTc {
 #[derive(Debug)]
 pub struct DbxTcShared {
     gate: Arc<Gate>,
+    deferred: Deferred,
     procedures: Procedures,
 }
 
@@ -127,7 +152,13 @@ impl ProtocolShared for DbxTcShared {
     fn new(options: &ProtocolOptions) -> Self {
         let registered = options.registered.clone().expect("the protocol chops");
         let gate = options.gate.clone().expect("the protocol chops");
-        DbxTcShared { gate, procedures: Procedures::new(registered) }
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut deferred = Deferred::new(options.workers_max);
+        #[cfg(feature = "canary")]
+        {
+            deferred.is_forgotten = registered.is_publishing_forgotten;
+        }
+        DbxTcShared { gate, deferred, procedures: Procedures::new(registered) }
     }
 }
 
@@ -167,11 +198,16 @@ pub struct PieceExecutor {
     /// Runs a piece.
     optimistic: OptimisticExecutor<DbxTc>,
     slot: usize,
-    /// If the next transaction is a registered procedure: whether it is to run in pieces.
-    expected: Option<bool>,
+    /// If the next transaction is a registered procedure.
+    expected: Option<Expected>,
     standing: Standing,
     /// Rows that operations may have returned, and that nobody else has seen.
     garbage: Vec<Superseded<TidOnly>>,
+    /// What the present piece has deferred, and what earlier ones have.
+    deferring: Batch,
+    deferred: Batch,
+    /// Which steps have accessed what, in the piece.
+    accesses: Accesses,
     known: Known,
     shared: Arc<DbxTcShared>,
 }
@@ -180,16 +216,44 @@ pub struct PieceExecutor {
 // transactions.
 unsafe impl Send for PieceExecutor {}
 
+/// A procedure that begins next.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Whether it has several pieces.
+    in_pieces: bool,
+    /// Whether it defers something, if it runs in them.
+    publishes: bool,
+}
+
 impl PieceExecutor {
+    /// Comes through the gate, as a stranger that has not left again.
+    fn come_through(&mut self, memory: &WorkerMemory) {
+        self.shared.gate.enter(|| memory.shared().grace.slots_used());
+        self.publish(memory);
+    }
+
+    /// Publishes what is deferred. The worker is pinned, behind the gate, and in no transaction.
+    fn publish(&mut self, memory: &WorkerMemory) {
+        self.shared.deferred.publish(&mut self.optimistic, memory);
+    }
+
     /// The transaction has ended.
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
         for Superseded { record, row, table } in self.garbage.drain(..) {
             drop_private(record, row, table, memory);
         }
+        self.deferring.clear();
+        self.accesses.end();
         match std::mem::replace(&mut self.standing, Standing::Idle) {
             Standing::Stranger => self.shared.gate.leave(),
-            Standing::InPieces => self.shared.gate.end_pieces(self.slot),
+            Standing::InPieces => {
+                if !self.deferred.is_empty() {
+                    let batch = std::mem::take(&mut self.deferred);
+                    self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
+                }
+                self.shared.gate.end_pieces(self.slot);
+            }
             Standing::Whole | Standing::Idle => {}
         }
     }
@@ -207,6 +271,9 @@ impl Executor for PieceExecutor {
             expected: None,
             standing: Standing::Idle,
             garbage: Vec::new(),
+            deferring: Batch::new(),
+            deferred: Batch::new(),
+            accesses: Accesses::default(),
             known: Known::default(),
             shared: Arc::clone(shared),
         }
@@ -218,14 +285,20 @@ impl Executor for PieceExecutor {
 
     #[inline(always)]
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
-        let gate = &self.shared.gate;
-        self.standing = match self.expected.take() {
-            None => {
-                gate.enter(|| memory.shared().grace.slots_used());
+        let expected = self.expected.take();
+        if expected.is_some() && self.shared.deferred.is_due(|| memory.shared().clock.epoch()) {
+            self.come_through(memory);
+            self.shared.gate.leave();
+        }
+        self.standing = match expected {
+            Some(Expected { in_pieces: true, .. }) if self.shared.gate.begin_pieces(self.slot) => {
+                Standing::InPieces
+            }
+            Some(Expected { publishes: false, .. }) => Standing::Whole,
+            Some(_) | None => {
+                self.come_through(memory);
                 Standing::Stranger
             }
-            Some(true) if gate.begin_pieces(self.slot) => Standing::InPieces,
-            Some(_) => Standing::Whole,
         };
         self.optimistic.begin(attempt, memory)
     }
@@ -237,7 +310,13 @@ impl Executor for PieceExecutor {
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
-        self.optimistic.read(table, record, memory)
+        let reads = self.optimistic.set.reads.len();
+        let found = self.optimistic.read(table, record, memory)?;
+        if !matches!(found, Visible::Removed) {
+            let has_grown = self.optimistic.set.reads.len() > reads;
+            self.accesses.read(record, found, has_grown);
+        }
+        Ok(found)
     }
 
     #[inline(always)]
@@ -251,7 +330,11 @@ impl Executor for PieceExecutor {
     }
 
     fn note_read(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
+        let reads = self.optimistic.set.reads.len();
         self.optimistic.note_read(table, record, version);
+        if self.optimistic.set.reads.len() > reads {
+            self.accesses.read_as_a_whole();
+        }
     }
 
     #[inline(always)]
@@ -268,6 +351,7 @@ impl Executor for PieceExecutor {
         row: NonNull<u8>,
     ) {
         self.optimistic.write(table, record, version, row);
+        self.accesses.write(record);
     }
 
     #[inline(always)]
@@ -309,22 +393,41 @@ impl Executor for PieceExecutor {
         }
         // Later pieces may look at them.
         self.garbage.append(&mut self.optimistic.set.superseded);
-        self.optimistic.commit(memory, epoch)
+        self.optimistic.commit(memory, epoch)?;
+        Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
+        self.deferred.append(&mut self.deferring);
+        self.accesses.clear();
+        Ok(())
     }
 
     fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
         self.known.pieces_of(shape, &self.shared.procedures).cloned()
     }
 
-    fn expect_procedure(&mut self, in_pieces: bool) {
-        self.expected = Some(in_pieces);
+    fn expect_procedure(&mut self, pieces: &Pieces) {
+        let (in_pieces, publishes) = (pieces.are_several(), pieces.publishes());
+        self.expected = Some(Expected { in_pieces, publishes });
+    }
+
+    fn defer(&mut self, change: DeferredChange<TidOnly>) {
+        self.deferring.push(change);
     }
 
     fn is_in_pieces(&self) -> bool {
         self.standing == Standing::InPieces
     }
 
+    #[inline(always)]
+    fn enter_step(&mut self, instance: Instance, _goes_on: bool) {
+        self.accesses.enter(instance.step);
+    }
+
+    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
+        PieceExecutor::carry_over(self, columns, memory)
+    }
+
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
+        self.accesses.clear();
         let set = &mut self.optimistic.set;
         self.garbage.append(&mut set.superseded);
         for entry in &set.writes {
@@ -337,6 +440,7 @@ impl Executor for PieceExecutor {
             }
         }
         set.clear();
+        self.deferring.clear();
         let begun = self.optimistic.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "others do not matter to it");
     }

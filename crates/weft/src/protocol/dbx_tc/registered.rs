@@ -59,13 +59,25 @@ pub struct DbxTcOptions {
     /// Which tables' rows go by [tokens](Token).
     pub tokens: Vec<Token>,
     /// What the analysis makes use of: all that the protocol can follow, by default. It runs procedures as they
-    /// are written and defers nothing, so that [reordering](Options::reordering) and
-    /// [deferral](Options::deferral) are off, whatever is said here. With [snapshots](Options::snapshots),
+    /// are written, so that [reordering](Options::reordering) is off, whatever is said here. With
+    /// [deferral](Options::deferral), which has to be asked for, what is deferred is seen some 40 ms later by those
+    /// registered procedures that read it, even by one that is run by the same thread afterwards: transactions
+    /// are serializable then, but not strictly. (Closures and snapshots see it at once.) Sums that are deferred must
+    /// not overflow: there would be nobody left to tell, and whoever publishes them panics. If the database has a
+    /// directory, or records a history, nothing is deferred. With [snapshots](Options::snapshots),
     /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
     /// apart from procedures that are between two pieces, as everything is that is not registered.
     pub chopping: Options,
     /// Whether they run in pieces at all, or each as one.
     pub in_pieces: bool,
+    /// Whether they commit by columns: a piece is not done again for a change of columns that it has nothing to do
+    /// with, or that it only adds to. A database that records its history goes by rows all the same, since by
+    /// these a history is judged.
+    pub by_columns: bool,
+    /// Whether each piece that was found is a commit of its own. If not, pieces that meet nobody join their
+    /// neighbours: those that read what nobody changes, or change, by what commutes, what nobody looks at.
+    /// That is so only where procedures commit [by columns](DbxTcOptions::by_columns): by rows they do meet others.
+    pub finest: bool,
     /// What is done wrong on purpose.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -81,6 +93,10 @@ pub enum Flaw {
     NothingMerged,
     /// Strangers are not kept apart from procedures that are between two pieces.
     GateOpen,
+    /// Strangers do not publish what is deferred.
+    NothingPublished,
+    /// Commits by columns take no column for one that matters.
+    ColumnsNeglected,
 }
 
 impl Default for DbxTcOptions {
@@ -88,8 +104,10 @@ impl Default for DbxTcOptions {
         DbxTcOptions {
             procedures: Vec::new(),
             tokens: Vec::new(),
-            chopping: Options::ALL,
+            chopping: Options { deferral: false, ..Options::ALL },
             in_pieces: true,
+            by_columns: true,
+            finest: false,
             #[cfg(feature = "canary")]
             flaw: None,
         }
@@ -126,9 +144,22 @@ impl DbxTcOptions {
         self
     }
 
+    /// Sets [`DbxTcOptions::by_columns`].
+    pub fn by_columns(mut self, by_columns: bool) -> Self {
+        self.by_columns = by_columns;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::finest`].
+    pub fn finest(mut self, finest: bool) -> Self {
+        self.finest = finest;
+        self
+    }
+
     /// Chops the procedures.
-    pub(crate) fn chop(&self) -> Result<Registered, OutlineError> {
-        let options = Options { reordering: false, deferral: false, ..self.chopping };
+    pub(crate) fn chop(&self, may_defer: bool) -> Result<Registered, OutlineError> {
+        let deferral = self.chopping.deferral && may_defer && self.in_pieces;
+        let options = Options { reordering: false, deferral, ..self.chopping };
         let outlines = Outlines {
             tokens: self.tokens.clone(),
             ..Outlines::of(self.procedures.iter().copied())
@@ -136,12 +167,27 @@ impl DbxTcOptions {
         let chopping = chop(&outlines, options)?;
         let names = self.procedures.iter().map(|shape| shape.name).collect();
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut registered = Registered::new(names, chopping, self.in_pieces);
+        let mut registered = Registered::new(names, chopping, Cut::of(self));
         #[cfg(feature = "canary")]
         if let Some(flaw) = self.flaw {
             registered.break_by(flaw);
         }
         Ok(registered)
+    }
+}
+
+/// What is made of the pieces that are found.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    in_pieces: bool,
+    by_columns: bool,
+    finest: bool,
+}
+
+impl Cut {
+    fn of(options: &DbxTcOptions) -> Cut {
+        let &DbxTcOptions { in_pieces, by_columns, finest, .. } = options;
+        Cut { in_pieces, by_columns, finest }
     }
 }
 
@@ -151,28 +197,37 @@ pub struct Registered {
     pub chopping: Chopping,
     /// In the order of the chopping's procedures.
     names: Vec<&'static str>,
-    in_pieces: bool,
+    cut: Cut,
     /// `None` for those that only read, and are left out.
     pieces: Vec<Option<Pieces>>,
     #[cfg(feature = "canary")]
     is_gate_open: bool,
+    #[cfg(feature = "canary")]
+    pub is_publishing_forgotten: bool,
+    #[cfg(feature = "canary")]
+    neglects_columns: bool,
 }
 
 impl Registered {
-    fn new(names: Vec<&'static str>, chopping: Chopping, in_pieces: bool) -> Registered {
+    fn new(names: Vec<&'static str>, chopping: Chopping, cut: Cut) -> Registered {
+        let Cut { in_pieces, by_columns, finest } = cut;
         let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
             if !in_pieces {
                 return Some(Pieces::one(name, chopped));
             }
-            (!chopped.on_snapshot).then(|| Pieces::of(name, chopped))
+            (!chopped.on_snapshot).then(|| Pieces::of(name, chopped, finest || !by_columns))
         });
         Registered {
             pieces: pieces.collect(),
             chopping,
             names,
-            in_pieces,
+            cut,
             #[cfg(feature = "canary")]
             is_gate_open: false,
+            #[cfg(feature = "canary")]
+            is_publishing_forgotten: false,
+            #[cfg(feature = "canary")]
+            neglects_columns: false,
         }
     }
 
@@ -194,6 +249,8 @@ impl Registered {
                 self.pieces.iter_mut().flatten().for_each(Pieces::unmerge);
             }
             Flaw::GateOpen => self.is_gate_open = true,
+            Flaw::NothingPublished => self.is_publishing_forgotten = true,
+            Flaw::ColumnsNeglected => self.neglects_columns = true,
         }
     }
 
@@ -204,7 +261,17 @@ impl Registered {
     }
 
     fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
-        self.pieces[self.position(shape)?].clone()
+        let pieces = self.pieces[self.position(shape)?].clone()?;
+        if !self.cut.by_columns {
+            return Some(pieces);
+        }
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut pieces = pieces.by_columns(shape);
+        #[cfg(feature = "canary")]
+        if self.neglects_columns {
+            pieces.neglect_columns();
+        }
+        Some(pieces)
     }
 }
 
@@ -234,7 +301,7 @@ impl Procedures {
         let Chopping { outlines, options, .. } = &registered.chopping;
         let chopping = admit(outlines, &Outline::of(shape), *options)?;
         let names = registered.names.iter().copied().chain([shape.name]).collect();
-        *registered = Arc::new(Registered::new(names, chopping, registered.in_pieces));
+        *registered = Arc::new(Registered::new(names, chopping, registered.cut));
         // Relaxed: whoever sees it too late runs the procedure as a stranger once more.
         self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())

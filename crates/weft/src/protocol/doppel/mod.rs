@@ -159,7 +159,7 @@ impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
         refused_in: u64,
         keep_waiting: impl Fn() -> Result<(), E>,
     ) -> Result<(), E> {
-        transition::wait_for_next_phase(database, worker, refused_in, keep_waiting)
+        transition::wait_for_whole_rows(database, worker, refused_in, keep_waiting)
     }
 
     #[inline(always)]

@@ -234,6 +234,27 @@ pub fn wait_for_next_phase<J: JoinedProtocol, E>(
     Ok(())
 }
 
+/// Waits for a joined phase after a split one in which a record was refused to a transaction. If it has missed one, and
+/// another split phase has begun, it waits for the end of that: somebody has to see to it, and nobody else may run.
+#[cold]
+pub fn wait_for_whole_rows<J: JoinedProtocol, E>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    mut refused_in: u64,
+    keep_waiting: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        wait_for_next_phase(database, worker, refused_in, &keep_waiting)?;
+        let present = database.protocol.phases.present();
+        match present.phase() {
+            Some(Phase::Joined) => return Ok(()),
+            // It may have ended meanwhile.
+            Some(Phase::Split) => refused_in = present.number(),
+            None => {}
+        }
+    }
+}
+
 /// Runs `body` in a joined phase, and keeps it one meanwhile.
 pub fn with_whole_rows<J: JoinedProtocol, R>(
     database: &Database<J>,

@@ -38,7 +38,7 @@
 //! columns   = names | part { ";" part }
 //! part      = ( "reads" | "writes" | operation ) names
 //! names     = "*" | column { "," column }
-//! clause    = "key from" labels | "values from" labels | "if" labels | "may roll back"
+//! clause    = "key from" labels | "values from" labels | "if" labels | "may roll back" | "at once"
 //! labels    = label { "," label }
 //! ```
 //!

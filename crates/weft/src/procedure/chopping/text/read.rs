@@ -365,8 +365,12 @@ fn step<'t>(line: &mut Line<'_, 't>) -> Result<Unresolved<'t>, TextError> {
                 line.expect("back")?;
                 unresolved.step.may_roll_back = true;
             }
+            "at" => {
+                line.expect("once")?;
+                unresolved.step.at_once = true;
+            }
             _ => {
-                let what = "'key from', 'values from', 'if' or 'may roll back'";
+                let what = "'key from', 'values from', 'if', 'may roll back' or 'at once'";
                 return Err(unexpected(clause, what));
             }
         }

@@ -48,7 +48,8 @@ impl fmt::Display for Outline {
             for (words, steps) in clauses.into_iter().filter(|(_, steps)| !steps.is_empty()) {
                 write!(formatter, "; {words} {}", labels(steps))?;
             }
-            writeln!(formatter, "{}", if step.may_roll_back { "; may roll back" } else { "" })?;
+            formatter.write_str(if step.may_roll_back { "; may roll back" } else { "" })?;
+            writeln!(formatter, "{}", if step.at_once { "; at once" } else { "" })?;
             for _ in self.loops.iter().filter(|around| around.end == number + 1) {
                 writeln!(formatter, "{}end", "    ".repeat(depth))?;
                 depth -= 1;

@@ -1,0 +1,220 @@
+//! Deferred execution (§3.2): changes that are not made when their procedure runs, but later, all at once.
+//!
+//! A *publisher*'s step adds to columns that nobody looks at but *subscribers*. It would connect the two, and so
+//! merge what need not be: Delivery adds to a customer's balance, which Payment reads. The analysis (see
+//! [`chopping`](mod@crate::procedure::chopping)) says of which steps it is in order that they wait: then
+//! all subscribers that have not seen what is waiting come before its publishers, and all that come later
+//! behind them.
+//!
+//! ```text
+//!   Delivery 1   | orders | lines | ............................. | balance += 5 |
+//!   Delivery 2        | orders | lines | ........................ | balance += 7 |
+//!   Payment        | balance | (comes before both)
+//!   Payment                                                                         | balance | (behind both)
+//!                                                                 ^ published, while nothing runs in pieces
+//! ```
+//!
+//! *When it is published.* Whoever [comes through the gate](super::gate) publishes what waits, and goes on when all of it
+//! is published: so closures and snapshots never miss a part of a procedure. And a worker that begins a
+//! procedure does so if something waits since an earlier epoch. At that moment no procedure is between two
+//! pieces, so that each of them lies in one span between two publications, with its conflicting piece and
+//! all else.
+//!
+//! *Procedures that run as one piece* beside strangers do at once what is to be done. A subscriber among them is a
+//! transaction at one moment like any other. But a publisher's change would be seen before that of another
+//! publisher which came before it, and is still waiting. So publishers that cannot run in pieces are strangers:
+//! they come through the gate, and while they run nothing is deferred.
+//!
+//! *Why one transaction for each publisher suffices.* What a procedure has deferred is published at once, so no subscriber
+//! sees it in part. The order among publishers does not matter, since sums commute.
+
+use std::ptr::NonNull;
+use std::sync::PoisonError;
+
+use weft_htm::word::{Mutex, Ordering, Word, yield_now};
+
+use super::super::access_set::TidOnly;
+use super::super::optimistic::OptimisticExecutor;
+use super::super::{Abort, Executor, Visible};
+use super::DbxTc;
+use crate::column::ColumnSet;
+use crate::record::RecordPointer;
+use crate::schema::Record;
+use crate::table::TableRef;
+use crate::transaction::Committing;
+use crate::worker::WorkerMemory;
+
+/// A change to a row that is made later.
+pub struct DeferredChange<H> {
+    pub table: TableRef,
+    pub record: RecordPointer<H>,
+    pub sums: Box<dyn Sums>,
+}
+
+// SAFETY: the record is one of a table of the database, which outlives what waits; the sums may be sent.
+unsafe impl<H> Send for DeferredChange<H> {}
+
+/// By how much columns of a row move.
+pub trait Sums: Send {
+    /// Writes to `place` what a version of the row comes to; false, and nothing is written, if a sum is no
+    /// value of its column's type.
+    ///
+    /// # Safety
+    /// `onto` is a row of the table that this was made for, and not dropped meanwhile; `place` has room for one,
+    /// and is the caller's own.
+    unsafe fn add_to(&self, onto: NonNull<u8>, place: NonNull<u8>) -> bool;
+}
+
+/// A row before and after a change, of which nothing is taken but by how much these columns have moved.
+pub struct Moved<T> {
+    pub before: T,
+    pub after: T,
+    pub columns: ColumnSet,
+}
+
+impl<T: Record> Sums for Moved<T> {
+    unsafe fn add_to(&self, onto: NonNull<u8>, place: NonNull<u8>) -> bool {
+        // SAFETY: by the contract.
+        let onto = unsafe { onto.cast::<T>().as_ref() };
+        match self.after.rebase(&self.before, onto, self.columns) {
+            Some(row) => {
+                // SAFETY: by the contract.
+                unsafe { place.cast::<T>().write(row) };
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// What one procedure has deferred.
+pub type Batch = Vec<DeferredChange<TidOnly>>;
+
+/// What waits to be published in a database.
+pub struct Deferred {
+    /// By worker.
+    waiting: Box<[Waiting]>,
+    /// How many batches wait, or are being published.
+    batches: Word,
+    /// An epoch in which something was deferred that waits; 0 if nothing waits.
+    since: Word,
+    publishing: Mutex<()>,
+    /// Whether strangers publish nothing, which is wrong.
+    #[cfg(feature = "canary")]
+    pub is_forgotten: bool,
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Waiting(Mutex<Vec<Batch>>);
+
+impl std::fmt::Debug for Deferred {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Deferred").field("batches", &self.batches).finish_non_exhaustive()
+    }
+}
+
+impl Deferred {
+    /// For up to `workers_max` workers.
+    pub fn new(workers_max: usize) -> Deferred {
+        Deferred {
+            waiting: (0..workers_max).map(|_| Waiting::default()).collect(),
+            batches: Word::new(0),
+            since: Word::new(0),
+            publishing: Mutex::new(()),
+            #[cfg(feature = "canary")]
+            is_forgotten: false,
+        }
+    }
+
+    /// Has what a procedure in pieces has deferred wait, before it ends.
+    pub fn push(&self, slot: usize, batch: Batch, epoch: u64) {
+        // Both before the procedure ends at the gate, which whoever publishes waits for.
+        self.batches.fetch_add(1, Ordering::Relaxed);
+        let mut waiting = self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.push(batch);
+        drop(waiting);
+        if self.since.load(Ordering::Relaxed) == 0 {
+            self.since.store(epoch, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something has waited since an epoch before this one.
+    #[inline(always)]
+    pub fn is_due(&self, epoch: impl FnOnce() -> u64) -> bool {
+        // Relaxed: a hint.
+        let since = self.since.load(Ordering::Relaxed);
+        since != 0 && since < epoch()
+    }
+
+    /// Publishes all that waits; or waits until somebody else has. To be called behind the gate, while no
+    /// procedure runs in pieces, on a worker that is pinned and in no transaction.
+    #[inline]
+    pub fn publish(&self, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+        #[cfg(feature = "canary")]
+        if self.is_forgotten {
+            return;
+        }
+        // Acquire: what others have published is there.
+        if self.batches.load(Ordering::Acquire) != 0 {
+            self.publish_all(executor, memory);
+        }
+    }
+
+    #[cold]
+    fn publish_all(&self, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+        let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.since.store(0, Ordering::Relaxed);
+        for waiting in &self.waiting {
+            // One by one: if this panics, the others wait on.
+            let next = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            while let Some(batch) = next() {
+                publish_batch(&batch, executor, memory);
+                // Release: see `publish`.
+                self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Makes the changes of one procedure, in a transaction.
+fn publish_batch(batch: &Batch, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+    let mut attempt = 0;
+    loop {
+        let begun = executor.begin(attempt, memory);
+        debug_assert!(begun.is_ok(), "others do not matter to it");
+        let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
+        let committing = Committing(memory);
+        match changed.and_then(|()| executor.commit(memory, || memory.draw())) {
+            Ok(()) => return,
+            Err(_) => executor.abort(memory),
+        }
+        drop(committing);
+        attempt += 1;
+        yield_now();
+    }
+}
+
+fn make(
+    change: &DeferredChange<TidOnly>,
+    executor: &mut OptimisticExecutor<DbxTc>,
+    memory: &WorkerMemory,
+) -> Result<(), Abort> {
+    let DeferredChange { table, record, sums } = change;
+    let observed = executor.read_for_write(*table, *record, memory)?;
+    let Visible::Row(onto) = observed.visible else {
+        // The analysis: no procedure deletes rows of the table. And no stranger has run since.
+        unreachable!("a row to which something was to be added is gone")
+    };
+    let place = memory.allocate_row(*table);
+    // SAFETY: a visible row of the table, on a worker that is pinned; and a new place.
+    let has_added = unsafe { sums.add_to(onto, place) };
+    assert!(
+        has_added,
+        "a sum that was deferred is out of the range of its column in table '{}'; sums of registered procedures \
+         that are deferred must not overflow",
+        table.core().name
+    );
+    executor.write(*table, *record, observed.version, place);
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! A snapshot that readers share who do not need the latest state: of DBX-TC's *eventual snapshots* (2015, §4) the
+//! part that readers see.
+//!
+//! The idea. Whoever opens a snapshot of the present state increments the global snapshot number, has writers leave
+//! behind one more version of what they replace, waits for the commits under way and, under a protocol that commits
+//! in pieces, for procedures that are between two of them. None of that is needed by a reader to whom a state of a
+//! moment ago is as good. Such readers read at a number that was taken once in an epoch (40 ms; with a log, as often
+//! as the log ends one), and share the versions that are kept for it.
+//!
+//! ```text
+//!   epoch    |        7          |         8          |
+//!   number    7.0  opened, waits   8.0  opened, waits
+//!   readers        7.0  7.0  7.0        8.0  8.0
+//! ```
+//!
+//! In each epoch the first reader *renews* the snapshot. Others do not wait for that, but read at the one before.
+//!
+//! In the paper a number becomes a consistent snapshot when all transactions have ended that may have a smaller one:
+//! commutative pieces that come late are redone on newer versions until then (Algorithm 1). Here a number is taken
+//! when no procedure is between two pieces (see the gate of `dbx_tc`), so it is consistent at once, and nothing is
+//! ever redone. What readers get is the same: a state that is consistent, and up to an epoch old.
+//!
+//! The snapshot counts as open until it is renewed. If nobody asks for it any more it would keep versions for
+//! nothing; so workers that collect their garbage close it when it is two epochs old.
+
+use std::sync::PoisonError;
+
+use weft_htm::word::{Mutex, Ordering, Word};
+
+use super::retention::Retention;
+use super::{Snapshot, Times};
+use crate::database::Database;
+use crate::epoch::clock::epoch_of;
+use crate::error::{Error, Failure};
+use crate::protocol::Protocol;
+
+/// The shared snapshot of a database, if there is one.
+#[derive(Debug, Default)]
+pub struct Recent {
+    shared: Mutex<Option<Taken>>,
+    /// The epoch that its number lies in, or 0: so that it need not be locked to see that it is old.
+    epoch: Word,
+    /// 1 while somebody renews it.
+    renewing: Word,
+}
+
+/// A number at which readers share a snapshot, which counts as one that has it open.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    number: u64,
+    times: Times,
+}
+
+/// After how many epochs a snapshot that nobody renews is closed.
+const EPOCHS_MAX: u64 = 2;
+
+impl Recent {
+    fn shared(&self) -> impl std::ops::DerefMut<Target = Option<Taken>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins the snapshot, if its number is of this epoch or a later one.
+    fn join(&self, epoch: u64, retention: &Retention) -> Option<Taken> {
+        // Relaxed: a hint.
+        if self.epoch.load(Ordering::Relaxed) < epoch {
+            return None;
+        }
+        let shared = self.shared();
+        let taken = shared.filter(|taken| epoch_of(taken.number) >= epoch)?;
+        // It is not closed meanwhile, since that takes the lock.
+        retention.join(taken.number);
+        Some(taken)
+    }
+
+    /// Has readers share another one, or none, and closes the one before.
+    fn replace(&self, taken: Option<Taken>, retention: &Retention) {
+        let before = {
+            let mut shared = self.shared();
+            if let Some(taken) = &taken {
+                retention.join(taken.number);
+            }
+            let epoch = taken.as_ref().map_or(0, |taken| epoch_of(taken.number));
+            self.epoch.store(epoch, Ordering::Relaxed);
+            std::mem::replace(&mut *shared, taken)
+        };
+        if let Some(before) = before {
+            retention.close(before.number);
+        }
+    }
+
+    /// Closes it. What was kept for it alone is to be released.
+    pub fn close(&self, retention: &Retention) {
+        self.replace(None, retention);
+    }
+
+    /// Closes it if it is so old that nobody seems to ask for it any more.
+    #[inline]
+    pub fn close_if_old(&self, epoch: u64, retention: &Retention) {
+        // Relaxed: a hint.
+        let taken = self.epoch.load(Ordering::Relaxed);
+        if taken != 0 && taken + EPOCHS_MAX <= epoch {
+            self.close(retention);
+        }
+    }
+
+    /// Begins to renew it; `None` if somebody else does.
+    fn begin_renewal(&self) -> Option<Renewal<'_>> {
+        let begun =
+            self.renewing.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        begun.then_some(Renewal(self))
+    }
+}
+
+/// That somebody renews it, until this is dropped.
+struct Renewal<'r>(&'r Recent);
+
+impl Drop for Renewal<'_> {
+    fn drop(&mut self) {
+        self.0.renewing.store(0, Ordering::Release);
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    /// Runs `body` on a snapshot of a recent state, once. See [`Database::open_recent_snapshot`].
+    ///
+    /// # Errors
+    /// As [`Database::snapshot`].
+    pub fn recent_snapshot<R, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.read_from(self.open_recent_snapshot(), body)
+    }
+
+    /// Opens a snapshot of a state that may be some 40 milliseconds old: what had committed when the present
+    /// epoch began is in it, or if the epoch has only just begun, what had when the one before did.
+    ///
+    /// It is shared by all who ask for one in an epoch, so it costs less than a snapshot of the present state: one
+    /// of them opens it, and the others wait for nothing. Writers keep at most one version more of each row,
+    /// however many read. In return a reader may miss what it has just committed itself. So this is
+    /// serializable, but not strictly; for that, take [`Database::open_snapshot`].
+    ///
+    /// ```
+    /// use weft::{Database, Error, Record};
+    ///
+    /// #[derive(Clone, Record)]
+    /// struct Item { #[record(key)] id: u32, left: u32 }
+    ///
+    /// let database: Database = Database::builder().table::<Item>().open()?;
+    /// let items = database.table::<Item>()?;
+    /// database.transact(|tx| tx.insert(&items, Item { id: 1, left: 10 }))?;
+    /// let left = database.recent_snapshot(|snapshot| {
+    ///     Ok::<_, Error>(snapshot.get(&items, &1)?.map(|item| item.left))
+    /// })?;
+    /// assert_eq!(left, Some(10), "nobody has taken a snapshot before: this is the first");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::open_snapshot`].
+    pub fn open_recent_snapshot(&self) -> Result<Snapshot<P>, Failure> {
+        self.worker()?;
+        let shared = &self.inner().shared;
+        shared.check_open()?;
+        let epoch = shared.clock.epoch();
+        let join = |epoch| Some(self.join_snapshot(shared.recent.join(epoch, &shared.retention)?));
+        if let Some(snapshot) = join(epoch) {
+            return Ok(snapshot);
+        }
+        let Some(renewal) = shared.recent.begin_renewal() else {
+            return join(epoch - 1).map_or_else(|| self.open_snapshot(), Ok);
+        };
+        let snapshot = self.open_snapshot()?;
+        let taken = Taken { number: snapshot.number, times: snapshot.times() };
+        shared.recent.replace(Some(taken), &shared.retention);
+        drop(renewal);
+        snapshot.release_all();
+        Ok(snapshot)
+    }
+
+    fn join_snapshot(&self, taken: Taken) -> Snapshot<P> {
+        Snapshot::joined(self.clone(), taken.number, taken.times)
+    }
+}

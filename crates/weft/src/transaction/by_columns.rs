@@ -1,0 +1,123 @@
+//! Commits by columns, and the driver of procedures that run as one piece, under protocols that chop.
+
+use super::Transaction;
+use crate::error::Error;
+use crate::procedure::{Accessed, Driver, Instance, Next, Passes, StepColumns};
+use crate::protocol::{Abort, Executor, Protocol};
+use crate::schema::Record;
+use crate::storage::CommitToken;
+use crate::worker::Counters;
+
+/// How often a commit is tried again with the versions that are there now, before the piece is done again.
+const CARRIED_OVER_MAX: u32 = 8;
+
+/// Executes a procedure in a transaction that somebody else commits, and says which step it is at.
+pub(crate) struct OnePiece<'t, 'db, P: Protocol> {
+    transaction: &'t Transaction<'db, P>,
+    columns: Option<&'t [StepColumns]>,
+}
+
+impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
+    /// For a transaction that has just begun. `columns` are those of the steps, if it is to be committed
+    /// [by columns](Transaction::finish_by_columns).
+    pub(crate) fn new(
+        transaction: &'t Transaction<'db, P>,
+        columns: Option<&'t [StepColumns]>,
+    ) -> Self {
+        OnePiece { transaction, columns }
+    }
+
+    #[inline(always)]
+    fn enter_step(&self, instance: Instance, goes_on: bool) {
+        if self.columns.is_some() {
+            self.transaction.worker.executor().enter_step(instance, goes_on);
+        }
+    }
+}
+
+impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
+    const PASSES: Passes = Passes::One;
+
+    #[inline(always)]
+    fn transaction(&self) -> &Transaction<'_, P> {
+        self.transaction
+    }
+
+    #[inline(always)]
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+        self.enter_step(accessed.instance, false);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn resume(&self, instance: Instance) {
+        self.enter_step(instance, true);
+    }
+
+    fn end_pass(&self, _is_ok: bool) -> Next {
+        Next::Return
+    }
+}
+
+impl<P: Protocol> Transaction<'_, P> {
+    /// The columns of the steps by which a procedure is committed, which are these if it has any. What is recorded
+    /// is committed by rows, since whoever judges a history knows of rows alone.
+    pub(crate) fn columns<'p>(
+        &self,
+        steps: Option<&'p [StepColumns]>,
+    ) -> Option<&'p [StepColumns]> {
+        steps.filter(|_| !self.is_recorded())
+    }
+
+    /// As [`Transaction::finish`], by columns if there are any.
+    #[inline]
+    pub(crate) fn finish_by_columns(
+        self,
+        columns: Option<&[StepColumns]>,
+    ) -> Result<CommitToken, (Self, Abort)> {
+        match self.commit_by_columns(columns, || self.commit_here()) {
+            Ok(token) => {
+                self.end_committed();
+                Ok(token)
+            }
+            Err(abort) => Err((self, abort)),
+        }
+    }
+
+    /// Commits by `commit`, and if that fails, though nothing that matters has changed, once more with the versions
+    /// that are there now.
+    #[inline(always)]
+    pub(super) fn commit_by_columns<R>(
+        &self,
+        columns: Option<&[StepColumns]>,
+        commit: impl Fn() -> Result<R, Abort>,
+    ) -> Result<R, Abort> {
+        match (commit(), columns) {
+            (Err(abort), Some(columns)) if self.doomed.get().is_none() => {
+                self.carry_over(columns, abort, commit)
+            }
+            (committed, _) => committed,
+        }
+    }
+
+    #[cold]
+    fn carry_over<R>(
+        &self,
+        columns: &[StepColumns],
+        mut abort: Abort,
+        commit: impl Fn() -> Result<R, Abort>,
+    ) -> Result<R, Abort> {
+        let memory = &self.worker.memory;
+        for _ in 0..CARRIED_OVER_MAX {
+            self.worker.executor().carry_over(columns, memory)?;
+            match commit() {
+                Ok(committed) => {
+                    Counters::count(&memory.counters().pieces_carried_over);
+                    return Ok(committed);
+                }
+                Err(again) => abort = again,
+            }
+        }
+        Err(abort)
+    }
+}

@@ -1,0 +1,78 @@
+//! Sums that are deferred: they are taken down now, and added to the row later (DBX-TC, §3.2).
+
+use super::operations::{no_such_row, out_of_range};
+use super::{Located, RecordOf, Transaction};
+use crate::column::ColumnSet;
+use crate::error::Error;
+use crate::operation::{ColumnOf, Operation};
+use crate::protocol::{DeferredChange, Executor, Moved, Protocol, Visible};
+use crate::schema::Record;
+use crate::table::{Table, TableInner};
+
+impl<P: Protocol> Transaction<'_, P> {
+    /// As [`Transaction::update`], with a closure that does nothing but add to some columns; they are added to
+    /// later.
+    pub(crate) fn update_later<T: Record, R>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        columns: ColumnSet,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> Result<Option<R>, Error> {
+        let table = self.enter_operation(table)?;
+        let Some((record, row)) = self.find(table, key)? else { return Ok(None) };
+        let mut after = row.clone();
+        let result = change(&mut after);
+        self.defer(table, record, Moved { before: row.clone(), after, columns });
+        Ok(Some(result))
+    }
+
+    /// As [`Transaction::apply`], of an addition, which is done later.
+    pub(crate) fn apply_later<T: Record, V, O: Operation<V>>(
+        &self,
+        table: &Table<T, P>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+        operation: O,
+    ) -> Result<(), Error> {
+        let table = self.enter_operation(table)?;
+        let (record, row) = self.find(table, key)?.ok_or_else(|| no_such_row::<T>(key))?;
+        let mut after = row.clone();
+        operation
+            .apply(column.get_mut(&mut after), self.worker.memory.core())
+            .map_err(|error| out_of_range(key, column, O::KIND, error))?;
+        let columns = ColumnSet::of([column.position()]);
+        self.defer(table, record, Moved { before: row.clone(), after, columns });
+        Ok(())
+    }
+
+    fn defer<T: Record>(&self, table: &TableInner<T, P>, record: RecordOf<P>, moved: Moved<T>) {
+        let sums = Box::new(moved);
+        let change = DeferredChange { table: table.reference(), record, sums };
+        self.worker.executor().defer(change);
+    }
+
+    /// A visible row, and its record.
+    fn find<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        key: &T::Key,
+    ) -> Result<Option<(RecordOf<P>, &T)>, Error> {
+        loop {
+            match self.locate(table, key) {
+                Located::Record(record) => match self.read(table.reference(), record)? {
+                    Visible::Row(row) => {
+                        // SAFETY: a visible row of this table; see `row`.
+                        return Ok(Some((record, unsafe { self.row::<T>(row) })));
+                    }
+                    Visible::Absent => return Ok(None),
+                    Visible::Removed => self.forget(table),
+                },
+                Located::Absent(node) => {
+                    self.note_node(table.reference(), node)?;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}

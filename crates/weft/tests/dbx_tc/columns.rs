@@ -1,0 +1,394 @@
+//! Commits by columns: what others have changed since a piece came by.
+
+use std::cell::Cell;
+use std::thread::scope;
+
+use weft::procedure::{Procedure, Shape};
+use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::{Database, Error, Failure, Record, Table, Transaction, Violation, column_of, procedure};
+
+use super::{Meanwhile, NOTHING, at};
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(check = "Stock::check_left")]
+struct Stock {
+    #[record(key)]
+    id: u32,
+    #[record(index)]
+    shelf: u32,
+    price: i64,
+    left: i64,
+    sold: u8,
+    note: String,
+}
+
+impl Stock {
+    fn check_left(&self) -> Result<(), Violation> {
+        if self.left < 0 { Err("there is not so much of it".into()) } else { Ok(()) }
+    }
+}
+
+/// Written by the second piece of each procedure, so that there is one.
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Note {
+    #[record(key)]
+    number: u64,
+    price: i64,
+}
+
+/// Adds to one column, and to another by an operation.
+#[procedure(Sell)]
+fn sell<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    count: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.update(stock, &1, |stock| stock.left -= count)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: 0 })
+}
+
+/// Adds by an operation.
+#[procedure(Count)]
+fn count<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    count: u8,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.add(stock, &1, column_of!(Stock.sold), count)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: 0 })
+}
+
+/// Replaces a column, whatever was there.
+#[procedure(Reprice)]
+fn reprice<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    price: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.update(stock, &1, |stock| stock.price = price)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: 0 })
+}
+
+/// Changes two columns, one of them in terms of itself, by two steps.
+#[procedure(Write)]
+fn write<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    shelf: u32,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.update(stock, &1, |stock| stock.note.push('!'))?;
+    tx.update(stock, &1, |stock| stock.shelf = shelf)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: 0 })
+}
+
+/// Reads one column.
+#[procedure(Quote)]
+fn quote<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    more: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let row = tx.get(stock, &1)?.expect("it is there");
+    // Or else a piece that has read one row, and nothing else, is what it is.
+    tx.get(stock, &2)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: row.price + more })
+}
+
+/// Reads and then writes the same row.
+#[procedure(Discount)]
+fn discount<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    rate: i64,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    let before = tx.get(stock, &1)?.expect("it is there");
+    tx.update(stock, &1, |stock| stock.price -= before.left * rate)?;
+    let after = tx.get(stock, &1)?.expect("it is there");
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: after.price })
+}
+
+/// Takes it away.
+#[procedure(Remove)]
+fn remove<P: Protocol>(
+    stock: &Table<Stock, P>,
+    notes: &Table<Note, P>,
+    tx: &Transaction<'_, P>,
+    number: u64,
+    id: u32,
+    meanwhile: Meanwhile<'_>,
+) -> Result<(), Error> {
+    tx.delete(stock, &id)?;
+    meanwhile(1);
+    tx.insert(notes, Note { number, price: 0 })
+}
+
+struct Shop {
+    database: Database<DbxTc>,
+    stock: Table<Stock, DbxTc>,
+    notes: Table<Note, DbxTc>,
+    number: Cell<u64>,
+}
+
+fn stock() -> Stock {
+    Stock { id: 1, shelf: 5, price: 100, left: 10, sold: 200, note: "new".into() }
+}
+
+fn options() -> DbxTcOptions {
+    let procedures: [&'static Shape; 7] = [
+        Sell::<DbxTc>::shape(),
+        Count::<DbxTc>::shape(),
+        Reprice::<DbxTc>::shape(),
+        Write::<DbxTc>::shape(),
+        Quote::<DbxTc>::shape(),
+        Discount::<DbxTc>::shape(),
+        Remove::<DbxTc>::shape(),
+    ];
+    DbxTcOptions::new().procedures(procedures)
+}
+
+fn open(options: DbxTcOptions) -> Shop {
+    let builder = Database::builder().table::<Stock>().table::<Note>();
+    let database = builder.dbx_tc(options).open().expect("opens");
+    let (stocks, notes) = (database.table().expect("is one"), database.table().expect("is one"));
+    database.transact(|tx| tx.insert(&stocks, stock())).expect("fills");
+    Shop { database, stock: stocks, notes, number: Cell::new(0) }
+}
+
+/// Executes a procedure with one argument of its own.
+macro_rules! execute {
+    ($shop:expr, $procedure:ident, $argument:expr, $meanwhile:expr) => {{
+        let Shop { database, stock, notes, number } = $shop;
+        number.set(number.get() + 1);
+        let number = number.get();
+        let mut procedure = $procedure::new(stock, notes, number, $argument, $meanwhile);
+        database.execute(&mut procedure).map(|()| number)
+    }};
+}
+
+/// The same from another thread, at a point at which nothing else runs.
+macro_rules! elsewhere {
+    ($shop:expr, $procedure:ident, $argument:expr) => {{
+        let Shop { database, stock, notes, number } = $shop;
+        number.set(number.get() + 1);
+        let number = number.get();
+        let run = move || {
+            let mut procedure = $procedure::new(stock, notes, number, $argument, NOTHING);
+            database.execute(&mut procedure).expect("is executed");
+        };
+        scope(|scope| scope.spawn(run).join().expect("is executed"));
+    }};
+}
+
+impl Shop {
+    fn stock(&self) -> Option<Stock> {
+        let row = self.database.transact(|tx| tx.get(&self.stock, &1).map(|row| row.cloned()));
+        row.expect("is read")
+    }
+
+    fn noted(&self, number: u64) -> Option<i64> {
+        let note = |row: Option<&Note>| row.map(|row| row.price);
+        let price = self.database.transact(|tx| tx.get(&self.notes, &number).map(note));
+        price.expect("is read")
+    }
+
+    fn on_shelf(&self, shelf: u32) -> usize {
+        let rows = |tx: &Transaction<'_, DbxTc>| {
+            let rows = tx.prefix_by(&self.stock, Stock::SHELF, &shelf);
+            Ok::<_, Error>(rows.collect::<Result<Vec<_>, _>>()?.len())
+        };
+        self.database.transact(rows).expect("is read")
+    }
+
+    /// How many pieces were carried over, and how many were not, so that they were done again.
+    fn counts(&self) -> (u64, u64) {
+        let metrics = self.database.metrics();
+        (metrics.pieces_carried_over, metrics.pieces_redone + metrics.aborted_total())
+    }
+}
+
+const CARRIED_OVER: (u64, u64) = (1, 0);
+const DONE_AGAIN: (u64, u64) = (0, 1);
+
+/// Each test in the pieces that were found, and in as few as will do.
+macro_rules! in_either_cut {
+    ($($test:ident)*) => {
+        mod in_pieces {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(|| super::options().finest(true));
+                }
+            )*
+        }
+
+        mod as_one_piece {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(super::options);
+                }
+            )*
+        }
+    };
+}
+
+in_either_cut! {
+    each_procedure_has_two_pieces
+    what_is_added_to_a_column_adds_up
+    changes_of_different_columns_are_both_there
+    a_read_holds_as_long_as_its_columns
+    what_a_step_has_read_of_a_row_holds_when_another_has_written_it
+    a_sum_that_is_none_is_an_error_as_ever
+    a_row_that_is_carried_over_keeps_to_constraints
+    entries_of_indexes_and_rows_written_twice_go_by_versions
+    rows_that_come_and_go_do_so_by_versions
+    it_can_be_switched_off
+}
+
+fn each_procedure_has_two_pieces(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    for procedure in &shop.database.chopping().procedures {
+        assert_eq!(procedure.pieces.len(), 2, "{procedure:?}");
+    }
+}
+
+fn what_is_added_to_a_column_adds_up(options: fn() -> DbxTcOptions) {
+    for times in [1, 3] {
+        let shop = open(options());
+        let meanwhile = at(1, 1, || (0..times).for_each(|_| elsewhere!(&shop, Sell, 2)));
+        execute!(&shop, Sell, 3, &meanwhile).expect("sells");
+        assert_eq!(shop.stock(), Some(Stock { left: 10 - 3 - 2 * times, ..stock() }));
+        assert_eq!(shop.counts(), CARRIED_OVER);
+    }
+    // By operations, and by both.
+    let shop = open(options());
+    let meanwhile = at(1, 1, || {
+        elsewhere!(&shop, Count, 7);
+        elsewhere!(&shop, Sell, 2);
+    });
+    execute!(&shop, Count, 5, &meanwhile).expect("counts");
+    assert_eq!(shop.stock(), Some(Stock { sold: 212, left: 8, ..stock() }));
+    assert_eq!(shop.counts(), CARRIED_OVER);
+}
+
+fn changes_of_different_columns_are_both_there(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    execute!(&shop, Reprice, 90, &meanwhile).expect("is executed");
+    assert_eq!(shop.stock(), Some(Stock { price: 90, left: 8, ..stock() }));
+    assert_eq!(shop.counts(), CARRIED_OVER);
+    // The same value as before is a change.
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Reprice, 70));
+    execute!(&shop, Reprice, 90, &meanwhile).expect("is executed");
+    assert_eq!(shop.stock(), Some(Stock { price: 90, left: 8, ..stock() }));
+    assert_eq!(shop.counts(), (1, 1), "what was replaced is no more");
+}
+
+fn a_read_holds_as_long_as_its_columns(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    let number = execute!(&shop, Quote, 1, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(101), CARRIED_OVER));
+    // Another value that comes back is the same.
+    let meanwhile = at(1, 1, || {
+        elsewhere!(&shop, Reprice, 5);
+        elsewhere!(&shop, Reprice, 100);
+    });
+    let number = execute!(&shop, Quote, 1, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(101), (2, 0)));
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Reprice, 5));
+    let number = execute!(&shop, Quote, 1, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(6), (2, 1)));
+}
+
+fn what_a_step_has_read_of_a_row_holds_when_another_has_written_it(options: fn() -> DbxTcOptions) {
+    // It reads what is left, and adds to the price, which it then reads.
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 1));
+    let number = execute!(&shop, Discount, 2, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(80), CARRIED_OVER));
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 5));
+    let number = execute!(&shop, Discount, 2, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(70), (1, 1)));
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Discount, 3));
+    let number = execute!(&shop, Discount, 2, &meanwhile).expect("is executed");
+    assert_eq!((shop.noted(number), shop.counts()), (Some(45), (1, 2)));
+    let expected = Stock { price: 45, left: 5, sold: 201, ..stock() };
+    assert_eq!(shop.stock(), Some(expected));
+}
+
+fn a_sum_that_is_none_is_an_error_as_ever(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Count, 30));
+    let counted = execute!(&shop, Count, 30, &meanwhile);
+    assert!(matches!(counted, Err(Error::Failure(_))), "{counted:?}");
+    assert_eq!(shop.stock(), Some(Stock { sold: 230, ..stock() }));
+    assert_eq!(shop.counts(), DONE_AGAIN);
+}
+
+fn a_row_that_is_carried_over_keeps_to_constraints(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 6));
+    let sold = execute!(&shop, Sell, 6, &meanwhile);
+    assert!(matches!(sold, Err(Error::Failure(Failure::Constraint { .. }))), "{sold:?}");
+    assert_eq!((shop.stock(), shop.counts()), (Some(Stock { left: 4, ..stock() }), DONE_AGAIN));
+}
+
+fn entries_of_indexes_and_rows_written_twice_go_by_versions(options: fn() -> DbxTcOptions) {
+    // Another has moved it.
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Write, 6));
+    execute!(&shop, Sell, 1, &meanwhile).expect("sells");
+    assert_eq!((shop.on_shelf(5), shop.on_shelf(6), shop.counts()), (0, 1, DONE_AGAIN));
+    // It moves it itself.
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    execute!(&shop, Write, 7, &meanwhile).expect("is executed");
+    assert_eq!((shop.on_shelf(6), shop.on_shelf(7), shop.counts()), (0, 1, (0, 2)));
+    // Two steps write it.
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    execute!(&shop, Write, 7, &meanwhile).expect("is executed");
+    let expected = Stock { shelf: 7, left: 5, note: "new!!!".into(), ..stock() };
+    assert_eq!((shop.stock(), shop.counts()), (Some(expected), (0, 3)));
+}
+
+fn rows_that_come_and_go_do_so_by_versions(options: fn() -> DbxTcOptions) {
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 1));
+    execute!(&shop, Remove, 1, &meanwhile).expect("is executed");
+    assert_eq!((shop.stock(), shop.counts()), (None, DONE_AGAIN));
+    let shop = open(options());
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Remove, 1));
+    execute!(&shop, Reprice, 1, &meanwhile).expect("is executed");
+    assert_eq!((shop.stock(), shop.counts()), (None, DONE_AGAIN));
+}
+
+fn it_can_be_switched_off(options: fn() -> DbxTcOptions) {
+    let shop = open(options().by_columns(false));
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    execute!(&shop, Sell, 3, &meanwhile).expect("sells");
+    assert_eq!((shop.stock(), shop.counts()), (Some(Stock { left: 5, ..stock() }), DONE_AGAIN));
+}
