@@ -44,6 +44,7 @@ use crate::database::Inner;
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
+use crate::index::bplus_tree::ScannedRange;
 use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
@@ -611,7 +612,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn note_node(&self, table: TableRef, node: NodeVersion) -> Result<(), Error> {
-        self.worker.executor().note_node(table, node).map_err(|abort| self.doom_by(abort))
+        self.note_scanned(table, node, None).map(drop)
+    }
+
+    /// Notes the range of a node that was scanned. Returns the position of the note.
+    #[inline(always)]
+    fn note_scanned(
+        &self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Error> {
+        self.worker.executor().note_node(table, node, range).map_err(|abort| self.doom_by(abort))
     }
 
     /// A row as a reference.

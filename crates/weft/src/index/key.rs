@@ -50,6 +50,17 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
 
     /// A hash whose every bit depends on the whole key.
     fn hash(&self) -> u64;
+
+    /// The key as a number of the same order; `None` if its form does not fit one.
+    fn to_wide(&self) -> Option<u128> {
+        None
+    }
+
+    /// The greatest key whose number is not above this one; `None` as for [`IndexKey::to_wide`].
+    fn from_wide(wide: u128) -> Option<Self> {
+        let _ = wide;
+        None
+    }
 }
 
 /// A key that is to be inserted, in a slot of its own: what it keeps out of line is allocated
@@ -121,6 +132,14 @@ impl IndexKey for u64 {
     fn hash(&self) -> u64 {
         mix(*self)
     }
+
+    fn to_wide(&self) -> Option<u128> {
+        Some((*self).into())
+    }
+
+    fn from_wide(wide: u128) -> Option<u64> {
+        Some(u64::try_from(wide).unwrap_or(u64::MAX))
+    }
 }
 
 /// The more significant word comes first.
@@ -155,6 +174,14 @@ impl IndexKey for u128 {
     #[inline(always)]
     fn hash(&self) -> u64 {
         mix(mix((self >> 64) as u64) ^ *self as u64)
+    }
+
+    fn to_wide(&self) -> Option<u128> {
+        Some(*self)
+    }
+
+    fn from_wide(wide: u128) -> Option<u128> {
+        Some(wide)
     }
 }
 

@@ -10,6 +10,7 @@
 use std::ptr::NonNull;
 
 use super::{Observation, RecordHeader, Visible};
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
 use crate::record::version::VersionHeader;
@@ -105,6 +106,8 @@ impl Replaced {
 pub struct NodeEntry {
     pub node: NodeVersion,
     pub table: TableRef,
+    /// What of it, if not all.
+    pub range: Option<ScannedRange>,
 }
 
 /// A private row that was replaced before anybody else saw it: the transaction's own references
@@ -391,8 +394,57 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
+    /// Notes an index node, or a range in it. Returns the position of the note.
+    #[inline(always)]
+    pub fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> usize {
+        self.nodes.push(NodeEntry { node, table, range });
+        self.nodes.len() - 1
+    }
+
+    /// Whether a record is in the read set.
+    #[cold]
+    pub fn has_read(&self, record: RecordPointer<H>) -> bool {
+        self.reads.iter().any(|read| read.record == record)
+    }
+
+    /// The scan that has noted this node at this position has read nothing from an address on.
+    #[inline]
+    pub fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        if let Some(entry) = self.nodes.get_mut(position)
+            && entry.node.word == node.word
+            && let Some(range) = &mut entry.range
+        {
+            range.stop_at(address);
+        }
+    }
+
+    /// Whether what a transaction relies on in a node that has changed since it was noted is as it was: no
+    /// record is in the range but those that it has read, or is about to write.
+    #[cold]
+    #[inline(never)]
+    pub fn is_range_unchanged(
+        &self,
+        entry: &NodeEntry,
+        is_read: impl Fn(RecordPointer<H>) -> bool,
+    ) -> bool {
+        let is_known = |address| {
+            // SAFETY: an address that is stored in an index of this database, which the worker entered before
+            // it was pinned last, or since.
+            let record = unsafe { RecordPointer::from_address(address) };
+            is_read(record) || self.find_write(record).is_some()
+        };
+        // SAFETY: noted together, and the worker is pinned as long as it has an access set.
+        entry.range.is_some_and(|range| unsafe { range.is_unchanged(entry.node, &is_known) })
+    }
+
     /// Takes this transaction's own change of a node into account. False if the node had changed
-    /// before, by another's doing, since it was noted.
+    /// before, by another's doing, since it was noted, and a look at it at the commit will not tell whether
+    /// that matters.
     #[inline]
     pub fn note_own_insertion(
         &mut self,
@@ -400,16 +452,20 @@ impl<H: TidHeader> AccessSet<H> {
         change: NodeChange,
         sibling: Option<NodeVersion>,
     ) -> bool {
-        let mut noted = false;
-        for entry in self.nodes.iter_mut().filter(|entry| entry.node.word == change.word) {
-            if entry.node.version != change.before {
+        for position in 0..self.nodes.len() {
+            let entry = &mut self.nodes[position];
+            if entry.node.word != change.word {
+                continue;
+            }
+            if entry.node.version == change.before {
+                entry.node.version = change.after;
+                let range = entry.range;
+                if let Some(node) = sibling {
+                    self.note_node(table, node, range);
+                }
+            } else if entry.range.is_none() || sibling.is_some() {
                 return false;
             }
-            entry.node.version = change.after;
-            noted = true;
-        }
-        if noted && let Some(node) = sibling {
-            self.nodes.push(NodeEntry { node, table });
         }
         true
     }

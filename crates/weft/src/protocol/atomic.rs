@@ -64,6 +64,7 @@ use weft_htm::word::{Ordering, yield_now};
 use super::access_set::is_inline;
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::version::{UNNUMBERED, VersionHeader};
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
@@ -263,8 +264,13 @@ impl Executor for AtomicExecutor {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, _table: TableRef, _node: NodeVersion) -> Result<(), Abort> {
-        Ok(())
+    fn note_node(
+        &mut self,
+        _table: TableRef,
+        _node: NodeVersion,
+        _range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(0)
     }
 
     #[inline(always)]

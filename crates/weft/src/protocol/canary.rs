@@ -67,6 +67,7 @@ use super::optimistic::{
 };
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord, fence_before_validation};
 use crate::record::{RecordPointer, StoredRecord};
@@ -394,9 +395,17 @@ impl Executor for CanaryExecutor {
         self.set.insert(table, record, row);
     }
 
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
-        self.set.nodes.push(NodeEntry { node, table });
-        Ok(())
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(self.set.note_node(table, node, range))
+    }
+
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.set.stop_scan(position, node, address);
     }
 
     fn note_own_insertion(

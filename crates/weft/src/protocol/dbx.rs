@@ -59,7 +59,7 @@ use weft_htm::word::Ordering;
 use super::access_set::{AccessSet, TidHeader, TidOnly, WriteEntry, successor};
 use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, install, lock_expected,
-    node_version, range_conflict, read_conflict, settle_deleted, stored, unlock, write_conflict,
+    read_conflict, settle_deleted, stored, unlock, validate_nodes, write_conflict,
 };
 use super::{Abort, Protocol, Settled};
 use crate::record::tid::Tid;
@@ -183,11 +183,7 @@ fn commit_in_region<H: TidHeader>(
                     return Err(read_conflict(read));
                 }
             }
-            for entry in &set.nodes {
-                if node_version(entry.node) != entry.node.version {
-                    return Err(range_conflict(entry));
-                }
-            }
+            validate_nodes(set)?;
             for write in &set.writes[locked..] {
                 let tid = load_in_region(write.record, write.expected);
                 if tid != write.expected {

@@ -31,6 +31,7 @@ use weft_htm::word::{Ordering, fence};
 
 use super::access_set::is_inline;
 use super::{Abort, Busy, Executor, Observation, Settled, Visible};
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::version::{UNNUMBERED, VersionHeader};
 use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
@@ -247,8 +248,13 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, _table: TableRef, _node: NodeVersion) -> Result<(), Abort> {
-        Ok(())
+    fn note_node(
+        &mut self,
+        _table: TableRef,
+        _node: NodeVersion,
+        _range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(0)
     }
 
     #[inline(always)]

@@ -52,6 +52,7 @@ pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 
 use crate::database::Inner;
 use crate::error::{Conflict, ConflictReason, Failure};
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
 use crate::procedure::{Instance, Pieces, Shape, StepColumns};
@@ -449,8 +450,21 @@ pub trait Executor {
     /// become visible in it.
     fn insert(&mut self, table: TableRef, record: RecordPointer<Self::Header>, row: NonNull<u8>);
 
-    /// Notes an index node that stands for keys found absent, or for a range that was scanned.
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort>;
+    /// Notes an index node that stands for keys found absent, or for the `range` that was scanned in it.
+    /// Returns the position of the note, for [`Executor::stop_scan`].
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort>;
+
+    /// The scan that has noted this node, at this position, has ended early: it has not followed `address`, nor
+    /// what comes after it.
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        let _ = (position, node, address);
+    }
 
     /// Notes that this transaction's own insertion has changed index nodes.
     fn note_own_insertion(

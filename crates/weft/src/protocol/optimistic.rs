@@ -33,6 +33,7 @@ use super::access_set::{
 };
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, fence_before_validation};
 use crate::record::{RecordPointer, StoredRecord};
@@ -168,9 +169,18 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
-        self.set.nodes.push(NodeEntry { node, table });
-        Ok(())
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(self.set.note_node(table, node, range))
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.set.stop_scan(position, node, address);
     }
 
     #[inline(always)]
@@ -269,11 +279,23 @@ pub fn validate_reads<H: TidHeader>(
     validate_nodes(set)
 }
 
-/// Whether all index nodes that were noted are as they were.
+/// Whether all index nodes that were noted are as they were, as far as that matters to a transaction that has
+/// validated its read set.
 #[inline(always)]
 pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
+    validate_nodes_with(set, |record| set.has_read(record))
+}
+
+/// The same for a transaction that knows otherwise what it has read, and that nothing of it has changed.
+#[inline(always)]
+pub fn validate_nodes_with<H: TidHeader>(
+    set: &AccessSet<H>,
+    is_read: impl Fn(RecordPointer<H>) -> bool,
+) -> Result<(), Abort> {
     for entry in &set.nodes {
-        if node_version(entry.node) != entry.node.version {
+        if node_version(entry.node) != entry.node.version
+            && !set.is_range_unchanged(entry, &is_read)
+        {
             return Err(range_conflict(entry));
         }
     }

@@ -121,6 +121,7 @@ use super::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, wri
 use super::optimistic::{abort_at, node_version, stored};
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
 use crate::record::{RecordPointer, StoredRecord};
@@ -608,11 +609,17 @@ impl Executor for TimestampOrderingExecutor {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        _range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
         let index = self.shared.index_of(table);
         index
             .protect(self.time, || node_version(node) == node.version)
-            .map_err(|reason| Abort::of_table(reason, table))
+            .map_err(|reason| Abort::of_table(reason, table))?;
+        Ok(0)
     }
 
     #[inline(always)]

@@ -87,11 +87,12 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::access_set::{
-    AccessSet, NodeEntry, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
+    AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
-use super::optimistic::{abort_at, stored, validate_nodes};
+use super::optimistic::{abort_at, stored, validate_nodes_with};
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord, fence_before_validation};
 use crate::record::{RecordPointer, StoredRecord};
@@ -558,9 +559,18 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
-        self.set.nodes.push(NodeEntry { node, table });
-        Ok(())
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(self.set.note_node(table, node, range))
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.set.stop_scan(position, node, address);
     }
 
     #[inline(always)]
@@ -580,7 +590,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     /// Rows are locked; what is left to ask is whether others are there that were not.
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
-        validate_nodes(&self.set)
+        self.validate_nodes()
     }
 
     #[inline]
@@ -594,14 +604,14 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
             fence_before_validation();
         }
         if self.set.writes.is_empty() {
-            validate_nodes(&self.set)?;
+            self.validate_nodes()?;
             self.held.release();
             self.set.clear();
             return Ok(());
         }
         // With all locks held: of two transactions that conflict, the later one draws it later.
         let epoch = epoch();
-        validate_nodes(&self.set)?;
+        self.validate_nodes()?;
         for write in &self.set.writes {
             self.install(write, epoch, memory);
         }
@@ -623,6 +633,12 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 }
 
 impl<const WAITS: bool> LockingExecutor<WAITS> {
+    /// Whether no rows are in the ranges that were scanned but those that are locked.
+    fn validate_nodes(&self) -> Result<(), Abort> {
+        let is_read = |record| self.held.locks.iter().any(|held| held.record == record);
+        validate_nodes_with(&self.set, is_read)
+    }
+
     /// Takes a new timestamp, unless the transaction is run again: then it is as old as it was.
     #[inline(always)]
     fn grow_older(&mut self, attempt: u32) {

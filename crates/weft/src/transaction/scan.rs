@@ -1,8 +1,8 @@
 //! Scans: iterators over the rows of a range, leaf by leaf.
 //!
 //! A scan reads one leaf of the index at a time, into a page, and notes the leaf's version with
-//! the executor: if a key comes or goes in that leaf before the transaction commits, the commit
-//! fails. So no phantom appears in a range that was scanned, and a scan that stops early relies
+//! the executor: if a key comes or goes in the leaf's share of the range before the transaction
+//! commits, the commit fails. So no phantom appears in a range that was scanned, and a scan that stops early relies
 //! on no more than it has read. The rows of a page are read one by one as the iterator gets to
 //! them.
 
@@ -17,10 +17,10 @@ use super::recording::Event;
 use crate::error::{ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
-use crate::index::bplus_tree::{Direction, Page};
+use crate::index::bplus_tree::{Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::protocol::{Dbx, Protocol, Visible};
+use crate::protocol::{Dbx, Executor, Protocol, Visible};
 use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::schema::Record;
@@ -102,8 +102,16 @@ enum State<K> {
     Within {
         page: Page<K>,
         more: Option<Bound<K>>,
+        noted: Noted,
     },
     After,
+}
+
+/// A page's leaf, and where it was noted.
+#[derive(Clone, Copy)]
+struct Noted {
+    node: NodeVersion,
+    position: usize,
 }
 
 macro_rules! with_cursor {
@@ -298,9 +306,11 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     }
 
     fn finish(&mut self) {
+        // SAFETY: see `addresses`.
+        let stopped_at = unsafe { self.addresses.as_ref() }.first().copied();
         self.addresses = NO_ADDRESSES;
         let transaction = self.transaction;
-        with_cursor!(&mut self.cursor, |cursor| cursor.finish(transaction));
+        with_cursor!(&mut self.cursor, |cursor| cursor.finish(transaction, stopped_at));
     }
 }
 
@@ -359,15 +369,19 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
             }
             State::After => return Ok(None),
         };
+        let range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
         let node = self.read_leaf(transaction, inner, from, &mut page);
         let reference = match self.secondary {
             Some(index) => index.reference(),
             None => inner.reference(),
         };
-        if let Err(conflict) = transaction.note_node(reference, node) {
-            transaction.worker.give_page(page);
-            return Err(conflict);
-        }
+        let noted = match transaction.note_scanned(reference, node, range) {
+            Ok(position) => Noted { node, position },
+            Err(conflict) => {
+                transaction.worker.give_page(page);
+                return Err(conflict);
+            }
+        };
         let more = page.take_next();
         let first = page.addresses().iter().take(ROWS_AHEAD);
         match self.secondary {
@@ -375,8 +389,16 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
             None => first.for_each(|&address| prefetch_record::<T, P>(address)),
         }
         let addresses = NonNull::from(page.addresses());
-        self.state = State::Within { page, more };
+        self.state = State::Within { page, more, noted };
         Ok(Some(addresses))
+    }
+
+    /// Where the scan ends.
+    fn end(&self) -> Bound<&K> {
+        match self.direction {
+            Direction::Forward => self.bounds.1.as_ref(),
+            Direction::Reverse => self.bounds.0.as_ref(),
+        }
     }
 
     fn read_leaf<T: Record>(
@@ -387,11 +409,7 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         page: &mut Page<K>,
     ) -> NodeVersion {
         let memory = &transaction.worker.memory;
-        let to = match self.direction {
-            Direction::Forward => self.bounds.1.as_ref(),
-            Direction::Reverse => self.bounds.0.as_ref(),
-        };
-        let from = from.as_ref();
+        let (from, to) = (from.as_ref(), self.end());
         match self.secondary {
             Some(index) => {
                 let hint = transaction.worker.buffer(index.number()).hint::<K>();
@@ -440,8 +458,13 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         }
     }
 
-    fn finish(&mut self, transaction: &Transaction<'_, P>) {
-        if let State::Within { page, .. } = std::mem::replace(&mut self.state, State::After) {
+    /// Ends the scan, which has not followed the addresses of its page from `stopped_at` on.
+    fn finish(&mut self, transaction: &Transaction<'_, P>, stopped_at: Option<u64>) {
+        if let State::Within { page, noted, .. } = std::mem::replace(&mut self.state, State::After)
+        {
+            if let Some(address) = stopped_at {
+                transaction.worker.executor().stop_scan(noted.position, noted.node, address);
+            }
             transaction.worker.give_page(page);
         }
     }

@@ -15,8 +15,8 @@ use super::super::key::Staged;
 use super::super::{IndexKey, IndexWorker, Insertion, NodeChange, NodeVersion};
 use super::BPlusTree;
 use super::node::{
-    CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, load_locked, unlock_changed,
-    unlock_unchanged,
+    CHANGE, INNER_CAPACITY, Inner, LEAF_CAPACITY, Leaf, Node, after_change, after_insertion,
+    load_locked, unlock_changed, unlock_inserted, unlock_unchanged,
 };
 use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
 
@@ -136,11 +136,9 @@ impl<K: IndexKey> BPlusTree<K> {
         unlock_changed(&leaf.node.version, place.version);
         unlock_changed(parent.word, parent.version);
         hint.remember(if point.into_left { leaf } else { right.as_ptr() });
-        // SAFETY: published only now, and this worker is pinned: so it is not freed yet.
-        let word = NonNull::from(unsafe { &right.as_ref().node.version });
         Some(Insertion::Inserted {
-            change: place.change(),
-            sibling: Some(NodeVersion { word, version: CHANGE }),
+            change: place.change(after_change),
+            sibling: Some(NodeVersion { word: right.cast(), version: CHANGE }),
         })
     }
 
@@ -225,9 +223,9 @@ impl<K: IndexKey> Place<'_, K> {
                     return None;
                 }
                 leaf.insert_at(position, slot, address);
-                unlock_changed(&leaf.node.version, self.version);
+                unlock_inserted(&leaf.node.version, self.version);
                 return Some(Attempt::Done(Insertion::Inserted {
-                    change: self.change(),
+                    change: self.change(after_insertion),
                     sibling: None,
                 }));
             }
@@ -235,13 +233,10 @@ impl<K: IndexKey> Place<'_, K> {
         is_current().then_some(attempt)
     }
 
-    /// What the caller's own change did to the version of this leaf.
-    fn change(&self) -> NodeChange {
-        NodeChange {
-            word: NonNull::from(&self.leaf.node.version),
-            before: self.version,
-            after: self.version + CHANGE,
-        }
+    /// What the caller's own change, which brought the version to `after`, did to this leaf.
+    fn change(&self, after: impl Fn(u64) -> u64) -> NodeChange {
+        let NodeVersion { word, version: before } = self.node_version();
+        NodeChange { word, before, after: after(before) }
     }
 }
 

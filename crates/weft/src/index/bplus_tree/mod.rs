@@ -8,7 +8,8 @@
 //!   the one-leaf [hint](LeafHint), and [`BPlusTree::get`];
 //! - `insert`: [`BPlusTree::get_or_insert`] and splits;
 //! - `remove`: [`BPlusTree::remove`], and how emptied nodes leave the tree;
-//! - `scan`: [`BPlusTree::read_page`], a scan's step of one leaf.
+//! - `scan`: [`BPlusTree::read_page`], a scan's step of one leaf;
+//! - `range`: [`ScannedRange`], what of a leaf a scan relies on.
 //!
 //! # What the versions promise
 //!
@@ -17,7 +18,9 @@
 //! over a neighbour's range; it never takes an earlier value again. So if a transaction has noted
 //! the versions of the leaves that a range query went through, each covering what the one before
 //! left off, and finds them unchanged at commit, then no key has come or gone in the whole range
-//! (DBX §5.3). Versions of inner nodes are nobody's business but the tree's.
+//! (DBX §5.3). If keys were inserted in some of the leaves, and nothing else happened there, the
+//! transaction can still find out whether they are in the range: [`ScannedRange`]. Versions of inner
+//! nodes are nobody's business but the tree's.
 //!
 //! # Writers
 //!
@@ -42,6 +45,7 @@ mod insert;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod interrupted;
 mod node;
+mod range;
 mod remove;
 mod scan;
 mod search;
@@ -63,6 +67,7 @@ mod testing;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
+pub use range::ScannedRange;
 pub use scan::{Direction, Page};
 pub use search::LeafHint;
 

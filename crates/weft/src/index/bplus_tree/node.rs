@@ -16,8 +16,8 @@
 //!  | addresses                 |     +---------------------------+
 //!  +---------------------------+
 //!
-//!  version:    63                                          2          1         0
-//!             | changes so far                              | obsolete | locked |
+//!  version:    63                          10 9            2          1         0
+//!             | other changes so far         | insertions  | obsolete | locked |
 //!
 //!  occupancy:  63        48 47            32 31            16 15               0
 //!             | 0          | run             | expected      | count            |
@@ -27,6 +27,10 @@
 //! the leaf's lock, and at any time that no leaf is locked the ranges of all leaves together are
 //! the whole key space, without a gap or an overlap. The first leaf's low fence is the least key
 //! there is; the last leaf is the one without a next leaf, and has no high fence.
+//!
+//! A leaf's version counts apart the keys that were inserted since it last changed otherwise: whoever
+//! finds nothing but insertions knows that all keys that have come are still there, and can look
+//! whether they concern it (`range`). There are never more of them than a leaf has room for.
 //!
 //! A node whose range went to a neighbour is *obsolete* for ever: whoever still reaches it starts
 //! again at the root.
@@ -78,8 +82,31 @@ const _: () = {
 pub(super) const LOCKED: u64 = 1;
 /// Version bit: the node is no longer part of the tree.
 pub(super) const OBSOLETE: u64 = 2;
-/// What one change adds to the version.
-pub(super) const CHANGE: u64 = 4;
+/// What an insertion into a leaf that has room adds to its version.
+const INSERTION: u64 = 4;
+/// Where the count of all other changes begins, and what a node's version is at first.
+pub(super) const CHANGE: u64 = 1 << 10;
+
+// The insertions between two other changes must not run over into their count.
+const _: () = assert!((LEAF_CAPACITY as u64) < CHANGE / INSERTION);
+
+/// The version after an insertion at this one.
+#[inline(always)]
+pub(super) const fn after_insertion(version: u64) -> u64 {
+    version + INSERTION
+}
+
+/// The version after any other change at this one.
+#[inline(always)]
+pub(super) const fn after_change(version: u64) -> u64 {
+    (version | (CHANGE - 1)) + 1
+}
+
+/// Whether a leaf, unlocked at both versions, has only had keys inserted between them.
+#[inline(always)]
+pub(super) const fn only_inserted_since(noted: u64, now: u64) -> bool {
+    noted / CHANGE == now / CHANGE
+}
 
 const FIELD_BITS: u32 = 16;
 const FIELD_MASK: u64 = (1 << FIELD_BITS) - 1;
@@ -108,13 +135,20 @@ impl Node {
     }
 }
 
+/// Releases the lock taken at `version` on a leaf into which a key was inserted, and nothing else done.
+/// Release: as below.
+#[inline(always)]
+pub(super) fn unlock_inserted(word: &Word, version: u64) {
+    word.store(after_insertion(version), Ordering::Release);
+}
+
 /// Releases the lock taken at `version`, saying that the node has changed.
 ///
 /// Release: what was changed becomes visible no later than the new version, to whoever loads
 /// that with Acquire (`Access::version`, `Access::lock`).
 #[inline(always)]
 pub(super) fn unlock_changed(word: &Word, version: u64) {
-    word.store(version + CHANGE, Ordering::Release);
+    word.store(after_change(version), Ordering::Release);
 }
 
 /// Releases the lock taken at `version`, the node being as it was. Release: as above.
@@ -127,7 +161,7 @@ pub(super) fn unlock_unchanged(word: &Word, version: u64) {
 /// as above.
 #[inline(always)]
 pub(super) fn unlock_obsolete(word: &Word, version: u64) {
-    word.store((version + CHANGE) | OBSOLETE, Ordering::Release);
+    word.store(after_change(version) | OBSOLETE, Ordering::Release);
 }
 
 /// The root pointer and the height of the tree, on a cache line of their own. It is locked and

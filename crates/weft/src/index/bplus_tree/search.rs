@@ -216,7 +216,8 @@ pub(super) struct Place<'t, K: IndexKey> {
 
 impl<K: IndexKey> Place<'_, K> {
     pub(super) fn node_version(&self) -> NodeVersion {
-        NodeVersion { word: NonNull::from(&self.leaf.node.version), version: self.version }
+        // A leaf begins with its version; `range` finds the leaf again by it.
+        NodeVersion { word: NonNull::from(self.leaf).cast(), version: self.version }
     }
 }
 

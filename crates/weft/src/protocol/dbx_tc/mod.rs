@@ -76,6 +76,7 @@ use super::{
 };
 use crate::database::Inner;
 use crate::error::Failure;
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::procedure::chopping::{Chopping, NotAdmitted};
 use crate::procedure::{Instance, Pieces, Shape, StepColumns};
@@ -365,8 +366,18 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
-        self.optimistic.note_node(table, node)
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        self.optimistic.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.optimistic.stop_scan(position, node, address);
     }
 
     #[inline(always)]

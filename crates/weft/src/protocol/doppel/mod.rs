@@ -95,6 +95,7 @@ use super::{
 };
 use crate::database::Inner;
 use crate::error::{ConflictReason, Failure};
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
 use crate::record::{RecordPointer, StoredRecord, row_of_newest};
@@ -571,9 +572,19 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
         self.is_joined_used = true;
-        self.joined.note_node(table, node)
+        self.joined.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.joined.stop_scan(position, node, address);
     }
 
     #[inline(always)]

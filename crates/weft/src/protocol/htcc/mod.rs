@@ -62,6 +62,7 @@ use super::optimistic::{CommitContext, CommitPhases, OptimisticExecutor, settle_
 use super::{
     Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Visible,
 };
+use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::procedure::Instance;
 use crate::record::{RecordPointer, StoredRecord};
@@ -515,8 +516,18 @@ impl Executor for HybridExecutor {
     }
 
     #[inline(always)]
-    fn note_node(&mut self, table: TableRef, node: NodeVersion) -> Result<(), Abort> {
-        self.cold.note_node(table, node)
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        self.cold.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.cold.stop_scan(position, node, address);
     }
 
     #[inline(always)]

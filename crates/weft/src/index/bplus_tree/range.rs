@@ -1,0 +1,302 @@
+//! What of a leaf a scan relies on, and whether that still holds when the leaf is not as it was.
+//!
+//! A leaf's version changes with every key that is inserted, also beside the range that a scan was
+//! about. That is no rare thing: say the keys are (district, order). The leaf into which the newest
+//! orders of one district go ends where the next district's oldest order begins, so a scan for the
+//! latter begins in it; every new order of the one district would abort whoever looks for the
+//! oldest of the other. So a scan remembers its range, and at the commit, if nothing but insertions
+//! has happened to the leaf, looks for keys in the range that it has not read.
+
+use std::ops::Bound;
+
+use weft_htm::word::{Ordering, Word};
+
+use super::super::{IndexKey, NodeVersion};
+use super::node::{LEAF_CAPACITY, Leaf, only_inserted_since};
+use super::scan::Direction;
+use super::search::{Access, Optimistic, rank};
+
+/// The part of a range that a scan has read in one leaf.
+#[derive(Clone, Copy, Debug)]
+pub struct ScannedRange {
+    /// The least key and the greatest, as numbers; it does no harm if other leaves have some of it.
+    least: u128,
+    greatest: u128,
+    direction: Direction,
+    /// The address at which the scan stopped, without having followed it; 0 if it went on to the end.
+    stopped_at: u64,
+    /// [`is_unchanged`] for the tree's form of keys.
+    is_unchanged: unsafe fn(&ScannedRange, NodeVersion, &dyn Fn(u64) -> bool) -> bool,
+}
+
+impl ScannedRange {
+    /// The range of a scan, or of its rest; `from` is where it begins, as for
+    /// [`read_page`](super::BPlusTree::read_page). `None` if the form of the keys does not allow it: then
+    /// the scan relies on the leaf as a whole.
+    pub fn new<K: IndexKey>(
+        from: Bound<&K>,
+        to: Bound<&K>,
+        direction: Direction,
+    ) -> Option<ScannedRange> {
+        let (lower, upper) = match direction {
+            Direction::Forward => (from, to),
+            Direction::Reverse => (to, from),
+        };
+        let least = match lower {
+            Bound::Included(key) => key.to_wide()?,
+            Bound::Excluded(key) => key.to_wide()?.checked_add(1)?,
+            Bound::Unbounded => 0,
+        };
+        let greatest = match upper {
+            Bound::Included(key) => key.to_wide()?,
+            Bound::Excluded(key) => key.to_wide()?.checked_sub(1)?,
+            Bound::Unbounded => u128::MAX,
+        };
+        K::from_wide(least)?;
+        let is_unchanged = is_unchanged::<K>;
+        Some(ScannedRange { least, greatest, direction, stopped_at: 0, is_unchanged })
+    }
+
+    /// The scan has stopped: it has read nothing from this address on.
+    pub fn stop_at(&mut self, address: u64) {
+        self.stopped_at = address;
+    }
+
+    /// Whether every key that is now in the range was there when the leaf had the noted version, or leads to
+    /// an address that the caller knows (of a record that it has read since, or has inserted itself). False
+    /// if that cannot be told any more.
+    ///
+    /// # Safety
+    /// `node` is what `read_page` returned for this range, and the worker has been pinned since.
+    #[cold]
+    pub unsafe fn is_unchanged(&self, node: NodeVersion, is_known: &dyn Fn(u64) -> bool) -> bool {
+        // SAFETY: made for a tree with keys of that form; the rest is the caller's promise.
+        unsafe { (self.is_unchanged)(self, node, is_known) }
+    }
+}
+
+/// [`ScannedRange::is_unchanged`], in a tree with these keys.
+unsafe fn is_unchanged<K: IndexKey>(
+    range: &ScannedRange,
+    node: NodeVersion,
+    is_known: &dyn Fn(u64) -> bool,
+) -> bool {
+    // SAFETY: the node is a leaf of a tree with these keys, whose version it begins with; and it is not
+    // freed, as the worker is pinned.
+    let leaf = unsafe { node.word.cast::<Leaf<K>>().as_ref() };
+    holds_only_known(leaf, node.version, range, is_known).unwrap_or(false)
+}
+
+/// `None` if the leaf is being changed, or has been other than by insertions.
+fn holds_only_known<K: IndexKey>(
+    leaf: &Leaf<K>,
+    noted: u64,
+    range: &ScannedRange,
+    is_known: &dyn Fn(u64) -> bool,
+) -> Option<bool> {
+    let version = Optimistic.version(&leaf.node.version)?;
+    if !only_inserted_since(noted, version) {
+        return None;
+    }
+    let is_current = || Optimistic.is_current(&leaf.node.version, version);
+    let keys = &leaf.keys[..leaf.count()];
+    let first = rank(keys, &K::from_wide(range.least)?, false, is_current)?;
+    let end = rank(keys, &K::from_wide(range.greatest)?, true, is_current)?;
+    let mut addresses = [0; LEAF_CAPACITY];
+    let found = leaf.addresses.get(first..end).unwrap_or_default();
+    let copy = |(to, from): (&mut u64, &Word)| *to = from.load(Ordering::Relaxed);
+    addresses.iter_mut().zip(found).for_each(copy);
+    let addresses = &mut addresses[..found.len()];
+    if range.direction == Direction::Reverse {
+        addresses.reverse();
+    }
+    if !is_current() {
+        return None;
+    }
+    let mut read = addresses.iter().take_while(|&&address| address != range.stopped_at);
+    Some(read.all(|&address| is_known(address)))
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::super::testing::TestKey;
+    use super::super::{BPlusTree, LeafHint, Page};
+    use super::*;
+    use crate::index::test_memory::{Memory, TestWorker};
+
+    /// A tree in which one leaf of a range has been read up to some row.
+    struct Trial<K: IndexKey> {
+        tree: BPlusTree<K>,
+        worker: TestWorker,
+        model: BTreeMap<K, u64>,
+    }
+
+    /// What was read.
+    struct Reading {
+        range: ScannedRange,
+        node: NodeVersion,
+        read: Vec<u64>,
+    }
+
+    impl Reading {
+        fn holds(&self) -> bool {
+            // SAFETY: the tests give no memory back before they end.
+            let now = unsafe { self.node.word.as_ref() }.load(Ordering::Acquire);
+            // SAFETY: as above; and they were noted together.
+            now == self.node.version
+                || unsafe { self.range.is_unchanged(self.node, &|a| self.read.contains(&a)) }
+        }
+    }
+
+    impl<K: TestKey> Trial<K> {
+        fn new(numbers: impl IntoIterator<Item = u64>) -> Self {
+            let worker = Arc::new(Memory::default()).worker();
+            let mut trial = Trial { tree: BPlusTree::new(&worker), worker, model: BTreeMap::new() };
+            numbers.into_iter().for_each(|number| trial.insert(number));
+            trial
+        }
+
+        fn insert(&mut self, number: u64) {
+            let (key, address) = (K::from_number(number), 8 * (self.model.len() as u64 + 1_000));
+            let address = address + number * 1_000_000;
+            self.tree.get_or_insert(&key, address, &mut LeafHint::new(), &self.worker);
+            self.model.entry(key).or_insert(address);
+        }
+
+        fn remove(&mut self, number: u64) {
+            let key = K::from_number(number);
+            if let Some(address) = self.model.remove(&key) {
+                assert!(self.tree.remove(&key, address, &self.worker));
+            }
+        }
+
+        /// Reads so many rows of one leaf's share.
+        fn read(&self, from: u64, to: u64, direction: Direction, rows: usize) -> Reading {
+            let (from, to) = (K::from_number(from), K::from_number(to));
+            let (from, to) = (Bound::Included(&from), Bound::Included(&to));
+            let mut range = ScannedRange::new(from, to, direction).expect("keys of words");
+            let mut page = Page::new();
+            let hint = &mut LeafHint::new();
+            let node = self.tree.read_page(from, to, direction, &mut page, hint, &self.worker);
+            if let Some(&address) = page.addresses().get(rows) {
+                range.stop_at(address);
+            }
+            let read = page.addresses().iter().take(rows).copied().collect();
+            Reading { range, node, read }
+        }
+    }
+
+    impl<K: IndexKey> Drop for Trial<K> {
+        fn drop(&mut self) {
+            self.tree.clear(&self.worker);
+        }
+    }
+
+    const ALL: usize = usize::MAX;
+
+    /// Protects the purpose: keys beside the range, and behind the row at which a scan stopped, do not matter;
+    /// one within does.
+    #[test]
+    fn insertions_matter_in_the_range_alone() {
+        for direction in [Direction::Forward, Direction::Reverse] {
+            let (from, to) = match direction {
+                Direction::Forward => (40, 60),
+                Direction::Reverse => (60, 40),
+            };
+            let mut trial = Trial::<u64>::new([10, 45, 50, 55, 90]);
+            let (whole, first) =
+                (trial.read(from, to, direction, ALL), trial.read(from, to, direction, 1));
+            trial.insert(39);
+            trial.insert(61);
+            assert!(whole.holds() && first.holds(), "{direction:?}");
+            trial.insert(if direction == Direction::Forward { 51 } else { 49 });
+            assert!(!whole.holds(), "{direction:?}");
+            assert!(first.holds(), "{direction:?}: it stopped before that");
+            trial.insert(if direction == Direction::Forward { 41 } else { 59 });
+            assert!(!first.holds(), "{direction:?}");
+        }
+    }
+
+    /// Protects the own insertions: an address that the caller knows is no phantom.
+    #[test]
+    fn what_the_caller_has_inserted_is_known() {
+        let mut trial = Trial::<u128>::new([10, 45]);
+        let mut reading = trial.read(40, 60, Direction::Forward, ALL);
+        trial.insert(50);
+        assert!(!reading.holds());
+        reading.read.push(trial.model[&u128::from_number(50)]);
+        assert!(reading.holds());
+    }
+
+    /// Protects from what cannot be seen any more: a key may have come and gone, or be in another leaf.
+    #[test]
+    fn removals_and_splits_are_changes() {
+        let mut trial = Trial::<u64>::new([10, 45, 90]);
+        let reading = trial.read(40, 60, Direction::Forward, ALL);
+        trial.insert(50);
+        trial.remove(50);
+        assert!(!reading.holds());
+
+        let mut trial = Trial::<u64>::new(0..LEAF_CAPACITY as u64);
+        let reading = trial.read(3, 4, Direction::Forward, ALL);
+        trial.insert(1_000);
+        assert!(!reading.holds(), "a full leaf was split");
+    }
+
+    /// Protects the form of keys that is no number: such a scan relies on all of its leaf.
+    #[test]
+    fn long_keys_have_no_ranges() {
+        let key = crate::index::LongKey::from_number(7);
+        let range = ScannedRange::new(Bound::Included(&key), Bound::Unbounded, Direction::Forward);
+        assert!(range.is_none());
+    }
+
+    fn never_misses_a_key<K: TestKey>(
+        present: Vec<u64>,
+        (from, to, reverse, rows): (u64, u64, bool, usize),
+        changes: Vec<(u64, bool)>,
+    ) {
+        let mut trial = Trial::<K>::new(present);
+        let (least, greatest) = (from.min(to), from.max(to));
+        let (from, to, direction) = match reverse {
+            false => (least, greatest, Direction::Forward),
+            true => (greatest, least, Direction::Reverse),
+        };
+        let reading = trial.read(from, to, direction, rows);
+        for (number, is_insertion) in changes {
+            if is_insertion {
+                trial.insert(number)
+            } else {
+                trial.remove(number)
+            }
+            if reading.holds() {
+                let again = trial.read(from, to, direction, reading.read.len());
+                let stopped = reading.range.stopped_at != 0;
+                assert_eq!(again.read, reading.read);
+                assert!(stopped || again.range.stopped_at == 0, "more rows than were read");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// Protects the soundness: whenever a range is said to be unchanged, reading it again gives what was
+        /// read.
+        #[test]
+        fn what_holds_reads_the_same_again(
+            present in vec(0..120_u64, 0..60),
+            scan in (0..120_u64, 0..120_u64, any::<bool>(), prop_oneof![Just(ALL), 0..4_usize]),
+            changes in vec((0..120_u64, any::<bool>()), 1..20),
+        ) {
+            never_misses_a_key::<u64>(present.clone(), scan, changes.clone());
+            never_misses_a_key::<u128>(present, scan, changes);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What a transaction that has scanned a range minds, and what not, under the protocols that note the leaves of
+//! an index. (That nothing is missed is the conformance suite's to find, with phantoms of many kinds.)
+
+mod support;
+
+use weft::protocol::Protocol;
+use weft::{ConflictReason, Database, Error, Record, Table, Transaction};
+
+use support::{for_each_executor, on_a_thread};
+
+/// Runs an expression once for one protocol of each executor that notes leaves.
+macro_rules! for_each_that_notes {
+    (|$parameter:ident| $body:expr) => {
+        for_each_executor!([Dbx, TwoPhaseLocking, Htcc, Doppel, DbxTc] | $parameter | $body)
+    };
+}
+
+/// An order that is to be delivered, as in TPC-C: the newest of a district and the oldest of the next one are
+/// neighbours in the index.
+#[derive(Clone, Debug, Record)]
+struct Waiting {
+    #[record(key)]
+    district: u32,
+    #[record(key)]
+    order: u32,
+}
+
+#[derive(Clone, Debug, Record)]
+struct Delivered {
+    #[record(key)]
+    district: u32,
+    order: u32,
+}
+
+struct Orders<P: Protocol> {
+    database: Database<P>,
+    waiting: Table<Waiting, P>,
+    delivered: Table<Delivered, P>,
+}
+
+impl<P: Protocol> Orders<P> {
+    /// Two districts, with the orders 10, 20 and 30 each.
+    fn new() -> Self {
+        let database =
+            Database::<P>::builder().table::<Waiting>().table::<Delivered>().open().unwrap();
+        let (waiting, delivered) = (database.table().unwrap(), database.table().unwrap());
+        let orders = Orders { database, waiting, delivered };
+        for (district, order) in [1, 2].into_iter().flat_map(|d| [10, 20, 30].map(|o| (d, o))) {
+            orders.place(district, order);
+        }
+        orders
+    }
+
+    fn place(&self, district: u32, order: u32) {
+        let placed =
+            self.database.transact(|tx| tx.insert(&self.waiting, Waiting { district, order }));
+        placed.unwrap();
+    }
+
+    /// Reads so many orders of district 2, in ascending or descending order.
+    fn read(
+        &self,
+        tx: &Transaction<'_, P>,
+        orders: usize,
+        descending: bool,
+    ) -> Result<Vec<u32>, Error> {
+        let scan = tx.range(&self.waiting, (2, 0)..=(2, u32::MAX));
+        let scan = if descending { scan.descending() } else { scan };
+        scan.take(orders).map(|waiting| Ok(waiting?.order)).collect()
+    }
+
+    /// Commits a transaction that reads, has another one place an order meanwhile, and writes what it has read.
+    fn deliver(
+        &self,
+        (orders, descending): (usize, bool),
+        placed: (u32, u32),
+    ) -> Result<Vec<u32>, Error> {
+        let tx = self.database.begin()?;
+        let read = self.read(&tx, orders, descending)?;
+        on_a_thread(|| self.place(placed.0, placed.1));
+        let order = read.last().copied().unwrap_or_default();
+        tx.upsert(&self.delivered, Delivered { district: 2, order })?;
+        tx.commit()?;
+        Ok(read)
+    }
+}
+
+fn is_range_conflict(error: &Error) -> bool {
+    matches!(error, Error::Conflict(conflict) if conflict.reason == ConflictReason::RangeChanged)
+}
+
+/// Protects TPC-C's Delivery: a new order of one district does not abort who looks for the oldest of the next,
+/// nor does one that comes behind it in its own.
+#[test]
+fn insertions_beside_what_was_read_do_not_matter() {
+    for_each_that_notes!(|P| {
+        let orders = Orders::<P>::new();
+        assert_eq!(orders.deliver((1, false), (1, 40)).unwrap(), [10]);
+        assert_eq!(orders.deliver((1, false), (2, 40)).unwrap(), [10]);
+        assert_eq!(orders.deliver((9, false), (1, 50)).unwrap(), [10, 20, 30, 40]);
+        assert_eq!(orders.deliver((1, true), (2, 5)).unwrap(), [40]);
+        assert_eq!(orders.deliver((9, true), (3, 10)).unwrap(), [40, 30, 20, 10, 5]);
+    });
+}
+
+/// Protects from phantoms: one in what was read still matters.
+#[test]
+fn insertions_into_what_was_read_matter() {
+    for_each_that_notes!(|P| {
+        for (scan, placed) in [((1, false), 9), ((9, false), 25), ((9, false), 40), ((1, true), 40)]
+        {
+            let orders = Orders::<P>::new();
+            let error = orders.deliver(scan, (2, placed)).unwrap_err();
+            assert!(is_range_conflict(&error), "{scan:?}, {placed}: {error}");
+        }
+    });
+}
+
+/// Protects the transaction's own insertions among those of others.
+#[test]
+fn own_insertions_are_no_phantoms() {
+    for_each_that_notes!(|P| {
+        for (others, commits) in [((1, 40), true), ((2, 25), false)] {
+            let orders = Orders::<P>::new();
+            let tx = orders.database.begin().unwrap();
+            assert_eq!(orders.read(&tx, 9, false).unwrap(), [10, 20, 30]);
+            tx.insert(&orders.waiting, Waiting { district: 2, order: 15 }).unwrap();
+            on_a_thread(|| orders.place(others.0, others.1));
+            tx.insert(&orders.waiting, Waiting { district: 2, order: 35 }).unwrap();
+            assert_eq!(orders.read(&tx, 2, false).unwrap(), [10, 15]);
+            let ended = tx.commit();
+            assert_eq!(ended.is_ok(), commits, "{others:?}: {ended:?}");
+        }
+    });
+}
