@@ -141,7 +141,7 @@ impl<P: Protocol> Database<P> {
             return fail(failure);
         }
         worker.executor().expect_procedure(pieces);
-        if !in_pieces && pieces.columns().is_some() {
+        if !in_pieces && pieces.columns().is_some() && worker.executor().takes_notes(attempt) {
             return self.attempt_by_columns(worker, options, attempt, deadline, pieces, procedure);
         }
         if !in_pieces {

@@ -11,6 +11,9 @@ pub const LOOPS_MAX: usize = 3;
 pub struct Iteration([u32; LOOPS_MAX]);
 
 impl Iteration {
+    /// Of no loop, or of none that is known.
+    pub const NONE: Iteration = Iteration([0; LOOPS_MAX]);
+
     /// Of the loops with a lesser depth.
     #[inline(always)]
     pub(super) fn outer(mut self, depth: usize) -> Iteration {

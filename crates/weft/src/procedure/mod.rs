@@ -211,7 +211,7 @@ pub enum Selection {
 /// Which passes a driver may have walked: what has to be kept for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passes {
-    /// One, and no more. Nothing is kept, and which iterations of loops instances belong to is not said.
+    /// One, and no more. Nothing is kept, and a driver hears only which step it [comes to](Driver::come_to).
     One,
     /// Such as begin with a step: [`Selection::From`]. What operations have returned is kept where
     /// [`Driver::keeps`] says so; where they have looked is not, and [`Accessed::place`] is
@@ -273,6 +273,13 @@ pub trait Driver<P: Protocol> {
 
     /// The transaction in which operations run.
     fn transaction(&self) -> &Transaction<'_, P>;
+
+    /// A step is about to run, or, if it is a scan, to read one more row. This is all that a driver is told that
+    /// walks [one pass](Passes::One), and no other is told it.
+    #[inline(always)]
+    fn come_to(&self, step: usize) {
+        let _ = step;
+    }
 
     /// An instance is about to run. If it has run before, what it did is to be undone. Here a piece ends, and
     /// the next begins, if the instance's step is the next one's first.

@@ -13,7 +13,7 @@ use crate::operation::{
     OrderedPut, Payload, TopK, TopKInsert, Union,
 };
 use crate::procedure::instance::Instance;
-use crate::procedure::place::{NOWHERE, Place};
+use crate::procedure::place::Place;
 use crate::procedure::slot::Slot;
 use crate::procedure::walk::{Decision, Walk};
 use crate::procedure::{Accessed, Driver, Passes};
@@ -44,11 +44,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     ) -> Result<R, Error> {
         let At { walk, instance } = self;
         if matches!(D::PASSES, Passes::One) {
-            let accessed = walk.accessed(instance, table, key, &NOWHERE);
-            walk.driver.enter(&accessed)?;
-            let result = operation(walk.driver.transaction())?;
-            walk.driver.leave(&accessed)?;
-            return Ok(result);
+            walk.driver.come_to(instance.step);
+            return operation(walk.driver.transaction());
         }
         let place = walk.place(place);
         match walk.decide(instance, slot, table, key, &place, R::clone)? {
@@ -74,7 +71,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     }
 
     /// One on the row with a primary key.
-    #[inline]
+    #[inline(always)]
     fn point<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
@@ -95,11 +92,8 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     ) -> Rows<'w, 'tx, T, P, D> {
         let At { walk, instance } = self;
         if matches!(D::PASSES, Passes::One) {
-            let accessed = walk.accessed(instance, table, None, &NOWHERE);
-            let state = match walk.driver.enter(&accessed) {
-                Ok(()) => State::Running { scan: scan(walk.driver.transaction()), before: None },
-                Err(error) => State::Refused(Some(error)),
-            };
+            walk.driver.come_to(instance.step);
+            let state = State::Running { scan: scan(walk.driver.transaction()), before: None };
             return Rows { walk, instance, slot, is_kept: false, state, open: None };
         }
         let mut open = None;
@@ -177,6 +171,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         Ok(rows.into_iter().map(Ok))
     }
 
+    #[inline]
     pub fn insert<T: Record>(
         self,
         slot: &Slot<()>,
@@ -460,7 +455,22 @@ impl<T: Record, P: Protocol, D: Driver<P>> Rows<'_, '_, T, P, D> {
 impl<'tx, T: Record, P: Protocol, D: Driver<P>> Iterator for Rows<'_, 'tx, T, P, D> {
     type Item = Result<&'tx T, Error>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        if matches!(D::PASSES, Passes::One)
+            && let State::Running { scan, .. } = &mut self.state
+        {
+            self.walk.driver.come_to(self.instance.step);
+            return scan.next();
+        }
+        self.next_in_passes()
+    }
+}
+
+impl<'tx, T: Record, P: Protocol, D: Driver<P>> Rows<'_, 'tx, T, P, D> {
+    /// The next row, where there is more than one pass, or none.
+    #[inline(never)]
+    fn next_in_passes(&mut self) -> Option<Result<&'tx T, Error>> {
         match &mut self.state {
             State::Running { scan, before } => {
                 self.walk.driver.resume(self.instance);

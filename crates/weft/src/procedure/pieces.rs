@@ -12,6 +12,8 @@ pub struct Pieces {
     conflicting: Option<usize>,
     /// Of each step whether it is deferred.
     deferred: Vec<bool>,
+    /// Whether any is.
+    publishes: bool,
     /// Of each step, if they commit by columns.
     columns: Option<Vec<StepColumns>>,
 }
@@ -45,14 +47,21 @@ impl Pieces {
         let mut deferred = vec![false; steps];
         let are = chopped.pieces.iter().filter(|piece| piece.kind == PieceKind::Deferred);
         are.flat_map(|piece| &piece.steps).for_each(|&step| deferred[step] = true);
-        Pieces { procedure, starts, conflicting, deferred, columns: None }
+        let publishes = deferred.contains(&true);
+        Pieces { procedure, starts, conflicting, deferred, publishes, columns: None }
     }
 
     /// All steps as one piece, whatever was found.
     pub(crate) fn one(procedure: &'static str, chopped: &Chopped) -> Pieces {
         let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
-        let deferred = vec![false; steps];
-        Pieces { procedure, starts: vec![0, steps], conflicting: Some(0), deferred, columns: None }
+        Pieces {
+            procedure,
+            starts: vec![0, steps],
+            conflicting: Some(0),
+            deferred: vec![false; steps],
+            publishes: false,
+            columns: None,
+        }
     }
 
     /// Makes each step a piece, as no analysis would.
@@ -113,7 +122,7 @@ impl Pieces {
 
     /// Whether any step is.
     pub fn publishes(&self) -> bool {
-        self.deferred.contains(&true)
+        self.publishes
     }
 
     /// The position of the piece whose place among those of others is the transaction's, if there is one.

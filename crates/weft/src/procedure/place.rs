@@ -30,9 +30,6 @@ enum Encoded {
     Long(Box<LongKey>),
 }
 
-/// [`Place::NOWHERE`], to be referred to.
-pub(super) static NOWHERE: Place = Place::NOWHERE;
-
 impl Encoded {
     #[inline]
     fn new<K: Key>(key: &K) -> Self {

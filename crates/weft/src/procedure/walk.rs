@@ -98,7 +98,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     /// Begins the next pass.
     pub fn begin_pass(&self) {
         self.pass.set(self.pass.get() + 1);
-        self.iteration.set(Iteration::default());
+        self.iteration.set(Iteration::NONE);
         self.writes.borrow_mut().come_by = 0;
     }
 
@@ -201,7 +201,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     #[inline]
     pub fn at(&self, step: usize) -> At<'_, 'tx, P, D> {
         if matches!(D::PASSES, Passes::One) {
-            return At { walk: self, instance: Instance { step, iteration: Iteration::default() } };
+            return At { walk: self, instance: Instance { step, iteration: Iteration::NONE } };
         }
         let depth = self.shape.steps[step].loops.len();
         debug_assert!(depth <= LOOPS_MAX);

@@ -564,6 +564,14 @@ pub trait Executor {
         unreachable!("asked of those alone that chop")
     }
 
+    /// Whether the procedure whose [pieces](Executor::pieces_of) were asked for last, of which there is one, is to say
+    /// which step it is at: so that its commit, if it fails, can be [carried over](Executor::carry_over). It has
+    /// failed `attempt` times.
+    fn takes_notes(&mut self, attempt: u32) -> bool {
+        let _ = attempt;
+        unreachable!("asked of those alone that chop")
+    }
+
     /// Notes a change that is to be made when what is deferred is published.
     fn defer(&mut self, change: DeferredChange<Self::Header>) {
         let _ = change;
@@ -576,8 +584,9 @@ pub trait Executor {
         unreachable!("asked of those alone that chop")
     }
 
-    /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has changed that matters to the steps, of which these are the columns, has
-    /// what the piece has read and written refer to the versions that are there now, so that it can be committed.
+    /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has
+    /// changed that matters to the steps, of which these are the columns, has what the piece has read and written
+    /// refer to the versions that are there now, so that it can be committed.
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
         let _ = (columns, memory);
         unreachable!("asked of those alone that chop")

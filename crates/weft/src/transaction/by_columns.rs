@@ -1,10 +1,8 @@
 //! Commits by columns, and the driver of procedures that run as one piece, under protocols that chop.
 
 use super::Transaction;
-use crate::error::Error;
-use crate::procedure::{Accessed, Driver, Instance, Next, Passes, StepColumns};
+use crate::procedure::{Driver, Instance, Iteration, Next, Passes, StepColumns};
 use crate::protocol::{Abort, Executor, Protocol};
-use crate::schema::Record;
 use crate::storage::CommitToken;
 use crate::worker::Counters;
 
@@ -26,13 +24,6 @@ impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
     ) -> Self {
         OnePiece { transaction, columns }
     }
-
-    #[inline(always)]
-    fn enter_step(&self, instance: Instance, goes_on: bool) {
-        if self.columns.is_some() {
-            self.transaction.worker.executor().enter_step(instance, goes_on);
-        }
-    }
 }
 
 impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
@@ -44,14 +35,11 @@ impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
     }
 
     #[inline(always)]
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
-        self.enter_step(accessed.instance, false);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn resume(&self, instance: Instance) {
-        self.enter_step(instance, true);
+    fn come_to(&self, step: usize) {
+        if self.columns.is_some() {
+            let instance = Instance { step, iteration: Iteration::NONE };
+            self.transaction.worker.executor().enter_step(instance, false);
+        }
     }
 
     fn end_pass(&self, _is_ok: bool) -> Next {

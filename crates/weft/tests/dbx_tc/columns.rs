@@ -269,6 +269,23 @@ in_either_cut! {
     it_can_be_switched_off
 }
 
+/// Protects the cost of notes: who has met nobody for long takes none, and so is run again; and takes them from
+/// there on.
+#[test]
+fn who_meets_nobody_takes_no_notes() {
+    let shop = open(options());
+    for _ in 0..20 {
+        execute!(&shop, Reprice, 90, NOTHING).expect("is executed");
+    }
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 2));
+    execute!(&shop, Reprice, 91, &meanwhile).expect("is executed");
+    assert_eq!(shop.counts(), DONE_AGAIN);
+    let meanwhile = at(1, 1, || elsewhere!(&shop, Sell, 3));
+    execute!(&shop, Reprice, 92, &meanwhile).expect("is executed");
+    assert_eq!(shop.counts(), (1, 1));
+    assert_eq!(shop.stock(), Some(Stock { price: 92, left: 5, ..stock() }));
+}
+
 fn each_procedure_has_two_pieces(options: fn() -> DbxTcOptions) {
     let shop = open(options());
     for procedure in &shop.database.chopping().procedures {

@@ -420,6 +420,14 @@ impl Executor for PieceExecutor {
         self.expected = Some(Expected { in_pieces, publishes });
     }
 
+    #[inline]
+    fn takes_notes(&mut self, attempt: u32) -> bool {
+        if attempt > 0 {
+            self.known.meets_another();
+        }
+        self.known.takes_notes()
+    }
+
     fn defer(&mut self, change: DeferredChange<TidOnly>) {
         self.deferring.push(change);
     }
@@ -434,6 +442,7 @@ impl Executor for PieceExecutor {
     }
 
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
+        self.known.meets_another();
         PieceExecutor::carry_over(self, columns, memory)
     }
 

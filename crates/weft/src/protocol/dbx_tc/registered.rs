@@ -313,8 +313,22 @@ impl Procedures {
 #[derive(Debug, Default)]
 pub struct Known {
     changes: u64,
-    pieces: Vec<(*const Shape, Option<Arc<Pieces>>)>,
+    procedures: Vec<KnownProcedure>,
+    /// The one that was asked for last.
+    present: usize,
 }
+
+#[derive(Debug)]
+struct KnownProcedure {
+    shape: *const Shape,
+    pieces: Option<Arc<Pieces>>,
+    /// For so many executions it is to be noted yet which step accesses what.
+    noted: u32,
+}
+
+/// For how many executions a procedure's accesses are noted after it has met another. The notes make it slower by
+/// about a fifteenth, so they are worth it if one execution in fifteen would have to be done again without.
+const NOTED_EXECUTIONS: u32 = 16;
 
 // SAFETY: shapes are static.
 unsafe impl Send for Known {}
@@ -329,14 +343,29 @@ impl Known {
     ) -> Option<&Arc<Pieces>> {
         let changes = procedures.changes.load(Ordering::Relaxed);
         if changes != self.changes {
-            (self.changes, self.pieces) = (changes, Vec::new());
+            (self.changes, self.procedures) = (changes, Vec::new());
         }
-        let known = self.pieces.iter().position(|(known, _)| std::ptr::eq(*known, shape));
-        let position = known.unwrap_or_else(|| {
-            let pieces = procedures.get().pieces_of(shape);
-            self.pieces.push((shape, pieces.map(Arc::new)));
-            self.pieces.len() - 1
+        let is_known = |known: &KnownProcedure| std::ptr::eq(known.shape, shape);
+        let known = self.procedures.iter().position(is_known);
+        self.present = known.unwrap_or_else(|| {
+            let pieces = procedures.get().pieces_of(shape).map(Arc::new);
+            self.procedures.push(KnownProcedure { shape, pieces, noted: NOTED_EXECUTIONS });
+            self.procedures.len() - 1
         });
-        self.pieces[position].1.as_ref()
+        self.procedures[self.present].pieces.as_ref()
+    }
+
+    /// Whether the accesses of the procedure that was asked for last are to be noted in the execution that begins.
+    #[inline]
+    pub fn takes_notes(&mut self) -> bool {
+        let noted = &mut self.procedures[self.present].noted;
+        let takes_notes = *noted > 0;
+        *noted -= u32::from(takes_notes);
+        takes_notes
+    }
+
+    /// The procedure that was asked for last has met another transaction.
+    pub fn meets_another(&mut self) {
+        self.procedures[self.present].noted = NOTED_EXECUTIONS;
     }
 }
