@@ -108,19 +108,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         record_invocation(worker);
         worker.executor().announce();
         worker.memory.pin();
+        let beginning = Beginning(&worker.memory);
         // A reconciliation that has begun is finished, whoever closes the database meanwhile.
         if let Err(failure) = database.shared.check_open()
             && !worker.memory.is_reconciling()
         {
             worker.executor().retract();
-            worker.memory.unpin();
             return Err(failure);
         }
         if worker.executor().begin(attempt, &worker.memory).is_err() {
             worker.executor().retract();
-            worker.memory.unpin();
             return Err(Failure::SingleThreaded { protocol: P::NAME });
         }
+        std::mem::forget(beginning);
         worker.active.set(true);
         worker.next_serial();
         Ok(Transaction {
@@ -708,6 +708,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 impl<P: Protocol> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+/// A transaction that has not begun yet, for which its worker is pinned. That it stays if the simulated machine
+/// undoes its region: the next begins at once.
+struct Beginning<'w>(&'w WorkerMemory);
+
+impl Drop for Beginning<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !self.0.regions().is_undone() {
+            self.0.unpin();
+        }
     }
 }
 

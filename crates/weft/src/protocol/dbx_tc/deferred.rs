@@ -28,6 +28,7 @@
 //! *Why one transaction for each publisher suffices.* What a procedure has deferred is published at once, so no subscriber
 //! sees it in part. The order among publishers does not matter, since sums commute.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::PoisonError;
 
@@ -169,9 +170,14 @@ impl Deferred {
             // One by one: if this panics, the others wait on.
             let next = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
             while let Some(batch) = next() {
-                publish_batch(&batch, executor, memory);
-                // Release: see `publish`.
+                let published =
+                    catch_unwind(AssertUnwindSafe(|| publish_batch(&batch, executor, memory)));
+                // Release: see `publish`. If it has panicked, its changes are lost, as the program is told.
                 self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
+                if let Err(panic) = published {
+                    executor.abort(memory);
+                    resume_unwind(panic);
+                }
             }
         }
     }

@@ -229,8 +229,10 @@ struct Expected {
 impl PieceExecutor {
     /// Comes through the gate, as a stranger that has not left again.
     fn come_through(&mut self, memory: &WorkerMemory) {
-        self.shared.gate.enter(|| memory.shared().grace.slots_used());
-        self.publish(memory);
+        let shared = &self.shared;
+        let stranger = Stranger::enter(&shared.gate, || memory.shared().grace.slots_used());
+        shared.deferred.publish(&mut self.optimistic, memory);
+        std::mem::forget(stranger);
     }
 
     /// Publishes what is deferred. The worker is pinned, behind the gate, and in no transaction.
