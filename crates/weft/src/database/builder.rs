@@ -21,7 +21,7 @@ use crate::schema::Record;
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
 use crate::table::{AnyTable, Identity, TableInner};
-use crate::worker::{Shared, WorkerMemory, Workers};
+use crate::worker::{AbortsByTable, Shared, WorkerMemory, Workers};
 
 /// How many threads may use a database at a time, unless the builder says otherwise.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -234,6 +234,12 @@ impl<P: Protocol> Builder<P> {
         self.storage.as_mut().expect("name the directory first: .directory(path)")
     }
 
+    /// The table of each index, by number.
+    fn tables_of_indexes(&self) -> Box<[&'static str]> {
+        let tables = self.tables.iter();
+        tables.flat_map(|table| std::iter::repeat_n(table.name, table.indexes)).collect()
+    }
+
     /// The names of all indexes, by number.
     #[cfg(feature = "history")]
     fn index_names(&self) -> Vec<Arc<str>> {
@@ -256,6 +262,7 @@ impl<P: Protocol> Builder<P> {
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
+        let tables_of_indexes = self.tables_of_indexes();
         let htm = match self.custom_htm {
             Some(htm) => htm,
             None => {
@@ -275,6 +282,7 @@ impl<P: Protocol> Builder<P> {
         let may_defer = self.storage.is_none() && !is_recorded;
         let registered = if P::CHOPS { Some(self.dbx_tc.chop(may_defer)?) } else { None };
         let mut shared = Shared::new(htm, workers_max);
+        shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
         shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
         #[cfg(feature = "history")]
         {
