@@ -97,7 +97,7 @@ pub struct Common {
     /// Count committed transactions in intervals of this length, for --json
     #[arg(long, value_name = "MS", value_parser = phase_length)]
     pub timeline: Option<f64>,
-    /// Show also how many transactions of each type there were, and how long they took
+    /// Show also how many transactions of each type there were, how long they took, and in which tables they met
     #[arg(long)]
     pub types: bool,
     /// Check the workload's invariants on every database

@@ -89,6 +89,7 @@ pub fn show(
         ]));
     }
     let types = if common.types { labels.types(profile, outcomes) } else { String::new() };
+    let aborts = if common.types { labels.aborts(outcomes) } else { String::new() };
     let phases = labels.phases(outcomes);
     let repairs = labels.repairs(outcomes);
     let pieces = labels.pieces(outcomes);
@@ -97,7 +98,7 @@ pub fn show(
     let title = benchmark.title(&axis.values);
     print(&format!(
         "{title}\nSIMULATED: {}, {regions}; {} ms of virtual time, seed {}\n\n{table}\n\n\
-         {types}{phases}{repairs}{pieces}per core: \
+         {types}{aborts}{phases}{repairs}{pieces}per core: \
          against the protocol's first line. vs first: against whoever \
          stands first, on as many cores. regions/tx, and the shares of them that aborted, by \
          cause.\nThe simulation took {host_seconds:.1} s.",
@@ -192,6 +193,18 @@ impl Labels {
             }
         }
         format!("{table}\n\n")
+    }
+
+    /// In which tables transactions have met, a line for each outcome.
+    fn aborts(&self, outcomes: &[Outcome]) -> String {
+        let mut lines = String::new();
+        for outcome in outcomes {
+            if let Some(by_table) = &outcome.aborts_by_table {
+                let of = self.of(outcome).join(" ");
+                lines += &format!("{of}: aborts by table, the warm-up among them: {by_table}\n");
+            }
+        }
+        if lines.is_empty() { lines } else { lines + "\n" }
     }
 
     /// What was done in pieces, as a table; nothing if nothing was.
@@ -297,6 +310,7 @@ fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> 
         "transactions_rolled_back": outcome.rolled_back,
         "transactions_per_second": throughput(common, outcome),
         "aborts_per_transaction": outcome.aborts_per_transaction,
+        "aborts_by_table": outcome.aborts_by_table,
         "latency_us_p50": microseconds(profile, &outcome.latencies, 0.5),
         "latency_us_p99": microseconds(profile, &outcome.latencies, 0.99),
         "transactions_by_type": types,

@@ -17,6 +17,7 @@ use weft::htm::Choice;
 use weft::protocol::{DbxTcOptions, HtccOptions, PROTOCOLS, Protocol};
 use weft::{Failure, Metrics};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
+use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
 use weft_workloads::phases::Phases;
@@ -267,6 +268,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// Attempts that gave way to other transactions, for each transaction, warm-up included.
     pub aborts_per_transaction: f64,
+    /// The same, by table; none if there was none.
+    pub aborts_by_table: Option<AbortsByTable>,
     /// Runs of regions that ended in the software twin or under the lock, for each transaction, warm-up
     /// included.
     pub fallbacks_per_transaction: f64,
@@ -460,6 +463,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
             .map(|(after, before)| after.since(&before)),
         counts,
         aborts_per_transaction: (after.aborted_total() - before.aborted_total()) as f64 / executed,
+        aborts_by_table: AbortsByTable::of(&after).since(&AbortsByTable::of(&before)).any(),
         fallbacks_per_transaction: (after.htm.fallbacks - before.htm.fallbacks) as f64 / executed,
         accesses_per_host_second: accesses as f64 / host_seconds,
         host_seconds,

@@ -31,6 +31,7 @@
 //! # Ok::<(), weft::Failure>(())
 //! ```
 
+pub mod aborts;
 pub mod articles;
 pub mod dbx_tc;
 mod finding;

@@ -38,6 +38,15 @@ impl Snapshots {
         self != Snapshots::Off
     }
 
+    /// What a heading says of them: nothing, if there are none.
+    pub const fn in_title(self) -> &'static str {
+        match self {
+            Snapshots::Off => "",
+            Snapshots::On => ", with snapshots",
+            Snapshots::Recent => ", with recent snapshots",
+        }
+    }
+
     /// Runs `body` on a snapshot, if it is to be run on one.
     ///
     /// # Errors

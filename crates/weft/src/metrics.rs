@@ -21,6 +21,9 @@ pub struct Metrics {
     pub rolled_back: u64,
     /// Attempts that gave way to other transactions, in the order of [`ConflictReason::ALL`].
     pub aborted: [u64; ConflictReason::ALL.len()],
+    /// The same, by the table that was contended, or one of whose indexes was: all tables, in the order in which
+    /// they were declared.
+    pub aborted_by_table: Vec<(&'static str, u64)>,
     /// How often a transaction lost so many times that it held all others back to get through.
     pub turnstile_closings: u64,
     /// Hardware regions, started, committed and aborted by cause.
@@ -105,6 +108,7 @@ impl Metrics {
         };
         metrics.memory.chunk_bytes = shared.memory.chunk_bytes();
         metrics.snapshots = shared.retention.metrics();
+        metrics.aborted_by_table = shared.aborts.sums();
         for counters in &shared.counters {
             // Relaxed: each counter has one writer, and they need not agree with each other.
             metrics.committed += counters.committed.load(Ordering::Relaxed);

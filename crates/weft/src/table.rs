@@ -172,11 +172,11 @@ pub struct TableInner<T: Record, P: Protocol> {
 }
 
 impl<T: Record, P: Protocol> TableInner<T, P> {
-    /// Makes the table; its indexes are numbered from `number` on.
+    /// Makes the table; its indexes are numbered from `number` on. It is stored so, for so many rows.
     pub fn new(
         identity: &Arc<Identity>,
         number: usize,
-        capacity: usize,
+        (storage, capacity): (Storage, usize),
         memory: &WorkerMemory,
     ) -> Result<Self, Failure> {
         let form = form_of(T::Key::WIDTH_BYTES);
@@ -189,7 +189,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             .collect::<Result<_, _>>()?;
         Ok(TableInner {
             core: <Self as RowsOf<P>>::core(T::TABLE, None, number, memory)?,
-            primary: SharedIndex::new(AnyIndex::new(form, T::STORAGE, capacity, memory)),
+            primary: SharedIndex::new(AnyIndex::new(form, storage, capacity, memory)),
             secondary,
             identity: Arc::clone(identity),
             types: PhantomData,

@@ -457,8 +457,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub(crate) fn give_way(self, abort: Abort) {
         let this = ManuallyDrop::new(self);
         let _rolling_back = RollingBack(&this);
-        let counters = this.worker.memory.counters();
-        Counters::count(&counters.aborted[abort.reason as usize]);
+        this.worker.memory.count_abort(abort.reason, abort.table);
         this.worker.executor().abort(&this.worker.memory);
         this.record_abort();
         this.end();

@@ -8,6 +8,7 @@
 //! [`commit`] is what becomes of a commit's versions, [`thread`](mod@thread) the worker as its thread
 //! has it, and `undoable` what the simulated machine needs to undo whole transactions.
 
+mod aborts;
 mod commit;
 mod thread;
 #[cfg(weft_sim)]
@@ -24,6 +25,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
+pub use aborts::AbortsByTable;
 pub use commit::{EngineLog, LoggedOperation, LoggedWrite, Written};
 pub use thread::{Pinned, StoredForm, Worker, Workers};
 
@@ -53,6 +55,8 @@ pub struct Shared {
     pub recent: Recent,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
+    /// Aborts, by what they were about.
+    pub aborts: AbortsByTable,
     /// Whether transactions begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub closed: Word,
     /// Keeps procedures in pieces and all else apart, under a protocol that has such.
@@ -144,6 +148,7 @@ impl Shared {
             recent: Recent::default(),
             htm,
             counters: (0..workers_max).map(|_| Counters::default()).collect(),
+            aborts: AbortsByTable::default(),
             closed: Word::new(OPEN),
             gate: None,
             #[cfg(feature = "history")]
@@ -304,6 +309,12 @@ impl WorkerMemory {
     #[inline(always)]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters[self.slot]
+    }
+
+    /// Counts an attempt that gives way, by the reason and by the table that it is about.
+    pub fn count_abort(&self, reason: ConflictReason, table: TableRef) {
+        Counters::count(&self.counters().aborted[reason as usize]);
+        self.shared.aborts.count(self.slot, table);
     }
 
     /// The arena. Every use is one call into it, which does not come back here.

@@ -1,4 +1,4 @@
-//! `weft bench locks`: locks that hardware regions may elide, under TATP's shortest transaction.
+//! `weft bench locks`: locks that hardware regions may elide, under TATP's transactions.
 //!
 //! What takes turns here is a lock, elided or not, in the place of a protocol.
 
@@ -8,9 +8,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use weft::Failure;
 use weft::protocol::ProtocolDescription;
-use weft_workloads::locks::{Client, Contest, Locks, Parameters, Protected, Structure, Visitor};
+use weft_workloads::locks::{
+    Client, Contest, Locks, Parameters, Protected, StorageManager, Structure, Visitor,
+};
 use weft_workloads::snapshots::Snapshots;
-use weft_workloads::tatp::SUBSCRIBERS_MAX;
+use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 
 use crate::arguments::{self, BenchArguments};
@@ -25,6 +27,9 @@ use super::{Subject, Switch};
 /// About what one subscriber takes: a row, and its place in a tree.
 const SUBSCRIBER_BYTES: u64 = 200;
 
+/// About what one takes with places in all of TATP's tables.
+const ROWS_BYTES: u64 = 2_000;
+
 const HELP: &str = "\
 What is measured: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), each taken as it is,
 and elided: its sections then run as hardware regions, and under the lock if two of them abort.
@@ -35,12 +40,15 @@ writer and a queue); `none` is no lock, to compare with.
 
 Workloads:
   getsubdata  all rows under one lock; a section reads one, or updates one (--updates)
+  map         a hash map of which each transaction updates ten records: elided, by one lock for the
+              whole map, as --conflict-retries says; not elided, by a lock for each record, in their
+              order (HTCC, §2.1). --subscribers is the number of records
   probe       a B+-tree; each look-up is a section of one coarse latch (§5 of the paper)
   manager     the sections of this transaction in a storage manager like Shore-MT, each with the
               lock that is there: occ_rwlock for the histogram, tatas for frames and the list of
               transactions, mcs for the lock table, srwlock for pages. --lock says which kinds are
               elided, together, when --elide is on; --coarse has the tree probed under one mcs, in
-              place of the latches of its pages; --work has each section of a page compute, too:
+              place of the latches of its pages; --mix has TATP's other transactions, too; --work has each section of a page compute, too:
               how long regions last after their first store decides how often they collide
 
 Where the processor has no RTM (`software`), elided locks are taken too: then both are the same.
@@ -52,13 +60,15 @@ Examples:
       selected kinds elided (Figure 2 of the paper); without --lock, all (Figure 4)
   weft bench locks --workload manager --coarse --threads 4
       all kinds elided, and one latch for the tree (Figure 5)
+  weft bench locks --workload manager --lock occ_rwlock,tatas,mcs --mix standard --threads 4
+      all of TATP's transactions (Figure 3)
   weft bench locks --workload probe --lock none,mcs --threads 2 --json results.json
       what a coarse latch costs, taken and elided
 
 `cargo simulate locks` runs the same on a simulated machine with RTM and more cores.
 Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 
-/// Measure locks, taken and elided by hardware regions, under TATP's shortest transaction
+/// Measure locks, taken and elided by hardware regions, under TATP's transactions
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 #[command(mut_arg("protocol", |arg| {
@@ -105,6 +115,16 @@ pub struct LocksArguments {
     #[arg(allow_negative_numbers = true)]
     updates: u8,
 
+    /// Transactions of --workload manager: standard, the name of one type of TATP's, or seven weights
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
+          default_value_t = Parameters::default().mix)]
+    mix: Mix,
+
+    /// How uneven popularity is, with --workload map: 0, all records alike, to 2
+    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = super::ycsb::theta)]
+    #[arg(allow_negative_numbers = true)]
+    theta: f64,
+
     #[command(flatten)]
     bench: BenchArguments,
 }
@@ -118,6 +138,8 @@ enum WorkloadName {
     Probe,
     /// The parts of a storage manager
     Manager,
+    /// A hash map
+    Map,
 }
 
 impl WorkloadName {
@@ -126,6 +148,7 @@ impl WorkloadName {
             WorkloadName::Getsubdata => Protected::Rows,
             WorkloadName::Probe => Protected::Tree,
             WorkloadName::Manager => Protected::Manager,
+            WorkloadName::Map => Protected::Map,
         }
     }
 }
@@ -144,7 +167,7 @@ const fn contender(name: &'static str, title: &'static str, elided: bool) -> Pro
 }
 
 /// All that may take part: no protocols, and in no list of them.
-pub const CONTENDERS: [ProtocolDescription; 12] = [
+pub const CONTENDERS: [ProtocolDescription; 14] = [
     contender("none", "no lock at all", false),
     contender("occ_rwlock", "readers that announce themselves, and a writer", false),
     contender("tatas", "a word, tested before it is set", false),
@@ -157,6 +180,8 @@ pub const CONTENDERS: [ProtocolDescription; 12] = [
     contender("manager", "all locks of a storage manager", false),
     contender("manager+elided", "", true),
     contender("manager+coarse", "", true),
+    contender("map", "a lock for each record", false),
+    contender("map+elided", "", true),
 ];
 
 /// The contender of this name.
@@ -223,8 +248,8 @@ impl<S: Structure> Driven for Named<S> {
         self.locks.htm_backend().map(|backend| backend.to_string())
     }
 
-    fn client(&self, seed: u64, thread: usize, _threads: usize) -> Self::Client {
-        self.locks.client(seed, thread)
+    fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
+        self.locks.client(seed, thread, threads)
     }
 
     #[inline]
@@ -254,7 +279,8 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         let message = "locks have no transactions to log: they go without --directory";
         return Err(Stop::Usage(message.to_owned()));
     }
-    let &LocksArguments { workload, subscribers, updates, coarse, work, .. } = arguments;
+    let &LocksArguments { workload, subscribers, updates, coarse, work, mix, theta, .. } =
+        arguments;
     let locks = &arguments.bench.protocol;
     let contest = Contest {
         protected: workload.protected(),
@@ -262,15 +288,18 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         elisions: Switch::are_on(&arguments.elide),
         is_coarse: coarse,
         work,
-        parameters: Parameters { subscribers, updates },
+        parameters: Parameters { subscribers, updates, mix, theta },
     };
     contest.check().map_err(|message| Stop::Usage(message.to_owned()))?;
     let is_manager = contest.protected == Protected::Manager;
+    let is_map = contest.protected == Protected::Map;
+    let has_rows = is_manager && StorageManager::has_other_tables(mix);
+    let subscriber_bytes = if has_rows { ROWS_BYTES } else { SUBSCRIBER_BYTES };
     let subject = Subject {
         title: format!(
             "{}; {}",
             contest.title(),
-            numbers::counted(u64::from(subscribers), "subscriber")
+            numbers::counted(u64::from(subscribers), contest.size_of())
         ),
         options: vec![
             ("structure", contest.protected.name().into()),
@@ -278,12 +307,14 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
             ("work", is_manager.then_some(work).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
+            ("mix", is_manager.then(|| mix.to_string()).into()),
+            ("theta", is_map.then_some(theta).into()),
         ],
         operations: None,
         success_rates: None,
         is_single_key: true,
         snapshots: vec![Snapshots::Off],
-        loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
+        loaded_bytes: u64::from(subscribers) * subscriber_bytes,
         growth_bytes_per_second: 0,
     };
     let bench = BenchArguments { protocol: contest.names(), ..arguments.bench.clone() };

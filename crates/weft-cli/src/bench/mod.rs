@@ -34,6 +34,7 @@ mod contender;
 pub mod incr;
 pub mod like;
 pub mod locks;
+mod probe;
 pub mod report;
 mod round;
 pub mod rtm;

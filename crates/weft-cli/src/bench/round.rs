@@ -22,6 +22,7 @@
 //! the next. Their threads do not outlive the round, so that a protocol that is not having its turn
 //! has no threads at all.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::sync::OnceLock;
 use std::sync::mpsc;
@@ -29,6 +30,7 @@ use std::thread::{self, ScopedJoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use core_affinity::CoreId;
+use hdrhistogram::Histogram;
 use weft::htm::word::{Ordering, Word};
 
 use crate::arguments::BenchArguments;
@@ -36,6 +38,7 @@ use crate::progress::{Progress, REDRAW_INTERVAL};
 use crate::stop::Stop;
 
 use super::contender::Driven;
+use super::probe::{self, Probe};
 use super::report::Counters;
 use super::tally::{Batch, Tally};
 use super::timeline::{self, Interval};
@@ -90,6 +93,8 @@ pub struct Round {
     pub counters: Counters,
     /// Committed transactions over time; empty if nobody asked for them.
     pub timeline: Vec<Interval>,
+    /// How long it takes in nanoseconds until a commit is durable that nobody waits for, if there is a log.
+    pub durable_after_ns: Option<Histogram<u64>>,
 }
 
 impl Round {
@@ -138,17 +143,17 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed) != 0
     }
 
-    /// Sleeps until `deadline`, or until the round is stopped; calls `tick` now and then if asked.
-    fn wait_until(&self, deadline: Instant, tick: Option<&dyn Fn()>) {
+    /// Sleeps until `deadline`, or until the round is stopped; does what is to be done now and then.
+    fn wait_until(&self, deadline: Instant, tick: Option<Tick<'_>>) {
         while !self.is_stopped() {
             let remaining = deadline.saturating_duration_since(Instant::now());
             if remaining.is_zero() {
                 return;
             }
             match tick {
-                Some(tick) => {
-                    tick();
-                    thread::park_timeout(remaining.min(REDRAW_INTERVAL));
+                Some(Tick { every, act }) => {
+                    act();
+                    thread::park_timeout(remaining.min(every));
                 }
                 None => thread::park_timeout(remaining),
             }
@@ -156,7 +161,7 @@ impl Shared {
     }
 
     /// Sleeps until `until`, and counts what the clients have committed since `from`, over and over.
-    fn watch(&self, from: Instant, until: Instant, tick: Option<&dyn Fn()>) -> Vec<Interval> {
+    fn watch(&self, from: Instant, until: Instant, tick: Option<Tick<'_>>) -> Vec<Interval> {
         let (mut intervals, mut before, mut deadline) = (Vec::new(), 0, from);
         while deadline < until && !self.is_stopped() {
             deadline = until.min(deadline + timeline::INTERVAL);
@@ -169,6 +174,13 @@ impl Shared {
         }
         intervals
     }
+}
+
+/// What is done now and then while the coordinator sleeps.
+#[derive(Clone, Copy)]
+struct Tick<'a> {
+    every: Duration,
+    act: &'a dyn Fn(),
 }
 
 /// Stops the round if its thread panics, since the others would go on to the end for nothing.
@@ -250,10 +262,23 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
     assert!(set.is_ok(), "only the coordinator sets the window");
     let total_ms = (until - start).as_millis() as u64;
     let draw = || progress.set(start.elapsed().as_millis() as u64, total_ms);
-    let tick: Option<&dyn Fn()> = if progress.is_shown() { Some(&draw) } else { None };
+    let drawing = Tick { every: REDRAW_INTERVAL, act: &draw };
+    let drawing = progress.is_shown().then_some(drawing);
 
-    shared.wait_until(from, tick);
-    let before = Counters::of(&driven.metrics());
+    shared.wait_until(from, drawing);
+    let before = driven.metrics();
+    let probe = Probe::of(&before).map(RefCell::new);
+    let look = || {
+        if let Some(probe) = &probe {
+            probe.borrow_mut().look(Instant::now(), &driven.metrics());
+        }
+        if progress.is_shown() {
+            draw();
+        }
+    };
+    let looking = Tick { every: probe::INTERVAL, act: &look };
+    let tick = if probe.is_some() { Some(looking) } else { drawing };
+    let before = Counters::of(&before);
     let timeline = if plan.has_timeline { shared.watch(from, until, tick) } else { Vec::new() };
     shared.wait_until(until, tick);
     Round {
@@ -263,6 +288,7 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
         rolled_back: 0,
         counters: Counters::of(&driven.metrics()).since(&before),
         timeline,
+        durable_after_ns: probe.map(|probe| probe.into_inner().into_latency_ns()),
     }
 }
 

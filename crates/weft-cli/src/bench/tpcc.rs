@@ -80,6 +80,10 @@ pub struct TpccArguments {
     #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
     scale: ScaleName,
 
+    /// Tables as they are declared, five of them hash tables; or all of them in order, as B+-trees
+    #[arg(long, value_enum, default_value_t = StorageName::Declared)]
+    storage: StorageName,
+
     /// Whether Stock-Level and Order-Status run on snapshots: `on`, or `off,on,recent` to compare
     ///
     /// A snapshot never conflicts with anything, so nothing of it is ever run again. `on`: each has one of its
@@ -125,6 +129,23 @@ impl ScaleName {
     }
 }
 
+/// How tables are stored.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum StorageName {
+    Declared,
+    Ordered,
+}
+
+impl StorageName {
+    /// As on the command line and in the JSON.
+    fn name(self) -> &'static str {
+        match self {
+            StorageName::Declared => "declared",
+            StorageName::Ordered => "ordered",
+        }
+    }
+}
+
 /// TPC-C under whatever protocol.
 struct TpccBenchmark(Parameters);
 
@@ -162,6 +183,7 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
         mix: arguments.mix,
         scale: arguments.scale.scale(),
         snapshots: Snapshots::Off,
+        all_ordered: arguments.storage == StorageName::Ordered,
     };
     let subject = Subject {
         title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
@@ -169,6 +191,7 @@ pub fn run(arguments: &TpccArguments) -> Result<(), Stop> {
             ("warehouses", warehouses.into()),
             ("mix", arguments.mix.to_string().into()),
             ("scale", arguments.scale.name().into()),
+            ("storage", arguments.storage.name().into()),
         ],
         operations: None,
         success_rates: None,

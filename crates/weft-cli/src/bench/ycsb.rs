@@ -494,7 +494,7 @@ fn value_bytes(text: &str) -> Result<usize, String> {
 }
 
 /// Parses the unevenness; `f64` itself would also take `NaN` and `inf`.
-fn theta(text: &str) -> Result<f64, String> {
+pub fn theta(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(theta) if (0.0..=THETA_MAX).contains(&theta) => Ok(theta),
         _ => Err(format!("expected a number from 0 to {THETA_MAX}")),

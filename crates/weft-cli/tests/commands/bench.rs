@@ -224,6 +224,17 @@ fn check_latencies(report: &Value) {
 }
 
 #[test]
+fn all_tables_can_be_trees() {
+    let ordered = ["--storage", "ordered", "--snapshots", "off,on", "--verify", "--json", "-"];
+    let output = run(&[&SHORT[..], &ordered].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
+    for report in json.as_array().expect("an array") {
+        assert_eq!((&report["storage"], &report["verified"]), (&"ordered".into(), &true.into()));
+    }
+}
+
+#[test]
 fn json_keys_have_one_order() {
     let output = run(&[&SHORT[..], &["--json", "-"]].concat());
     let json = text(&output.stdout);
@@ -245,6 +256,7 @@ fn json_keys_have_one_order() {
         "warehouses",
         "mix",
         "scale",
+        "storage",
         "conflict_retries",
         "phase_length_ms",
         "seconds",
@@ -257,6 +269,7 @@ fn json_keys_have_one_order() {
         "ratio_to_first",
         "aborts",
         "aborts_per_commit",
+        "aborts_by_table",
         "transactions",
         "success_rates",
         "latency_us",
@@ -309,6 +322,10 @@ fn with_a_directory_there_is_a_log_and_afterwards_nothing() {
             let bytes = number(&log["bytes_written"]) / number(&log["transactions"]);
             assert!((number(&log["bytes_per_transaction"]) - bytes).abs() < 1e-6 * bytes, "{log}");
             assert_eq!(log["acknowledged_us"].is_null(), way == "committed", "{report}");
+            // Epochs of 5 ms: somebody who waits has them end sooner, and nobody sooner than that.
+            let after =
+                log["durable_after_us"]["p99"].as_f64().expect("there was a log to look at");
+            assert!(after > 0.0, "{report}");
         }
         let left = std::fs::read_dir(&directory).expect("it is there").count();
         assert_eq!(left, 0, "something is left in {file}");
@@ -534,7 +551,7 @@ fn locks_take_turns_with_themselves_elided() {
         // As a lock's name and rates of a hundred million take.
         assert!(line.chars().count() <= 108, "a line of over 108 columns:\n{line}");
     }
-    let cases: [(&[&str], &[&str]); 4] = [
+    let cases: [(&[&str], &[&str]); 6] = [
         (&["--workload", "probe", "-l", "none,mcs"], &["none", "mcs", "mcs+elided"]),
         (&["--lock", "tatas", "--elide", "on"], &["tatas+elided"]),
         (
@@ -542,6 +559,8 @@ fn locks_take_turns_with_themselves_elided() {
             &["manager", "manager+elided"],
         ),
         (&["--workload", "manager", "--coarse"], &["manager", "manager+coarse"]),
+        (&["--workload", "manager", "--mix", "standard"], &["manager", "manager+elided"]),
+        (&["--workload", "map", "--theta", "0.8", "-t", "2"], &["map", "map+elided"]),
     ];
     for htm in ["auto", "software"] {
         for (options, names) in cases {

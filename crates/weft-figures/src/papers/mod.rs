@@ -101,6 +101,15 @@ const FALLBACKS: Metric = Metric {
     simulated: Reading::of("fallbacks_per_transaction"),
 };
 
+/// How long it takes until a commit is durable that nobody waits for.
+const UNTIL_DURABLE: Metric = Metric {
+    name: "median latency until durable",
+    unit: "ms",
+    scale: Scale::Linear,
+    real: Reading::of("log/durable_after_us/p50").times(0.001),
+    simulated: Reading::of("log/durable_after_us/p50"),
+};
+
 /// The share of regions that abort, by whatever cause that a report names.
 const fn region_aborts(name: &'static str, real: &'static str, simulated: &'static str) -> Metric {
     Metric {

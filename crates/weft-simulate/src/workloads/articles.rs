@@ -44,6 +44,10 @@ pub struct Articles {
     /// Count comments by a commutative operation, or by reading and writing
     #[arg(long, value_enum, default_value_t = Operations::On)]
     operations: Operations,
+    /// On which snapshots transactions that only read run: none; each on one of its own; or
+    /// all on one that they share, of up to 40 ms ago
+    #[arg(long, value_name = "off|on|recent", default_value_t = Snapshots::Off)]
+    snapshots: Snapshots,
     /// How to simulate.
     #[command(flatten)]
     common: Common,
@@ -53,8 +57,9 @@ impl Benchmark for Articles {
     fn title(&self, values: &[f64]) -> String {
         let Articles { articles, users, mix, operations, .. } = self;
         format!(
-            "Articles, mix {mix}, {articles} articles, {users} users, alpha {}{operations}",
-            listed(values)
+            "Articles, mix {mix}, {articles} articles, {users} users, alpha {}{operations}{}",
+            listed(values),
+            self.snapshots.in_title()
         )
     }
 
@@ -74,7 +79,7 @@ impl Benchmark for Articles {
             mix,
             alpha: setting.value.expect("there is an axis"),
             operations: operations == Operations::On,
-            snapshots: Snapshots::Off,
+            snapshots: self.snapshots,
         };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, articles::Articles<P>>(
             &parameters,

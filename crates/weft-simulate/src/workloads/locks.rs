@@ -4,9 +4,10 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use weft::{Failure, Metrics};
 use weft_workloads::locks::{self, Contest, Parameters, Protected, Structure, Visitor};
-use weft_workloads::tatp::SUBSCRIBERS_MAX;
+use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 use weft_workloads::workload::{Condition, Outcome as Ended};
 
+use super::ycsb::theta;
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, CYCLES_PER_TRANSACTION, Driven, Outcome, Setting, simulate};
 
@@ -22,6 +23,10 @@ Examples:
       selected kinds elided (Figure 2 of the paper); without --lock, all (Figure 4)
   cargo simulate locks --workload manager --coarse
       all kinds elided, and one latch for the tree (Figure 5)
+  cargo simulate locks --workload manager --lock occ_rwlock,tatas,mcs --mix standard
+      all of TATP's transactions (Figure 3)
+  cargo simulate locks --workload map --subscribers 1000000 --machine xeon-e7-4x10 --cores 1,10,40
+      ten updates in a region, or under ten locks (Figure 1 of HTCC)
   cargo simulate locks --workload manager --work 500 --compute 20000
       longer sections, in transactions that do a lot beside them, as Shore-MT's do";
 
@@ -53,6 +58,13 @@ pub struct Locks {
     #[arg(long, value_name = "%", default_value_t = 0,
           value_parser = clap::value_parser!(u8).range(0..=100))]
     updates: u8,
+    /// Transactions of --workload manager: standard, the name of one type of TATP's, or seven weights
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
+          default_value_t = Parameters::default().mix)]
+    mix: Mix,
+    /// How uneven popularity is, with --workload map: 0, all records alike, to 2
+    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = theta)]
+    theta: f64,
     /// Cycles that each section of a page computes, with --workload manager
     #[arg(long, value_name = "CYCLES", default_value_t = 0,
           value_parser = clap::value_parser!(u64).range(..=1_000_000))]
@@ -75,6 +87,8 @@ enum WorkloadName {
     Probe,
     /// The parts of a storage manager, with the lock of each
     Manager,
+    /// A hash map: elided, one lock for all of it; not elided, one for each record
+    Map,
 }
 
 /// Whether something is done.
@@ -93,22 +107,30 @@ impl Locks {
                 WorkloadName::Getsubdata => Protected::Rows,
                 WorkloadName::Probe => Protected::Tree,
                 WorkloadName::Manager => Protected::Manager,
+                WorkloadName::Map => Protected::Map,
             },
             locks: self.common.protocol.clone(),
             elisions: self.elide.iter().map(|&switch| switch == Switch::On).collect(),
             is_coarse: self.coarse,
             work: self.work,
-            parameters: Parameters { subscribers: self.subscribers, updates: self.updates },
+            parameters: Parameters {
+                subscribers: self.subscribers,
+                updates: self.updates,
+                mix: self.mix,
+                theta: self.theta,
+            },
         }
     }
 }
 
 impl Benchmark for Locks {
     fn title(&self, _values: &[f64]) -> String {
+        let contest = self.contest();
         format!(
-            "{}; {} subscribers; {} cycles of computing for each transaction, {} in each page",
-            self.contest().title(),
+            "{}; {} {}s; {} cycles of computing for each transaction, {} in each page",
+            contest.title(),
             self.subscribers,
+            contest.size_of(),
             self.compute,
             self.work
         )
@@ -171,8 +193,8 @@ impl<S: Structure> Driven for Computing<S> {
         locks::Locks::<S>::TRANSACTIONS
     }
 
-    fn client(&self, seed: u64, core: usize, _cores: usize) -> Self::Client {
-        self.locks.client(seed, core)
+    fn client(&self, seed: u64, core: usize, cores: usize) -> Self::Client {
+        self.locks.client(seed, core, cores)
     }
 
     fn execute(&self, client: &mut Self::Client) -> Result<Ended, Failure> {

@@ -30,6 +30,10 @@ pub struct Tatp {
     /// Transactions to draw from: standard, the name of one type, or seven weights
     #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = tatp::Mix::STANDARD)]
     mix: tatp::Mix,
+    /// On which snapshots transactions that only read run: none; each on one of its own; or
+    /// all on one that they share, of up to 40 ms ago
+    #[arg(long, value_name = "off|on|recent", default_value_t = Snapshots::Off)]
+    snapshots: Snapshots,
     /// How to simulate.
     #[command(flatten)]
     common: Common,
@@ -37,7 +41,8 @@ pub struct Tatp {
 
 impl Benchmark for Tatp {
     fn title(&self, _values: &[f64]) -> String {
-        format!("TATP, mix {}, {} subscribers", self.mix, self.subscribers)
+        let Tatp { subscribers, mix, snapshots, .. } = self;
+        format!("TATP, mix {mix}, {subscribers} subscribers{}", snapshots.in_title())
     }
 
     fn common(&self) -> &Common {
@@ -46,7 +51,7 @@ impl Benchmark for Tatp {
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
         let &Tatp { subscribers, mix, .. } = self;
-        let parameters = tatp::Parameters { subscribers, mix, snapshots: Snapshots::Off };
+        let parameters = tatp::Parameters { subscribers, mix, snapshots: self.snapshots };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tatp::Tatp<P>>(
             &parameters,
             setting

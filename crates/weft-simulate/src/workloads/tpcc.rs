@@ -25,6 +25,13 @@ pub struct Tpcc {
     /// Rows per warehouse; `tiny` loads at once
     #[arg(long, value_enum, default_value_t = Scale::Specification)]
     scale: Scale,
+    /// Tables as they are declared, or all of them in order
+    #[arg(long, value_enum, default_value_t = Storage::Declared)]
+    storage: Storage,
+    /// On which snapshots Order-Status and Stock-Level run: none; each on one of its own; or
+    /// all on one that they share, of up to 40 ms ago
+    #[arg(long, value_name = "off|on|recent", default_value_t = Snapshots::Off)]
+    snapshots: Snapshots,
     /// How to simulate.
     #[command(flatten)]
     common: Common,
@@ -37,6 +44,15 @@ enum Scale {
     Specification,
     /// As small as it can be
     Tiny,
+}
+
+/// How tables are stored.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Storage {
+    /// Five of nine as hash tables
+    Declared,
+    /// All as B+-trees
+    Ordered,
 }
 
 impl Scale {
@@ -61,7 +77,8 @@ impl Tpcc {
 
 impl Benchmark for Tpcc {
     fn title(&self, _values: &[f64]) -> String {
-        format!("TPC-C, mix {}", self.mix)
+        let trees = if self.storage == Storage::Ordered { ", all tables as B+-trees" } else { "" };
+        format!("TPC-C, mix {}{trees}{}", self.mix, self.snapshots.in_title())
     }
 
     fn common(&self) -> &Common {
@@ -73,7 +90,8 @@ impl Benchmark for Tpcc {
             warehouses: self.warehouses(setting.cores),
             mix: self.mix,
             scale: self.scale.scale(),
-            snapshots: Snapshots::Off,
+            snapshots: self.snapshots,
+            all_ordered: self.storage == Storage::Ordered,
         };
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tpcc::Tpcc<P>>(
             &parameters,

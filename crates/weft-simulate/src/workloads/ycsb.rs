@@ -68,7 +68,7 @@ fn mix(text: &str) -> Result<ycsb::Mix, String> {
     mix.ok_or_else(|| "expected four percentages that add up to 100".to_owned())
 }
 
-fn theta(text: &str) -> Result<f64, String> {
+pub fn theta(text: &str) -> Result<f64, String> {
     let theta = text.parse().ok().filter(|theta| (0.0..=2.0).contains(theta));
     theta.ok_or_else(|| "expected a number from 0 to 2".to_owned())
 }

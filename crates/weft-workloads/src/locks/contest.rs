@@ -5,7 +5,7 @@
 use weft::Failure;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 
-use super::{Kinds, Locks, Parameters, Probe, Register, StorageManager, Structure, Unlocked};
+use super::{Kinds, Locks, Map, Parameters, Probe, Register, StorageManager, Structure, Unlocked};
 use crate::workload::LoadOptions;
 
 /// What is added to the name of a lock that is elided.
@@ -17,6 +17,9 @@ const COARSE: &str = "+coarse";
 /// The storage manager's name among the locks.
 const MANAGER: &str = "manager";
 
+/// The map's.
+const MAP: &str = "map";
+
 /// What the locks protect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protected {
@@ -26,11 +29,14 @@ pub enum Protected {
     Tree,
     /// The parts of a [`StorageManager`].
     Manager,
+    /// A [`Map`]: all of it by one lock that is elided, or each record by its own.
+    Map,
 }
 
 impl Protected {
     /// All of them.
-    pub const ALL: [Protected; 3] = [Protected::Rows, Protected::Tree, Protected::Manager];
+    pub const ALL: [Protected; 4] =
+        [Protected::Rows, Protected::Tree, Protected::Manager, Protected::Map];
 
     /// The workload's name on the command line and in results.
     pub fn name(self) -> &'static str {
@@ -38,6 +44,7 @@ impl Protected {
             Protected::Rows => "getsubdata",
             Protected::Tree => "probe",
             Protected::Manager => MANAGER,
+            Protected::Map => MAP,
         }
     }
 }
@@ -95,6 +102,12 @@ impl Contest {
         if has_updates && (self.protected != Protected::Rows || is_unlocked) {
             return Err("--updates needs --workload getsubdata, and a lock: not --lock none");
         }
+        if self.parameters.mix != Parameters::default().mix && !is_manager {
+            return Err("--mix is for --workload manager: the others have one transaction");
+        }
+        if self.parameters.theta > 0.0 && self.protected != Protected::Map {
+            return Err("--theta is for --workload map: the others draw as TATP does");
+        }
         Ok(())
     }
 
@@ -107,16 +120,26 @@ impl Contest {
             }
             (Protected::Tree, _) => "Locks around a B+-tree of subscribers".to_owned(),
             (Protected::Manager, _) => {
-                format!("A storage manager; elided: {}", self.locks.join(", "))
+                let Parameters { mix, .. } = self.parameters;
+                format!("A storage manager, mix {mix}; elided: {}", self.locks.join(", "))
+            }
+            (Protected::Map, _) => {
+                let Parameters { theta, .. } = self.parameters;
+                format!("Ten updates of a hash map's records, theta {theta}")
             }
         }
     }
 
+    /// What there are `subscribers` of.
+    pub fn size_of(&self) -> &'static str {
+        if self.protected == Protected::Map { "record" } else { "subscriber" }
+    }
+
     /// The names of those who take part, in order.
     pub fn names(&self) -> Vec<String> {
-        let manager = [MANAGER.to_owned()];
+        let itself = [self.protected.name().to_owned()];
         let locks = match self.protected {
-            Protected::Manager => &manager,
+            Protected::Manager | Protected::Map => &itself,
             Protected::Rows | Protected::Tree => self.locks.as_slice(),
         };
         let elided = if self.is_coarse { COARSE } else { ELIDED };
@@ -162,8 +185,15 @@ impl Contest {
             MANAGER => {
                 let kinds = if is_elided { self.kinds() } else { Kinds::default() };
                 let is_coarse = name.ends_with(COARSE);
-                let fill =
-                    |count| Ok(StorageManager::new(count, kinds, is_coarse).working(self.work));
+                let Parameters { mix, .. } = self.parameters;
+                let fill = |count| {
+                    Ok(StorageManager::new(count, mix, kinds, is_coarse).working(self.work))
+                };
+                Ok(visitor.visit(Locks::load(&self.parameters, options, fill)?))
+            }
+            MAP => {
+                let Parameters { theta, .. } = self.parameters;
+                let fill = |count| Ok(Map::new(count, theta, options.seed, is_elided));
                 Ok(visitor.visit(Locks::load(&self.parameters, options, fill)?))
             }
             _ => panic!("nobody who takes part is called {name}"),

@@ -1,5 +1,7 @@
-//! A miniature of a storage manager: the critical sections that `GET_SUBSCRIBER_DATA` goes through
-//! in Shore-MT, with the locks that Shore-MT has there.
+//! A miniature of a storage manager: the critical sections that TATP's transactions go through in
+//! Shore-MT, with the locks that Shore-MT has there.
+//!
+//! `GET_SUBSCRIBER_DATA`, which is most of what is measured, in the order of its steps:
 //!
 //! | step | lock | section |
 //! | --- | --- | --- |
@@ -9,6 +11,16 @@
 //! | read in it | `srwlock` of the page, shared | searches, or reads the row; counts a visit |
 //! | unlock the row | `mcs` of the bucket | takes the request back |
 //! | end | `tatas` of the list of transactions | notes the transaction in the thread's place |
+//!
+//! The other six ([`tatp`]) do the same for each of their rows, of which there are one to three, in four tables; and
+//! three begin in a tree of telephone numbers. What changes a row latches its page exclusively, and appends to the
+//! log, as does the commit:
+//!
+//! | step | lock | section |
+//! | --- | --- | --- |
+//! | change a row | `srwlock` of its page, exclusive | writes the row; counts a visit |
+//! | insert or delete one | `srwlock` of the leaf, exclusive | searches |
+//! | log a change, or the commit | `tatas` of the log | writes at its tail |
 //!
 //! The paper's four locks and what they protect are from its §3.2; that a latch's section counts a
 //! visit is from §4.2, where such statistics make the elided latches collide. With a coarse latch
@@ -20,27 +32,27 @@
 //! one likes: how long a region lasts after its first store decides how often it collides.
 //!
 //! What is not there: lock inheritance (all locks above the row's are inherited in the paper's
-//! runs, and are left out here), deadlock detection, the log, the buffer pool's replacement, and
-//! threads that sleep. So sections are a larger part of the transaction than in Shore-MT, and gains
-//! and losses larger.
+//! runs, and are left out here), deadlock detection, and locks that anybody waits for, roll-backs, the buffer
+//! pool's replacement, and threads that sleep. Trees do not change: a forwarding has a place, and is there or not.
+//! So sections are a larger part of the transaction than in Shore-MT, and gains and losses larger.
+
+mod pages;
+mod tatp;
 
 #[cfg(not(weft_sim))]
 use std::hint::black_box;
 
 use weft::Failure;
 use weft::htm::Regions;
-use weft::htm::lock::{Elidable, Mcs, Mode, OccRwLock, SrwLock, Tatas};
+use weft::htm::lock::{Elidable, Mcs, OccRwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Row, Structure};
+use super::{Draws, Ran, Row, Structure};
 use crate::finding::Finding;
+use crate::tatp::{Mix, TransactionType};
 use crate::workload::Condition;
-
-/// Entries of an inner page, and rows of one that holds rows.
-const FANOUT: usize = 64;
-
-/// Frames of the buffer pool that have a lock of their own.
-const FRAMES: usize = 4096;
+use pages::{Pool, Table, Tree};
+use tatp::{FORWARDINGS, TYPES};
 
 /// Buckets of the lock table.
 const BUCKETS: usize = 4096;
@@ -53,7 +65,7 @@ const PLACES: usize = 64;
 pub struct Kinds {
     /// That of checkpoints and histograms.
     pub occ_rwlock: bool,
-    /// Those of frames and of the list of transactions.
+    /// Those of frames, of the log, and of the list of transactions.
     pub tatas: bool,
     /// Those of the lock table, and the coarse latch.
     pub mcs: bool,
@@ -68,14 +80,17 @@ pub struct StorageManager {
     checkpoint: Elidable<OccRwLock>,
     histogram: Row,
     buckets: Box<[Bucket]>,
-    frames: Box<[Frame]>,
+    pool: Pool,
+    log: Log,
     transactions: Elidable<Tatas>,
     places: Box<[Row]>,
     next_place: Word,
-    /// One page after the other, from the root to the leaves and the rows.
-    levels: Vec<Box<[Page]>>,
-    coarse: Option<Elidable<Mcs>>,
-    work: u64,
+    subscribers: Table,
+    accesses: Table,
+    facilities: Table,
+    forwardings: Table,
+    /// Telephone numbers.
+    numbers: Tree,
 }
 
 /// Rows' locks, by the hash of their keys.
@@ -85,155 +100,82 @@ struct Bucket {
     requests: Word,
 }
 
-/// A page's place in memory.
+/// The log, of which only the tail is there.
 #[derive(Debug)]
-struct Frame {
+struct Log {
     lock: Elidable<Tatas>,
-    is_used: Word,
-}
-
-/// A page of the tree, or of rows.
-#[derive(Debug)]
-struct Page {
-    latch: Elidable<SrwLock>,
-    /// A statistic. Readers share the latch, so that some visits may get lost.
-    visits: Word,
-    content: Content,
-}
-
-#[derive(Debug)]
-enum Content {
-    /// The first subscriber of each page below.
-    Entries(Box<[Word]>),
-    Rows(Box<[Row]>),
-}
-
-impl Page {
-    fn new(content: Content, is_elided: bool) -> Page {
-        Page { latch: Elidable::new(is_elided), visits: Word::new(0), content }
-    }
-
-    /// The position of the entry that leads to a subscriber.
-    #[inline]
-    fn search(&self, s_id: u32) -> usize {
-        match &self.content {
-            // Relaxed: nobody changes entries.
-            Content::Entries(entries) => {
-                entries.partition_point(|first| first.load(Ordering::Relaxed) <= s_id.into()) - 1
-            }
-            Content::Rows(_) => unreachable!("only pages above the rows are searched"),
-        }
-    }
-
-    #[inline]
-    fn row(&self, s_id: u32) -> &Row {
-        match &self.content {
-            Content::Rows(rows) => &rows[(s_id as usize - 1) % FANOUT],
-            Content::Entries(_) => unreachable!("rows are in the last level"),
-        }
-    }
-
-    /// Counts a visit, and does the work of one.
-    #[inline]
-    fn visit(&self, work: u64) {
-        // Relaxed: see `visits`.
-        self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        compute(work);
-    }
-
-    /// Runs a section under the latch.
-    #[inline]
-    fn latched<R>(&self, regions: &Regions, work: u64, mut section: impl FnMut() -> R) -> R {
-        self.latch.section(Mode::Shared, regions, || {
-            self.visit(work);
-            section()
-        })
-    }
+    tail: Row,
 }
 
 impl StorageManager {
-    /// So many subscribers, with these kinds of locks elided; with `coarse`, the tree is probed
-    /// under one latch.
-    pub fn new(subscribers: u32, kinds: Kinds, coarse: bool) -> Self {
-        let rows = (1..=subscribers).collect::<Vec<_>>();
-        let page_of_rows = |s_ids: &[u32]| {
-            let rows = s_ids.iter().map(|&s_id| Row::new(s_id)).collect();
-            Page::new(Content::Rows(rows), kinds.srwlock)
-        };
-        let mut levels = vec![rows.chunks(FANOUT).map(page_of_rows).collect::<Box<[_]>>()];
-        let mut firsts: Vec<u32> = rows.iter().copied().step_by(FANOUT).collect();
-        // Leaves lead to pages of rows; then level upon level, up to a single page.
-        loop {
-            let page_of_entries = |firsts: &[u32]| {
-                let entries = firsts.iter().map(|&first| Word::new(first.into())).collect();
-                Page::new(Content::Entries(entries), kinds.srwlock)
-            };
-            levels.push(firsts.chunks(FANOUT).map(page_of_entries).collect());
-            if firsts.len() <= FANOUT {
-                break;
+    /// So many subscribers, with these kinds of locks elided; with `coarse`, trees are probed under one
+    /// latch each. There is as much as the transactions of `mix` need.
+    pub fn new(subscribers: u32, mix: Mix, kinds: Kinds, coarse: bool) -> Self {
+        let others = if Self::has_other_tables(mix) { subscribers } else { 0 };
+        let of_type = |key: u32| Row::new(if is_of_type(key) { key + 1 } else { 0 });
+        let forwarding = |key: u32| {
+            let row = Row::new(key + 1);
+            if is_forwarded_at_first(key) {
+                row.update();
             }
-            firsts = firsts.into_iter().step_by(FANOUT).collect();
-        }
-        levels.reverse();
+            row
+        };
+        let table =
+            |number, keys, row: &dyn Fn(u32) -> Row| Table::new((number, keys), kinds, coarse, row);
         let bucket = |_| Bucket { lock: Elidable::new(kinds.mcs), requests: Word::new(0) };
-        let frame = |_| Frame { lock: Elidable::new(kinds.tatas), is_used: Word::new(0) };
         StorageManager {
             kinds,
             checkpoint: Elidable::new(kinds.occ_rwlock),
             histogram: Row::new(0),
             buckets: (0..BUCKETS).map(bucket).collect(),
-            frames: (0..FRAMES).map(frame).collect(),
+            pool: Pool::new(kinds),
+            log: Log { lock: Elidable::new(kinds.tatas), tail: Row::new(0) },
             transactions: Elidable::new(kinds.tatas),
             places: (0..PLACES).map(|_| Row::new(0)).collect(),
             next_place: Word::new(0),
-            levels,
-            coarse: coarse.then(|| Elidable::new(kinds.mcs)),
-            work: 0,
+            subscribers: table(0, subscribers, &|key| Row::new(key + 1)),
+            accesses: table(1, others * TYPES, &of_type),
+            facilities: table(2, others * TYPES, &of_type),
+            forwardings: table(3, others * TYPES * FORWARDINGS, &forwarding),
+            numbers: Tree::new(4, others, kinds, coarse),
         }
+    }
+
+    /// Whether these transactions go to more than the subscribers.
+    pub fn has_other_tables(mix: Mix) -> bool {
+        mix != Mix::only(TransactionType::GetSubscriberData)
     }
 
     /// The same, with so many steps of computing in each section of a page: cycles of the simulated
     /// machine; of a processor, turns of a loop, each about a cycle.
-    pub fn working(self, work: u64) -> Self {
-        StorageManager { work, ..self }
+    pub fn working(mut self, work: u64) -> Self {
+        self.pool.work = work;
+        self
     }
 
-    fn bucket(&self, s_id: u32) -> &Bucket {
-        let hash = s_id.wrapping_mul(0x9E37_79B9) >> 20;
-        &self.buckets[hash as usize % BUCKETS]
+    fn bucket(&self, table: &Table, key: u32) -> &Bucket {
+        &self.buckets[(scattered(key + 1) as usize + table.tree.number * 1031) % BUCKETS]
     }
 
-    /// Finds a page in the buffer pool.
-    #[inline]
-    fn fix(&self, regions: &Regions, level: usize, position: usize) -> &Page {
-        let frame = &self.frames[(position * 8 + level) % FRAMES];
-        frame.lock.section(Mode::Exclusive, regions, || {
-            // Relaxed: under the lock.
-            if frame.is_used.load(Ordering::Relaxed) == 0 {
-                frame.is_used.store(1, Ordering::Relaxed);
-            }
-        });
-        &self.levels[level][position]
+    fn tables(&self) -> [&Table; 4] {
+        [&self.subscribers, &self.accesses, &self.facilities, &self.forwardings]
     }
+}
 
-    /// The position of the page that has a subscriber's row.
-    #[inline]
-    fn probe(&self, regions: &Regions, s_id: u32) -> usize {
-        let leaves = self.levels.len() - 1;
-        if let Some(coarse) = &self.coarse {
-            return coarse.section(Mode::Exclusive, regions, || {
-                (0..leaves).fold(0, |position, level| {
-                    let page = &self.levels[level][position];
-                    page.visit(self.work);
-                    position * FANOUT + page.search(s_id)
-                })
-            });
-        }
-        (0..leaves).fold(0, |position, level| {
-            let page = self.fix(regions, level, position);
-            position * FANOUT + page.latched(regions, self.work, || page.search(s_id))
-        })
-    }
+/// A number below 4,096 that looks like chance.
+fn scattered(key: u32) -> u32 {
+    key.wrapping_mul(0x9E37_79B9) >> 20
+}
+
+/// Whether there is a row of a type: a subscriber has one to four of the four types, each count as often.
+fn is_of_type(key: u32) -> bool {
+    key % TYPES <= scattered(key / TYPES) % TYPES
+}
+
+/// Whether a facility has a forwarding when it is loaded: none to three of three, each count as often.
+fn is_forwarded_at_first(key: u32) -> bool {
+    let facility = key / FORWARDINGS;
+    is_of_type(facility) && key % FORWARDINGS < scattered(facility) % FORWARDINGS
 }
 
 /// Computes, and touches no memory.
@@ -246,10 +188,11 @@ fn compute(steps: u64) {
 }
 
 impl Structure for StorageManager {
+    const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
     /// The thread's place in the list of transactions.
     type Worker = usize;
 
-    fn worker(&self) -> Result<usize, Failure> {
+    fn worker(&self, _seed: u64, _thread: usize, _threads: usize) -> Result<usize, Failure> {
         // ORDERING: relaxed, since only the numbers' being different matters.
         Ok(self.next_place.fetch_add(1, Ordering::Relaxed) as usize % PLACES)
     }
@@ -259,28 +202,11 @@ impl Structure for StorageManager {
     }
 
     #[inline]
-    fn get(&self, place: &mut usize, regions: &Regions, s_id: u32) -> u64 {
-        let histogram = self.checkpoint.section(Mode::Shared, regions, || self.histogram.digest());
-        let bucket = self.bucket(s_id);
-        let count = |change: u64| {
-            // Relaxed: under the lock.
-            let requests = bucket.requests.load(Ordering::Relaxed);
-            bucket.requests.store(requests.wrapping_add(change), Ordering::Relaxed);
-        };
-        bucket.lock.section(Mode::Exclusive, regions, || count(1));
-        let page = self.fix(regions, self.levels.len() - 1, self.probe(regions, s_id));
-        let digest = page.latched(regions, self.work, || page.row(s_id).digest());
-        bucket.lock.section(Mode::Exclusive, regions, || count(1_u64.wrapping_neg()));
-        let noted = &self.places[*place];
-        self.transactions.section(Mode::Exclusive, regions, || noted.update());
-        digest ^ histogram
+    fn execute(&self, place: &mut usize, regions: &Regions, draws: &mut Draws) -> Ran {
+        self.run(*place, regions, draws)
     }
 
-    fn update(&self, _regions: &Regions, _s_id: u32) {
-        panic!("the path is that of a transaction that reads");
-    }
-
-    fn conditions(&self, _updates: u64) -> Vec<Condition> {
+    fn conditions(&self, updates: u64) -> Vec<Condition> {
         let mut requests = Finding::new("every request for a row's lock was taken back");
         for (position, bucket) in self.buckets.iter().enumerate() {
             let left = bucket.requests.load(Ordering::Relaxed);
@@ -290,17 +216,28 @@ impl Structure for StorageManager {
         for (position, place) in self.places.iter().enumerate() {
             transactions.check(place.is_whole(), format_args!("{position}: {:?}", place.words()));
         }
-        let mut rows = Finding::new("every row is where the tree leads to");
-        let regions = Regions::new(&weft::htm::Htm::software());
-        let pages = &self.levels[self.levels.len() - 1];
-        let count = pages.iter().map(|page| match &page.content {
-            Content::Rows(rows) => rows.len() as u32,
-            Content::Entries(_) => 0,
-        });
-        for s_id in 1..=count.sum() {
-            let words = pages[self.probe(&regions, s_id)].row(s_id).words();
-            rows.check(words == Row::new(s_id).words(), format_args!("{s_id}: {words:?}"));
+        let mut rows = Finding::new("every row is where the tree leads to, and whole");
+        let mut sum = 0;
+        for (number, table) in self.tables().into_iter().enumerate() {
+            for (key, row) in table.rows() {
+                let is_here = [0, u64::from(key) + 1].contains(&row.number());
+                let words = || row.words();
+                rows.check(
+                    is_here && row.is_whole(),
+                    format_args!("{number}, {key}: {:?}", words()),
+                );
+                sum += row.updates();
+            }
         }
-        [requests, transactions, rows].map(Finding::into_condition).into()
+        let forwardings = self.forwardings.rows();
+        let loaded = forwardings.filter(|&(key, _)| is_forwarded_at_first(key)).count() as u64;
+        let mut counted = Finding::new("the rows were updated as often as transactions say");
+        let sum = sum - loaded;
+        counted.check(sum == updates, format_args!("{sum} and {updates}"));
+        let changes = self.log.tail.updates();
+        let mut logged = Finding::new("every change is in the log");
+        let holds = self.log.tail.is_whole() && changes >= updates;
+        logged.check(holds, format_args!("{changes} and {updates}"));
+        [requests, transactions, rows, counted, logged].map(Finding::into_condition).into()
     }
 }

@@ -1,6 +1,6 @@
 //! The locks of *No Free Lunch* (Cervini, Porobic, Tözün, Ailamaki: *Applying HTM to an OLTP
-//! System: No Free Lunch*, DaMoN 2015) under TATP's `GET_SUBSCRIBER_DATA`, each elided by hardware
-//! regions or not.
+//! System: No Free Lunch*, DaMoN 2015) under TATP's transactions, each elided by hardware regions or
+//! not; and those of a hash map.
 //!
 //! No database and no transactions of Weft take part: what is measured are the locks of
 //! [`weft::htm::lock`], around structures in memory whose rows are words.
@@ -11,21 +11,23 @@
 //!   or without;
 //! - [`StorageManager`]: a miniature of the paths that the paper's transaction takes through
 //!   Shore-MT, with all four locks where Shore-MT has them (§3.2), so that kinds may be elided
-//!   alone and together (§4), and all latches of a look-up be replaced by a coarse one (§5).
+//!   alone and together (§4), and all latches of a look-up be replaced by a coarse one (§5);
+//! - [`Map`]: a hash map of which a transaction updates ten records, all in one region or each under
+//!   a lock of its own: HTCC's measurement of regions against fine-grained locks.
 //!
 //! A [`Contest`] is a comparison of such locks.
 //!
-//! Subscribers are drawn unevenly, as in [TATP](crate::tatp). Clients run one transaction after the
-//! other.
+//! Subscribers are drawn unevenly, as in [TATP](crate::tatp), the map's records by Zipf's law. Clients
+//! run one transaction after the other.
 
 mod contest;
 mod manager;
+mod map;
 mod probe;
 mod register;
 #[cfg(test)]
 mod tests;
 
-use std::hint::black_box;
 use std::sync::Arc;
 
 use weft::htm::word::{Mutex, Ordering, Word};
@@ -33,11 +35,12 @@ use weft::htm::{Backend, Htm, Regions, RetryPolicy, Statistics, StatisticsReader
 use weft::{Failure, Metrics};
 
 use crate::random::Random;
-use crate::tatp::{SUBSCRIBERS_MAX, unevenness};
+use crate::tatp::{Mix, SUBSCRIBERS_MAX, TransactionType, unevenness};
 use crate::workload::{Condition, LoadOptions, Outcome};
 
 pub use contest::{Contest, Protected, Visitor};
 pub use manager::{Kinds, StorageManager};
+pub use map::Map;
 pub use probe::Probe;
 pub use register::{Register, Unlocked};
 
@@ -45,45 +48,47 @@ pub use register::{Register, Unlocked};
 const ROW_WORDS: usize = 8;
 
 /// Size of the load, and what transactions do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters {
-    /// The number of subscribers: from 1 to [`SUBSCRIBERS_MAX`].
+    /// The number of subscribers, or of a map's records: from 1 to [`SUBSCRIBERS_MAX`].
     pub subscribers: u32,
-    /// The share of transactions that update a row, in percent; only a [`Register`] can.
+    /// The share of transactions that update a row, in percent: of a [`Register`].
     pub updates: u8,
+    /// The transactions of a [`StorageManager`].
+    pub mix: Mix,
+    /// How uneven the popularity of a [`Map`]'s records is: θ of Zipf's law.
+    pub theta: f64,
 }
 
 impl Default for Parameters {
-    /// The population of the paper, and its transaction.
+    /// The population of the paper, and its shortest transaction.
     fn default() -> Self {
-        Parameters { subscribers: 80_000, updates: 0 }
+        let mix = Mix::only(TransactionType::GetSubscriberData);
+        Parameters { subscribers: 80_000, updates: 0, mix, theta: 0.0 }
     }
 }
 
 /// What locks protect here.
 pub trait Structure: Send + Sync + Sized {
+    /// The names of the transaction types.
+    const TRANSACTIONS: &'static [&'static str];
+
     /// What a thread needs to look into it.
     type Worker: Send;
 
-    /// Makes what one thread needs.
+    /// Makes what the `thread`-th of so many threads needs.
     ///
     /// # Errors
     /// What the engine reports.
-    fn worker(&self) -> Result<Self::Worker, Failure>;
+    fn worker(&self, seed: u64, thread: usize, threads: usize) -> Result<Self::Worker, Failure>;
 
     /// Whether some of its locks are elided.
     fn is_elided(&self) -> bool;
 
-    /// Reads the row of a subscriber, counted from 1, and boils it down to a word.
-    fn get(&self, worker: &mut Self::Worker, regions: &Regions, s_id: u32) -> u64;
+    /// Draws a transaction, and runs it.
+    fn execute(&self, worker: &mut Self::Worker, regions: &Regions, draws: &mut Draws) -> Ran;
 
-    /// Updates the row of a subscriber.
-    ///
-    /// # Panics
-    /// If there are only readers of this structure.
-    fn update(&self, regions: &Regions, s_id: u32);
-
-    /// Checks what must hold after so many updates. Only while no client is running.
+    /// Checks what must hold after so many updates of rows. Only while no client is running.
     fn conditions(&self, updates: u64) -> Vec<Condition>;
 }
 
@@ -95,6 +100,54 @@ pub struct Locks<S> {
     accounts: Mutex<Vec<Account>>,
 }
 
+/// What a client draws its transactions from.
+#[derive(Debug)]
+pub struct Draws {
+    random: Random,
+    subscribers: u32,
+    unevenness: u32,
+    updates: u8,
+    mix: Mix,
+}
+
+impl Draws {
+    /// Chooses a subscriber, some far more often than others.
+    #[inline]
+    fn subscriber(&mut self) -> u32 {
+        self.random.nurand(self.unevenness, 0, 1, self.subscribers)
+    }
+
+    /// Chooses one of so many.
+    #[inline]
+    fn one_of(&mut self, count: u32) -> u32 {
+        self.random.within(0, count - 1)
+    }
+
+    /// Whether the next transaction is an update.
+    #[inline]
+    fn is_update(&mut self) -> bool {
+        self.updates > 0 && self.random.chance(self.updates.into())
+    }
+}
+
+/// What has become of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Ran {
+    /// Its type.
+    transaction: usize,
+    /// Whether it has found what it asked for.
+    succeeded: bool,
+    /// How many rows it has updated.
+    updates: u64,
+}
+
+impl Ran {
+    /// One that has found what it asked for.
+    fn updating(transaction: usize, updates: u64) -> Ran {
+        Ran { transaction, succeeded: true, updates }
+    }
+}
+
 /// What is known of one client from outside.
 struct Account {
     updates: Arc<Word>,
@@ -104,10 +157,7 @@ struct Account {
 /// What one thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client<W> {
-    random: Random,
-    subscribers: u32,
-    unevenness: u32,
-    updates: u8,
+    draws: Draws,
     updated: Arc<Word>,
     regions: Regions,
     worker: W,
@@ -115,7 +165,7 @@ pub struct Client<W> {
 
 impl<S: Structure> Locks<S> {
     /// The names of the transaction types.
-    pub const TRANSACTIONS: &'static [&'static str] = &["getsubdata", "update"];
+    pub const TRANSACTIONS: &'static [&'static str] = S::TRANSACTIONS;
 
     /// Fills a structure, by what `fill` makes of the number of subscribers.
     ///
@@ -129,10 +179,12 @@ impl<S: Structure> Locks<S> {
         options: &LoadOptions<'_>,
         fill: impl FnOnce(u32) -> Result<S, Failure>,
     ) -> Result<Self, Failure> {
-        let &Parameters { subscribers, updates } = parameters;
+        let &Parameters { subscribers, updates, .. } = parameters;
         assert!((1..=SUBSCRIBERS_MAX).contains(&subscribers), "{subscribers} subscribers");
         assert!(updates <= 100, "{updates} percent");
-        let htm = Htm::open(options.htm, RetryPolicy::default())?;
+        let policy = RetryPolicy::default();
+        let conflict = options.conflict_retries.unwrap_or(policy.conflict);
+        let htm = Htm::open(options.htm, RetryPolicy { conflict, ..policy })?;
         let structure = fill(subscribers)?;
         (options.progress)(subscribers.into(), subscribers.into());
         let accounts = Mutex::default();
@@ -145,40 +197,36 @@ impl<S: Structure> Locks<S> {
         self.structure.is_elided().then(|| self.htm.backend())
     }
 
-    /// The client of the `thread`-th thread.
+    /// The client of the `thread`-th of so many threads.
     ///
     /// # Panics
     /// If there are more clients than workers of a database.
-    pub fn client(&self, seed: u64, thread: usize) -> Client<S::Worker> {
+    pub fn client(&self, seed: u64, thread: usize, threads: usize) -> Client<S::Worker> {
         let (regions, updated) = (Regions::new(&self.htm), Arc::new(Word::new(0)));
         let account = Account { updates: Arc::clone(&updated), regions: regions.reader() };
         self.accounts.lock().expect("no client panics with the lock").push(account);
+        let &Parameters { subscribers, updates, mix, .. } = &self.parameters;
+        let (random, unevenness) = (Random::new(seed, thread as u64), unevenness(subscribers));
+        let worker = self.structure.worker(seed, thread, threads);
         Client {
-            random: Random::new(seed, thread as u64),
-            subscribers: self.parameters.subscribers,
-            unevenness: unevenness(self.parameters.subscribers),
-            updates: self.parameters.updates,
+            draws: Draws { random, subscribers, unevenness, updates, mix },
             updated,
             regions,
-            worker: self.structure.worker().expect("as many workers as threads are allowed"),
+            worker: worker.expect("as many workers as threads are allowed"),
         }
     }
 
     /// Runs one transaction.
     #[inline]
     pub fn execute(&self, client: &mut Client<S::Worker>) -> Outcome {
-        let s_id = client.random.nurand(client.unevenness, 0, 1, client.subscribers);
-        let is_update = client.updates > 0 && client.random.chance(client.updates.into());
-        if is_update {
-            self.structure.update(&client.regions, s_id);
+        let Client { draws, updated, regions, worker } = client;
+        let ran = self.structure.execute(worker, regions, draws);
+        if ran.updates > 0 {
             // Relaxed: it has one writer, and is read by others when that one's thread has been
             // joined.
-            let updated = client.updated.load(Ordering::Relaxed);
-            client.updated.store(updated + 1, Ordering::Relaxed);
-        } else {
-            black_box(self.structure.get(&mut client.worker, &client.regions, s_id));
+            updated.store(updated.load(Ordering::Relaxed) + ran.updates, Ordering::Relaxed);
         }
-        Outcome::new(usize::from(is_update), false)
+        Outcome::new(ran.transaction, !ran.succeeded)
     }
 
     /// The sections of all clients so far: those elided, and the aborts by cause.
@@ -217,6 +265,18 @@ impl Row {
 
     // Relaxed, here and below: a lock orders the accesses, or the region that stands for it.
 
+    /// The number that it was made with; 0 if there is nothing in this place.
+    #[inline(always)]
+    fn number(&self) -> u64 {
+        self.0[0].load(Ordering::Relaxed)
+    }
+
+    /// How often it was updated.
+    #[inline(always)]
+    fn updates(&self) -> u64 {
+        self.0[1].load(Ordering::Relaxed)
+    }
+
     fn fill(&self, s_id: u64, updates: u64) {
         let words = [s_id, updates].into_iter().chain(Self::pattern(s_id, updates));
         self.0.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
@@ -238,9 +298,7 @@ impl Row {
 
     #[inline(always)]
     fn update(&self) {
-        let [s_id, updates] =
-            [0, 1].map(|position: usize| self.0[position].load(Ordering::Relaxed));
-        self.fill(s_id, updates + 1);
+        self.fill(self.number(), self.updates() + 1);
     }
 
     fn is_whole(&self) -> bool {

@@ -1,11 +1,13 @@
 //! A B+-tree, probed under one coarse latch.
 
+use std::hint::black_box;
+
 use weft::Failure;
 use weft::htm::lock::{Elidable, Lock, Mode};
 use weft::htm::{Choice, Regions};
 use weft::index::raw::{RawTree, RawWorker};
 
-use super::{ROW_WORDS, Row, Structure};
+use super::{Draws, ROW_WORDS, Ran, Row, Structure};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
@@ -40,9 +42,10 @@ impl<L: Lock> Probe<L> {
 }
 
 impl<L: Lock> Structure for Probe<L> {
+    const TRANSACTIONS: &'static [&'static str] = &["getsubdata"];
     type Worker = RawWorker<[u64; ROW_WORDS]>;
 
-    fn worker(&self) -> Result<Self::Worker, Failure> {
+    fn worker(&self, _seed: u64, _thread: usize, _threads: usize) -> Result<Self::Worker, Failure> {
         self.tree.worker()
     }
 
@@ -51,15 +54,13 @@ impl<L: Lock> Structure for Probe<L> {
     }
 
     #[inline]
-    fn get(&self, worker: &mut Self::Worker, regions: &Regions, s_id: u32) -> u64 {
+    fn execute(&self, worker: &mut Self::Worker, regions: &Regions, draws: &mut Draws) -> Ran {
+        let s_id = draws.subscriber();
         let found = self.latch.section(Mode::Shared, regions, || {
             worker.get(s_id.into(), |row| row.iter().fold(0, |sum, word| sum ^ word))
         });
-        found.expect("every subscriber that is drawn is there")
-    }
-
-    fn update(&self, _regions: &Regions, _s_id: u32) {
-        panic!("the tree is only probed");
+        black_box(found.expect("every subscriber that is drawn is there"));
+        Ran::updating(0, 0)
     }
 
     fn conditions(&self, _updates: u64) -> Vec<Condition> {

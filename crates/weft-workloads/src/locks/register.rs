@@ -6,7 +6,7 @@ use weft::Failure;
 use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Lock, Mode};
 
-use super::{Row, Structure};
+use super::{Draws, Ran, Row, Structure};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
@@ -37,9 +37,10 @@ impl<L: Lock> Register<L> {
 }
 
 impl<L: Lock> Structure for Register<L> {
+    const TRANSACTIONS: &'static [&'static str] = &["getsubdata", "update"];
     type Worker = ();
 
-    fn worker(&self) -> Result<(), Failure> {
+    fn worker(&self, _seed: u64, _thread: usize, _threads: usize) -> Result<(), Failure> {
         Ok(())
     }
 
@@ -48,15 +49,15 @@ impl<L: Lock> Structure for Register<L> {
     }
 
     #[inline]
-    fn get(&self, (): &mut (), regions: &Regions, s_id: u32) -> u64 {
-        let row = self.row(s_id);
-        self.lock.section(Mode::Shared, regions, || row.digest())
-    }
-
-    #[inline]
-    fn update(&self, regions: &Regions, s_id: u32) {
-        let row = self.row(s_id);
-        self.lock.section(Mode::Exclusive, regions, || row.update());
+    fn execute(&self, (): &mut (), regions: &Regions, draws: &mut Draws) -> Ran {
+        let row = self.row(draws.subscriber());
+        let is_update = draws.is_update();
+        if is_update {
+            self.lock.section(Mode::Exclusive, regions, || row.update());
+        } else {
+            black_box(self.lock.section(Mode::Shared, regions, || row.digest()));
+        }
+        Ran::updating(usize::from(is_update), is_update.into())
     }
 
     fn conditions(&self, updates: u64) -> Vec<Condition> {

@@ -82,16 +82,19 @@ pub struct Parameters {
     pub scale: Scale,
     /// On which snapshots Stock-Level and Order-Status run instead of as transactions.
     pub snapshots: Snapshots,
+    /// Whether all tables are B+-trees, also those that are declared as hash tables.
+    pub all_ordered: bool,
 }
 
 impl Default for Parameters {
-    /// One warehouse, the standard mix, the specification's cardinalities, no snapshots.
+    /// One warehouse, the standard mix, the specification's cardinalities, no snapshots, tables as they are declared.
     fn default() -> Self {
         Parameters {
             warehouses: 1,
             mix: Mix::STANDARD,
             scale: Scale::SPECIFICATION,
             snapshots: Snapshots::Off,
+            all_ordered: false,
         }
     }
 }
@@ -228,7 +231,8 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     type Client = Client;
 
     fn load(parameters: &Parameters, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        load::load(options.builder_with(procedures(), tokens()), parameters, options)
+        let builder = options.builder_with(procedures(), tokens());
+        load::load(builder.all_ordered(parameters.all_ordered), parameters, options)
     }
 
     fn database(&self) -> &Database<P> {

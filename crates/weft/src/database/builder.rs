@@ -17,11 +17,11 @@ use crate::history::Recording;
 use crate::protocol::{
     Dbx, DbxTcOptions, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared,
 };
-use crate::schema::Record;
+use crate::schema::{self, Record};
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
 use crate::table::{AnyTable, Identity, TableInner};
-use crate::worker::{Shared, WorkerMemory, Workers};
+use crate::worker::{AbortsByTable, Shared, WorkerMemory, Workers};
 
 /// How many threads may use a database at a time, unless the builder says otherwise.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -38,6 +38,7 @@ pub struct Builder<P: Protocol = Dbx> {
     #[cfg(feature = "history")]
     record_history: bool,
     storage: Option<StoragePlan>,
+    all_ordered: bool,
     phases: PhaseOptions,
     htcc: HtccOptions,
     dbx_tc: DbxTcOptions,
@@ -46,9 +47,9 @@ pub struct Builder<P: Protocol = Dbx> {
 
 type MadeTable<P> = (TypeId, Arc<dyn AnyTable<P>>);
 
-/// Makes a table whose indexes are numbered from the second argument on.
+/// Makes a table whose indexes are numbered from the second argument on; in order, if the last one says so of all.
 type MakeTable<P> =
-    dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory) -> Result<MadeTable<P>, Failure>;
+    dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory, bool) -> Result<MadeTable<P>, Failure>;
 
 struct TableMaker<P: Protocol> {
     name: &'static str,
@@ -78,6 +79,7 @@ impl<P: Protocol> Builder<P> {
             #[cfg(feature = "history")]
             record_history: false,
             storage: None,
+            all_ordered: false,
             phases: PhaseOptions::default(),
             htcc: HtccOptions::default(),
             dbx_tc: DbxTcOptions::default(),
@@ -98,11 +100,39 @@ impl<P: Protocol> Builder<P> {
             indexes: 1 + T::INDEXES.len(),
             #[cfg(feature = "history")]
             descriptions: T::INDEXES,
-            make: Box::new(move |identity, number, memory| {
-                let table = TableInner::<T, P>::new(identity, number, rows, memory)?;
+            make: Box::new(move |identity, number, memory, all_ordered| {
+                let storage = if all_ordered { schema::Storage::Ordered } else { T::STORAGE };
+                let table = TableInner::<T, P>::new(identity, number, (storage, rows), memory)?;
                 Ok((TypeId::of::<T>(), Arc::new(table)))
             }),
         });
+        self
+    }
+
+    /// Stores all tables in B+-trees, also those that are declared as hash tables: to find out what a hash table
+    /// is worth. Such a table has no ranges all the same.
+    ///
+    /// ```
+    /// use weft::{Database, Error, Record};
+    ///
+    /// #[derive(Clone, Record)]
+    /// #[record(storage = "hash")]
+    /// struct Item { #[record(key)] id: u32, left: u32 }
+    ///
+    /// let database: Database = Database::builder().table::<Item>().all_ordered(true).open()?;
+    /// let items = database.table::<Item>()?;
+    /// let load = |tx: &weft::Transaction<'_>| {
+    ///     [3, 1, 2].into_iter().try_for_each(|id| tx.insert(&items, Item { id, left: 10 }))
+    /// };
+    /// database.transact::<_, Error>(load)?;
+    /// let snapshot = database.open_snapshot()?;
+    /// let ids: Vec<u32> = snapshot.rows(&items).map(|row| Ok(row?.id)).collect::<Result<_, Error>>()?;
+    /// assert_eq!(ids, [1, 2, 3]);
+    /// assert!(snapshot.range(&items, ..).next().is_some_and(|row| row.is_err()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn all_ordered(mut self, all_ordered: bool) -> Self {
+        self.all_ordered = all_ordered;
         self
     }
 
@@ -234,6 +264,12 @@ impl<P: Protocol> Builder<P> {
         self.storage.as_mut().expect("name the directory first: .directory(path)")
     }
 
+    /// The table of each index, by number.
+    fn tables_of_indexes(&self) -> Box<[&'static str]> {
+        let tables = self.tables.iter();
+        tables.flat_map(|table| std::iter::repeat_n(table.name, table.indexes)).collect()
+    }
+
     /// The names of all indexes, by number.
     #[cfg(feature = "history")]
     fn index_names(&self) -> Vec<Arc<str>> {
@@ -256,6 +292,7 @@ impl<P: Protocol> Builder<P> {
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
+        let tables_of_indexes = self.tables_of_indexes();
         let htm = match self.custom_htm {
             Some(htm) => htm,
             None => {
@@ -275,6 +312,7 @@ impl<P: Protocol> Builder<P> {
         let may_defer = self.storage.is_none() && !is_recorded;
         let registered = if P::CHOPS { Some(self.dbx_tc.chop(may_defer)?) } else { None };
         let mut shared = Shared::new(htm, workers_max);
+        shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
         shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
         #[cfg(feature = "history")]
         {
@@ -293,7 +331,7 @@ impl<P: Protocol> Builder<P> {
                 let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
                 return Err(Failure::SingleKey { protocol, table, attempted });
             }
-            let (row_type, made) = (table.make)(&identity, indexes, &memory)?;
+            let (row_type, made) = (table.make)(&identity, indexes, &memory, self.all_ordered)?;
             if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
                 return Err(Failure::DuplicateTable { table: table.name });
             }

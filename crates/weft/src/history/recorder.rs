@@ -567,7 +567,13 @@ mod tests {
         let mut shared = Shared::new(htm, 1);
         shared.recording = recording.map(Arc::new);
         let memory = WorkerMemory::new(Arc::new(shared), 0);
-        let table = TableInner::<Odd, Dbx>::new(&Arc::new(Identity), 0, 0, &memory).unwrap();
+        let table = TableInner::<Odd, Dbx>::new(
+            &Arc::new(Identity),
+            0,
+            (crate::schema::Storage::Ordered, 0),
+            &memory,
+        )
+        .unwrap();
         let reference = table.reference();
         let core = reference.core();
         (core.row_class.bytes(), core.record_class.bytes())

@@ -59,9 +59,7 @@ use std::sync::Arc;
 
 use weft_htm::word::{Ordering, Word, WordPointer, yield_now};
 
-use super::access_set::{
-    AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, is_inline, successor,
-};
+use super::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, successor};
 use super::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };

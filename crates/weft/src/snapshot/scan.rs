@@ -340,7 +340,7 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K>
     }
 }
 
-/// All of a hash table, at once.
+/// All of a hash table, at once; or of a table that is declared as one, and is stored in order all the same.
 struct Buckets<K> {
     is_read: bool,
     form: PhantomData<fn() -> K>,
@@ -351,16 +351,13 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Buckets<K
         &mut self,
         snapshot: &Snapshot<P>,
         table: &TableInner<T, P>,
-        _worker: &Worker<P>,
+        worker: &Worker<P>,
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
         if std::mem::replace(&mut self.is_read, true) {
             return Ok(false);
         }
-        let FormIndex::Hash(hash) = K::pick(&table.primary) else {
-            unreachable!("ordered tables are read leaf by leaf")
-        };
-        hash.for_each(|_, address| {
+        K::pick(&table.primary).for_each_address(&worker.memory, |address| {
             // SAFETY: the worker is pinned; an index holds addresses of its table's records.
             rows.extend(unsafe { snapshot.see(address) }.map(NonNull::cast::<T>));
         });

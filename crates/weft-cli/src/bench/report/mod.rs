@@ -14,7 +14,7 @@
 //! | `snapshots` | on which snapshots read-only transactions ran: `off`, `on` or `recent` |
 //! | `acknowledge` | when commits returned: `durable`, `committed`, or `memory` without a log |
 //! | `threads`, `seed` | as asked for |
-//! | `warehouses`, `mix`, `scale` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `subscribers` and `updates`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
+//! | `warehouses`, `mix`, `scale`, `storage` | the workload's own options (these are TPC-C's; those of INCR1 and INCRZ are `distribution`, `records`, `hot_percent`, `change_seconds`, `alpha`, LIKE's `users`, `pages`, `alpha`, `write_percent`, TATP's `subscribers` and `mix`, those of Articles `articles`, `users`, `mix`, `alpha`, `operations`, those of locks `structure`, `kinds_elided`, `work`, `subscribers`, `updates`, `mix` and `theta`, YCSB's `preset`, `records`, `value_bytes`, `read`, `rmw`, `insert`, `scan`, `scan_rows`, `operations`, `theta`, `distribution`, `storage`) |
 //! | `conflict_retries` | at which conflict regions were to give up; `null` if nobody said |
 //! | `phase_length_ms` | how long phases were to last; `null` if nobody said |
 //! | `seconds`, `warmup_seconds` | length of a round, and of the warm-up before it |
@@ -26,13 +26,14 @@
 //! | `ratio_to_first` | median over the rounds of this throughput over the first database's in the same round |
 //! | `aborts` | attempts that were aborted and tried again, by reason; all rounds, without the warm-up |
 //! | `aborts_per_commit` | their sum divided by `committed` |
+//! | `aborts_by_table` | the same by the table that was contended: `aborts`, and their `share` in all; `null` if there was none |
 //! | `transactions` | by type: `committed`, `user_rollbacks` |
 //! | `success_rates` | by type: `measured`, the share of `committed` in all that ran to their end, and `specified`, what the workload's specification says; types that did not run are left out; `null` for a workload that specifies none |
 //! | `latency_us` | by type: `p50`, `p99`, `p999`, `max`, from the client's side, retries included; types of which none was sampled are left out |
 //! | `transactions_per_sample` | of how many transactions one has its latency taken |
 //! | `htm` | hardware regions: `started`, `committed`, `aborted_conflict`, `aborted_capacity`, `aborted_system_event`, `aborted_explicit`, `fallbacks` |
 //! | `memory` | `resident_before_load_bytes`, `resident_after_load_bytes`, `resident_after_run_bytes` of the whole process; of this database `chunk_bytes` (memory taken for rows) and `retired_pending` (old versions not yet reused) |
-//! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`. `null` without a log |
+//! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`; `durable_after_us`: how long it takes until a commit is durable that nobody waits for, by a look every 2 ms. `null` without a log |
 //! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
 //! | `repairs` | transactions that were repaired, `repairs`, and their operations that ran again on the record known from before (`fast`), by the index (`slow`), or not again (`kept`); `null` if none was |
 //! | `pieces` | of procedures in pieces: those that `committed` in several, and how often a piece behind the first was `redone`; `null` if there was none |
@@ -53,6 +54,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
+use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::dbx_tc::Pieces;
 use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
@@ -74,6 +76,8 @@ use json::InOrder;
 pub struct Counters {
     /// Attempts that were aborted, by the name of the reason, zeros included.
     pub aborts: Vec<(&'static str, u64)>,
+    /// The same, by table.
+    pub aborts_by_table: AbortsByTable,
     /// Hardware regions.
     pub htm: weft::htm::Statistics,
     /// The log, if there is one.
@@ -108,6 +112,7 @@ impl Counters {
     pub fn of(metrics: &weft::Metrics) -> Self {
         Counters {
             aborts: metrics.aborted().map(|(reason, count)| (reason.name(), count)).collect(),
+            aborts_by_table: AbortsByTable::of(metrics),
             htm: metrics.htm,
             log: metrics.log.as_ref().map(|log| LogCounters {
                 bytes: log.bytes_written,
@@ -128,6 +133,7 @@ impl Counters {
         for (abort, before) in self.aborts.iter_mut().zip(&before.aborts) {
             abort.1 -= before.1;
         }
+        self.aborts_by_table = self.aborts_by_table.since(&before.aborts_by_table);
         if let (Some(log), Some(before)) = (&mut self.log, &before.log) {
             log.bytes -= before.bytes;
             log.transactions -= before.transactions;
@@ -157,6 +163,7 @@ impl Counters {
             for (abort, more) in sum.aborts.iter_mut().zip(&counters.aborts) {
                 abort.1 += more.1;
             }
+            sum.aborts_by_table = sum.aborts_by_table.and_then(&counters.aborts_by_table);
             sum.htm += counters.htm;
             if let (Some(log), Some(more)) = (&mut sum.log, &counters.log) {
                 log.bytes += more.bytes;
@@ -253,6 +260,7 @@ pub struct Report<'a> {
     pub ratio_to_first: Option<f64>,
     pub aborts: InOrder<&'static str, u64>,
     pub aborts_per_commit: Option<f64>,
+    pub aborts_by_table: Option<AbortsByTable>,
     pub transactions: InOrder<&'static str, Counts>,
     pub success_rates: Option<InOrder<&'static str, SuccessRate>>,
     pub latency_us: InOrder<&'static str, Latency>,
@@ -337,6 +345,7 @@ pub struct LogReport {
     pub syncs: u64,
     pub sync_mean_us: Option<f64>,
     pub acknowledged_us: Option<Latency>,
+    pub durable_after_us: Option<Latency>,
 }
 
 /// One invariant.
@@ -367,7 +376,7 @@ impl<'a> Report<'a> {
         let attempts_aborted = counters.aborts.iter().map(|(_, count)| count).sum();
         let in_turn = rounds.iter().zip(first).map(|(a, b)| (a.throughput(), b.throughput()));
         let (transactions, latency_us) = by_type(contender);
-        let log = counters.log.as_ref().map(|log| LogReport::new(log, variant, contender));
+        let log = counters.log.as_ref().map(|log| LogReport::new(log, variant, contender, rounds));
         let htm_backend = contender.htm_backend();
         let in_software = htm_backend.as_deref() == Some("software");
         Report {
@@ -395,6 +404,7 @@ impl<'a> Report<'a> {
             ratio_to_first: median_ratio(in_turn),
             aborts_per_commit: fraction(attempts_aborted, committed),
             aborts: InOrder(counters.aborts),
+            aborts_by_table: counters.aborts_by_table.any(),
             success_rates: description
                 .success_rates
                 .map(|specified| success_rates(&transactions, specified)),
@@ -456,12 +466,22 @@ impl Latency {
 }
 
 impl LogReport {
-    fn new(log: &LogCounters, variant: &Variant, contender: &dyn Contender) -> Self {
+    fn new(
+        log: &LogCounters,
+        variant: &Variant,
+        contender: &dyn Contender,
+        rounds: &[Round],
+    ) -> Self {
         let acknowledged = || {
             let mut all = Tally::new();
             contender.totals().iter().for_each(|tally| all.add(tally));
             Latency::of(&all.latency_ns)
         };
+        let looks = rounds.iter().filter_map(|round| round.durable_after_ns.clone());
+        let durable_after = looks.reduce(|mut all, more| {
+            all += more;
+            all
+        });
         let is_durable = variant.acknowledge == AcknowledgeName::Durable;
         LogReport {
             bytes_written: log.bytes,
@@ -471,6 +491,7 @@ impl LogReport {
             syncs: log.syncs,
             sync_mean_us: fraction(log.sync_time.as_micros() as u64, log.syncs),
             acknowledged_us: if is_durable { acknowledged() } else { None },
+            durable_after_us: durable_after.as_ref().and_then(Latency::of),
         }
     }
 }

@@ -31,7 +31,15 @@ impl fmt::Display for Tables<'_> {
             writeln!(formatter, "\n{table}")?;
         }
         match aborts(reports) {
-            Some(table) => writeln!(formatter, "\n{table}\n")?,
+            Some(table) => {
+                writeln!(formatter, "\n{table}")?;
+                for report in reports {
+                    if let Some(by_table) = &report.aborts_by_table {
+                        writeln!(formatter, "{}, by table: {by_table}", report.label)?;
+                    }
+                }
+                writeln!(formatter)?;
+            }
             None => writeln!(formatter, "\nNo attempt was aborted.\n")?,
         }
         if let Some(table) = regions(reports) {
@@ -263,7 +271,9 @@ fn log(reports: &[Report<'_>]) -> Option<Table> {
     for report in reports {
         let Some(log) = &report.log else { continue };
         let shown = |pick: fn(&Latency) -> f64| {
-            log.acknowledged_us.as_ref().map_or("-".to_owned(), |us| microseconds(pick(us)))
+            // Of those that waited for it, or else of any.
+            let latency = log.acknowledged_us.as_ref().or(log.durable_after_us.as_ref());
+            latency.map_or("-".to_owned(), |latency| microseconds(pick(latency)))
         };
         table.add_row([
             report.label.to_owned(),

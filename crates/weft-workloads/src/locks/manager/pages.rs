@@ -1,0 +1,210 @@
+//! Pages in a buffer pool: trees, and the rows that they lead to.
+
+use weft::htm::Regions;
+use weft::htm::lock::{Elidable, Mcs, Mode, SrwLock, Tatas};
+use weft::htm::word::{Ordering, Word};
+
+use super::{Kinds, compute};
+use crate::locks::Row;
+
+/// Entries of an inner page, and rows of one that holds rows.
+const FANOUT: usize = 64;
+
+/// Frames of the buffer pool that have a lock of their own.
+const FRAMES: usize = 4096;
+
+/// The buffer pool's frames, and what a visit of a page costs.
+#[derive(Debug)]
+pub(super) struct Pool {
+    frames: Box<[Frame]>,
+    /// How long each section of a page computes.
+    pub(super) work: u64,
+}
+
+/// A page's place in memory.
+#[derive(Debug)]
+struct Frame {
+    lock: Elidable<Tatas>,
+    is_used: Word,
+}
+
+impl Pool {
+    pub(super) fn new(kinds: Kinds) -> Pool {
+        let frame = |_| Frame { lock: Elidable::new(kinds.tatas), is_used: Word::new(0) };
+        Pool { frames: (0..FRAMES).map(frame).collect(), work: 0 }
+    }
+
+    /// Finds a page.
+    #[inline]
+    fn fix(&self, regions: &Regions, number: usize) {
+        let frame = &self.frames[number % FRAMES];
+        frame.lock.section(Mode::Exclusive, regions, || {
+            // Relaxed: under the lock.
+            if frame.is_used.load(Ordering::Relaxed) == 0 {
+                frame.is_used.store(1, Ordering::Relaxed);
+            }
+        });
+    }
+}
+
+/// A page.
+#[derive(Debug)]
+struct Page<C> {
+    latch: Elidable<SrwLock>,
+    /// A statistic. Readers share the latch, so that some visits may get lost.
+    visits: Word,
+    content: C,
+}
+
+/// The first key of each page below.
+type Entries = Page<Box<[Word]>>;
+
+impl<C> Page<C> {
+    fn new(content: C, kinds: Kinds) -> Page<C> {
+        Page { latch: Elidable::new(kinds.srwlock), visits: Word::new(0), content }
+    }
+
+    /// Counts a visit, and does the work of one.
+    #[inline]
+    fn visit(&self, work: u64) {
+        // Relaxed: see `visits`.
+        self.visits.store(self.visits.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        compute(work);
+    }
+
+    /// Runs a section under the latch.
+    #[inline]
+    fn latched<R>(
+        &self,
+        mode: Mode,
+        regions: &Regions,
+        work: u64,
+        mut section: impl FnMut() -> R,
+    ) -> R {
+        self.latch.section(mode, regions, || {
+            self.visit(work);
+            section()
+        })
+    }
+}
+
+impl Entries {
+    /// The position of the entry that leads to a key.
+    #[inline]
+    fn search(&self, key: u32) -> usize {
+        // Relaxed: nobody changes entries.
+        self.content.partition_point(|first| first.load(Ordering::Relaxed) <= key.into()) - 1
+    }
+}
+
+/// A tree over the keys from 0 on, whose leaves lead to pages of rows: one page after the other, from the root
+/// to the leaves.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// Among all trees.
+    pub(super) number: usize,
+    levels: Vec<Box<[Entries]>>,
+    coarse: Option<Elidable<Mcs>>,
+}
+
+impl Tree {
+    /// Over so many keys; with `coarse`, probed under one latch.
+    pub(super) fn new(number: usize, keys: u32, kinds: Kinds, coarse: bool) -> Tree {
+        let mut firsts: Vec<u32> = (0..keys).step_by(FANOUT).collect();
+        let mut levels = Vec::new();
+        // Level upon level, up to a single page.
+        loop {
+            let page_of_entries = |firsts: &[u32]| {
+                let entries = firsts.iter().map(|&first| Word::new(first.into())).collect();
+                Page::new(entries, kinds)
+            };
+            levels.push(firsts.chunks(FANOUT).map(page_of_entries).collect());
+            if firsts.len() <= FANOUT {
+                break;
+            }
+            firsts = firsts.into_iter().step_by(FANOUT).collect();
+        }
+        levels.reverse();
+        Tree { number, levels, coarse: coarse.then(|| Elidable::new(kinds.mcs)) }
+    }
+
+    /// The number of a page in the pool; that of rows comes after the leaves.
+    #[inline]
+    fn page(&self, level: usize, position: usize) -> usize {
+        position * 8 + level + self.number * 1031
+    }
+
+    /// The position of the page that has a key's row. The leaf is latched in this mode.
+    #[inline]
+    pub(super) fn probe(&self, pool: &Pool, regions: &Regions, mode: Mode, key: u32) -> usize {
+        if let Some(coarse) = &self.coarse {
+            return coarse.section(Mode::Exclusive, regions, || {
+                self.levels.iter().fold(0, |position, level| {
+                    let page = &level[position];
+                    page.visit(pool.work);
+                    position * FANOUT + page.search(key)
+                })
+            });
+        }
+        let leaves = self.levels.len() - 1;
+        self.levels.iter().enumerate().fold(0, |position, (level, pages)| {
+            pool.fix(regions, self.page(level, position));
+            let (page, mode) =
+                (&pages[position], if level == leaves { mode } else { Mode::Shared });
+            position * FANOUT + page.latched(mode, regions, pool.work, || page.search(key))
+        })
+    }
+}
+
+/// A tree, and the rows that it leads to.
+#[derive(Debug)]
+pub(super) struct Table {
+    pub(super) tree: Tree,
+    pages: Box<[Page<Box<[Row]>>]>,
+}
+
+impl Table {
+    /// Of so many rows, by what `row` makes of their keys.
+    pub(super) fn new(
+        (number, keys): (usize, u32),
+        kinds: Kinds,
+        coarse: bool,
+        row: impl Fn(u32) -> Row,
+    ) -> Table {
+        let page = |first: usize| {
+            let keys = first as u32..keys.min((first + FANOUT) as u32);
+            Page::new(keys.map(&row).collect(), kinds)
+        };
+        Table {
+            tree: Tree::new(number, keys, kinds, coarse),
+            pages: (0..keys as usize).step_by(FANOUT).map(page).collect(),
+        }
+    }
+
+    /// Runs a section at the rows of so many keys in a row, which are in one page, under its latch.
+    #[inline]
+    pub(super) fn visit<R>(
+        &self,
+        (pool, regions): (&Pool, &Regions),
+        mode: Mode,
+        leaf: Mode,
+        (key, count): (u32, usize),
+        mut section: impl FnMut(&[Row]) -> R,
+    ) -> R {
+        let position = self.tree.probe(pool, regions, leaf, key);
+        pool.fix(regions, self.tree.page(self.tree.levels.len(), position));
+        let (page, place) = (&self.pages[position], key as usize % FANOUT);
+        page.latched(mode, regions, pool.work, || section(&page.content[place..place + count]))
+    }
+
+    /// All rows, by their keys; each as the tree leads to it.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (u32, &Row)> {
+        let (pool, regions) =
+            (Pool::new(Kinds::default()), Regions::new(&weft::htm::Htm::software()));
+        let count = self.pages.iter().map(|page| page.content.len() as u32).sum::<u32>();
+        (0..count).map(move |key| {
+            let position = self.tree.probe(&pool, &regions, Mode::Shared, key);
+            (key, &self.pages[position].content[key as usize % FANOUT])
+        })
+    }
+}
