@@ -57,36 +57,56 @@ pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
     }
 }
 
-/// Counts of what was done in pieces, between two points in time.
+/// Counts of what became of pieces, between two points in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pieces {
     /// Procedures that committed in several pieces.
     pub committed: u64,
     /// How often a piece behind the first was done again.
     pub redone: u64,
+    /// Commits on top of versions that others had committed meanwhile.
+    pub carried_over: u64,
+    /// Changes that were deferred.
+    pub deferred: u64,
 }
 
 impl Pieces {
     /// What a table calls the columns of [`Pieces::cells`].
-    pub const HEADINGS: [&str; 3] = ["in pieces", "of commits", "pieces redone"];
+    pub const HEADINGS: [&str; 5] =
+        ["in pieces", "of commits", "pieces redone", "carried over", "deferred"];
 
     /// What the columns are, for below a table.
     pub const LEGEND: &str = "in pieces: procedures that committed in several pieces; the others had one, or \
-         ran as one beside\na transaction that is no registered procedure, or a snapshot.";
+         ran as one beside\na transaction that is no registered procedure, or a snapshot. carried over: commits \
+         by columns, on top\nof versions that others had committed meanwhile.";
 
     /// What has happened so far.
     pub fn of(metrics: &Metrics) -> Pieces {
-        Pieces { committed: metrics.committed_in_pieces, redone: metrics.pieces_redone }
+        Pieces {
+            committed: metrics.committed_in_pieces,
+            redone: metrics.pieces_redone,
+            carried_over: metrics.pieces_carried_over,
+            deferred: metrics.deferred,
+        }
     }
 
     /// What has happened since `before`.
     pub fn since(self, before: &Pieces) -> Pieces {
-        Pieces { committed: self.committed - before.committed, redone: self.redone - before.redone }
+        self.with(before, |now, before| now - before)
     }
 
     /// The sum of this and of what happened later.
     pub fn and_then(self, later: &Pieces) -> Pieces {
-        Pieces { committed: self.committed + later.committed, redone: self.redone + later.redone }
+        self.with(later, |one, other| one + other)
+    }
+
+    fn with(self, other: &Pieces, combine: impl Fn(u64, u64) -> u64) -> Pieces {
+        Pieces {
+            committed: combine(self.committed, other.committed),
+            redone: combine(self.redone, other.redone),
+            carried_over: combine(self.carried_over, other.carried_over),
+            deferred: combine(self.deferred, other.deferred),
+        }
     }
 
     /// Itself, if there was any.
@@ -95,11 +115,13 @@ impl Pieces {
     }
 
     /// The cells of a table's row, beside so many commits.
-    pub fn cells(&self, committed: u64) -> [String; 3] {
+    pub fn cells(&self, committed: u64) -> [String; 5] {
         [
             self.committed.to_string(),
             format!("{:.1} %", self.committed as f64 * 100.0 / committed.max(1) as f64),
             self.redone.to_string(),
+            self.carried_over.to_string(),
+            self.deferred.to_string(),
         ]
     }
 }
@@ -111,10 +133,15 @@ mod tests {
 
     #[test]
     fn spans_of_pieces_follow_each_other() {
-        let at = |committed| Pieces { committed, redone: committed / 2 };
+        let at = |committed| Pieces {
+            committed,
+            redone: committed / 2,
+            carried_over: committed * 3,
+            deferred: committed / 5,
+        };
         let (earlier, later) = (at(10).since(&at(4)), at(14).since(&at(10)));
         assert_eq!(earlier.and_then(&later), at(14).since(&at(4)));
-        assert_eq!(at(50).cells(200).join(" "), "50 25.0 % 25");
+        assert_eq!(at(50).cells(200).join(" "), "50 25.0 % 25 150 10");
         assert_eq!((at(0).any(), at(1).any()), (None, Some(at(1))));
     }
 

@@ -36,7 +36,7 @@
 //! | `log` | `bytes_written`, `transactions` (those that have written something), `bytes_per_transaction`, `epochs_written`, `syncs`, `sync_mean_us`, within the rounds; `acknowledged_us`: latencies of all transactions together if commits are acknowledged when durable, else `null`; `durable_after_us`: how long it takes until a commit is durable that nobody waits for, by a look every 2 ms. `null` without a log |
 //! | `phases` | of a protocol with phases, within the rounds: `split_phases` that began, those `hurried` because somebody waited, `split_records` at the end, `reconciled_rows`, transactions `refused`, and those of them that were `stashed` while others ran, `split_ms` of split phases, `changing_ms` in which none ran; else `null` |
 //! | `repairs` | transactions that were repaired, `repairs`, and their operations that ran again on the record known from before (`fast`), by the index (`slow`), or not again (`kept`); `null` if none was |
-//! | `pieces` | of procedures in pieces: those that `committed` in several, and how often a piece behind the first was `redone`; `null` if there was none |
+//! | `pieces` | of procedures in pieces: those that `committed` in several, how often a piece behind the first was `redone`, how many commits were `carried_over`, and how many changes were `deferred`; `null` if there was none of that |
 //! | `versions_held` | old versions kept for snapshots at the end of a round, the most of the rounds |
 //! | `verified` | `true`, `false`, or `null` without `--verify` |
 //! | `conditions` | array: `name`, `holds`, `checked`, `detail` of each; `null` without `--verify` |
