@@ -39,15 +39,12 @@
 mod pages;
 mod tatp;
 
-#[cfg(not(weft_sim))]
-use std::hint::black_box;
-
 use weft::Failure;
 use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Mcs, OccRwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Draws, Ran, Row, Structure};
+use super::{Draws, Ran, Row, Structure, scattered};
 use crate::finding::Finding;
 use crate::tatp::{Mix, TransactionType};
 use crate::workload::Condition;
@@ -162,11 +159,6 @@ impl StorageManager {
     }
 }
 
-/// A number below 4,096 that looks like chance.
-fn scattered(key: u32) -> u32 {
-    key.wrapping_mul(0x9E37_79B9) >> 20
-}
-
 /// Whether there is a row of a type: a subscriber has one to four of the four types, each count as often.
 fn is_of_type(key: u32) -> bool {
     key % TYPES <= scattered(key / TYPES) % TYPES
@@ -176,15 +168,6 @@ fn is_of_type(key: u32) -> bool {
 fn is_forwarded_at_first(key: u32) -> bool {
     let facility = key / FORWARDINGS;
     is_of_type(facility) && key % FORWARDINGS < scattered(facility) % FORWARDINGS
-}
-
-/// Computes, and touches no memory.
-#[inline]
-fn compute(steps: u64) {
-    #[cfg(weft_sim)]
-    weft::htm::simulation::compute(steps);
-    #[cfg(not(weft_sim))]
-    (0..steps).for_each(|step| _ = black_box(step));
 }
 
 impl Structure for StorageManager {

@@ -17,6 +17,7 @@
 //! Records are updated where they are, and which there are does not change, so that nothing has to be
 //! remembered, allocated or freed: it is the most that regions, and locks, can give.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -25,7 +26,7 @@ use weft::htm::lock::{Lock, Mode, Tatas};
 use weft::htm::word::{Ordering, Word};
 use weft::htm::{Region, Regions};
 
-use super::{Draws, Ran, Structure};
+use super::{Draws, Ran, Structure, compute, scattered};
 use crate::finding::Finding;
 use crate::popularity::{Course, Pick, draw_zipf};
 use crate::workload::Condition;
@@ -123,7 +124,14 @@ impl Map {
     #[inline]
     fn update_at_once(&self, regions: &Regions, keys: &[u64]) {
         let update = || keys.iter().for_each(|&key| self.records[self.find(key)].update());
+        let attempts = Cell::new(0);
         let in_region = |region: &Region| {
+            // No two attempts take a processor the same time. On the simulated machine they do, so that two regions
+            // which have met would go on to meet. (On a processor an abort takes the count back.)
+            let attempt = attempts.replace(attempts.get() + 1);
+            if attempt > 0 {
+                compute(scattered(keys[0] as u32 ^ keys[1] as u32 ^ attempt << 24).into());
+            }
             if self.lock.is_held() {
                 region.abort_locked();
             }

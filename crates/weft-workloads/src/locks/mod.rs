@@ -28,6 +28,8 @@ mod register;
 #[cfg(test)]
 mod tests;
 
+#[cfg(not(weft_sim))]
+use std::hint::black_box;
 use std::sync::Arc;
 
 use weft::htm::word::{Mutex, Ordering, Word};
@@ -249,6 +251,20 @@ impl<S: Structure> Locks<S> {
         let updates = accounts.iter().map(|account| account.updates.load(Ordering::Relaxed)).sum();
         self.structure.conditions(updates)
     }
+}
+
+/// Computes, and touches no memory.
+#[inline]
+fn compute(steps: u64) {
+    #[cfg(weft_sim)]
+    weft::htm::simulation::compute(steps);
+    #[cfg(not(weft_sim))]
+    (0..steps).for_each(|step| _ = black_box(step));
+}
+
+/// A number below 4,096 that looks like chance.
+fn scattered(key: u32) -> u32 {
+    key.wrapping_mul(0x9E37_79B9) >> 20
 }
 
 /// A subscriber's row: its number, how often it was updated, and words that match the two.

@@ -4,8 +4,8 @@ use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Mcs, Mode, SrwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Kinds, compute};
-use crate::locks::Row;
+use super::Kinds;
+use crate::locks::{Row, compute};
 
 /// Entries of an inner page, and rows of one that holds rows.
 const FANOUT: usize = 64;
