@@ -116,6 +116,27 @@ fn insertions_into_what_was_read_matter() {
     });
 }
 
+/// Protects from phantoms that the transaction comes to later, when it has them in its read set or its write set:
+/// the scan has missed them all the same.
+#[test]
+fn what_is_found_later_was_missed_before() {
+    for_each_that_notes!(|P| {
+        let ways: [fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>; 3] = [
+            |orders, tx| orders.read(tx, 9, false).map(drop),
+            |orders, tx| tx.get(&orders.waiting, &(2, 25)).map(drop),
+            |orders, tx| tx.upsert(&orders.waiting, Waiting { district: 2, order: 25 }).map(drop),
+        ];
+        for (way, come_to) in ways.iter().enumerate() {
+            let orders = Orders::<P>::new();
+            let tx = orders.database.begin().unwrap();
+            assert_eq!(orders.read(&tx, 9, false).unwrap(), [10, 20, 30]);
+            on_a_thread(|| orders.place(2, 25));
+            let ended = come_to(&orders, &tx).and_then(|()| tx.commit());
+            assert!(matches!(ended, Err(Error::Conflict(_))), "{way}");
+        }
+    });
+}
+
 /// Protects the transaction's own insertions among those of others.
 #[test]
 fn own_insertions_are_no_phantoms() {

@@ -406,12 +406,6 @@ impl<H: TidHeader> AccessSet<H> {
         self.nodes.len() - 1
     }
 
-    /// Whether a record is in the read set.
-    #[cold]
-    pub fn has_read(&self, record: RecordPointer<H>) -> bool {
-        self.reads.iter().any(|read| read.record == record)
-    }
-
     /// The scan that has noted this node at this position has read nothing from an address on.
     #[inline]
     pub fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
@@ -424,22 +418,19 @@ impl<H: TidHeader> AccessSet<H> {
     }
 
     /// Whether what a transaction relies on in a node that has changed since it was noted is as it was: no
-    /// record is in the range but those that it has read, or is about to write.
+    /// record has come into the range but those that it has put there itself.
     #[cold]
     #[inline(never)]
-    pub fn is_range_unchanged(
-        &self,
-        entry: &NodeEntry,
-        is_read: impl Fn(RecordPointer<H>) -> bool,
-    ) -> bool {
-        let is_known = |address| {
+    pub fn is_range_unchanged(&self, entry: &NodeEntry) -> bool {
+        let is_own = |address| {
             // SAFETY: an address that is stored in an index of this database, which the worker entered before
             // it was pinned last, or since.
             let record = unsafe { RecordPointer::from_address(address) };
-            is_read(record) || self.find_write(record).is_some()
+            let is_insertion = |position: usize| self.writes[position].created.is_some();
+            self.find_write(record).is_some_and(is_insertion)
         };
         // SAFETY: noted together, and the worker is pinned as long as it has an access set.
-        entry.range.is_some_and(|range| unsafe { range.is_unchanged(entry.node, &is_known) })
+        entry.range.is_some_and(|range| unsafe { range.is_unchanged(entry.node, &is_own) })
     }
 
     /// Takes this transaction's own change of a node into account. False if the node had changed

@@ -279,23 +279,11 @@ pub fn validate_reads<H: TidHeader>(
     validate_nodes(set)
 }
 
-/// Whether all index nodes that were noted are as they were, as far as that matters to a transaction that has
-/// validated its read set.
+/// Whether all index nodes that were noted are as they were, as far as that matters.
 #[inline(always)]
 pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
-    validate_nodes_with(set, |record| set.has_read(record))
-}
-
-/// The same for a transaction that knows otherwise what it has read, and that nothing of it has changed.
-#[inline(always)]
-pub fn validate_nodes_with<H: TidHeader>(
-    set: &AccessSet<H>,
-    is_read: impl Fn(RecordPointer<H>) -> bool,
-) -> Result<(), Abort> {
     for entry in &set.nodes {
-        if node_version(entry.node) != entry.node.version
-            && !set.is_range_unchanged(entry, &is_read)
-        {
+        if node_version(entry.node) != entry.node.version && !set.is_range_unchanged(entry) {
             return Err(range_conflict(entry));
         }
     }

@@ -89,7 +89,7 @@ use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 use super::access_set::{
     AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
-use super::optimistic::{abort_at, stored, validate_nodes_with};
+use super::optimistic::{abort_at, stored, validate_nodes};
 use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -590,7 +590,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     /// Rows are locked; what is left to ask is whether others are there that were not.
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
-        self.validate_nodes()
+        validate_nodes(&self.set)
     }
 
     #[inline]
@@ -604,14 +604,14 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
             fence_before_validation();
         }
         if self.set.writes.is_empty() {
-            self.validate_nodes()?;
+            validate_nodes(&self.set)?;
             self.held.release();
             self.set.clear();
             return Ok(());
         }
         // With all locks held: of two transactions that conflict, the later one draws it later.
         let epoch = epoch();
-        self.validate_nodes()?;
+        validate_nodes(&self.set)?;
         for write in &self.set.writes {
             self.install(write, epoch, memory);
         }
@@ -633,12 +633,6 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 }
 
 impl<const WAITS: bool> LockingExecutor<WAITS> {
-    /// Whether no rows are in the ranges that were scanned but those that are locked.
-    fn validate_nodes(&self) -> Result<(), Abort> {
-        let is_read = |record| self.held.locks.iter().any(|held| held.record == record);
-        validate_nodes_with(&self.set, is_read)
-    }
-
     /// Takes a new timestamp, unless the transaction is run again: then it is as old as it was.
     #[inline(always)]
     fn grow_older(&mut self, attempt: u32) {

@@ -370,8 +370,11 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
             }
             State::After => return Ok(None),
         };
-        let range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
+        let mut range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
         let node = self.read_leaf(transaction, inner, from, &mut page);
+        if let Some(range) = &mut range {
+            range.found(&page);
+        }
         let reference = match self.secondary {
             Some(index) => index.reference(),
             None => inner.reference(),

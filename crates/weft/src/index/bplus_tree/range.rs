@@ -4,8 +4,11 @@
 //! about. That is no rare thing: say the keys are (district, order). The leaf into which the newest
 //! orders of one district go ends where the next district's oldest order begins, so a scan for the
 //! latter begins in it; every new order of the one district would abort whoever looks for the
-//! oldest of the other. So a scan remembers its range, and at the commit, if nothing but insertions
-//! has happened to the leaf, looks for keys in the range that it has not read.
+//! oldest of the other. So a scan remembers its range, and what was in it; and at the commit, if
+//! nothing but insertions has happened to the leaf, looks whether more is in the range.
+//!
+//! (That the transaction has read a record which is there now does not do: it may have come to it
+//! after the scan, by another one, and that would be the phantom.)
 
 use std::ops::Bound;
 
@@ -13,7 +16,7 @@ use weft_htm::word::{Ordering, Word};
 
 use super::super::{IndexKey, NodeVersion};
 use super::node::{LEAF_CAPACITY, Leaf, only_inserted_since};
-use super::scan::Direction;
+use super::scan::{Direction, Page};
 use super::search::{Access, Optimistic, rank};
 
 /// The part of a range that a scan has read in one leaf.
@@ -23,6 +26,9 @@ pub struct ScannedRange {
     least: u128,
     greatest: u128,
     direction: Direction,
+    /// What was in the range, in the order of the scan, up to where it stopped.
+    addresses: [u64; LEAF_CAPACITY],
+    count: usize,
     /// The address at which the scan stopped, without having followed it; 0 if it went on to the end.
     stopped_at: u64,
     /// [`is_unchanged`] for the tree's form of keys.
@@ -32,7 +38,7 @@ pub struct ScannedRange {
 impl ScannedRange {
     /// The range of a scan, or of its rest; `from` is where it begins, as for
     /// [`read_page`](super::BPlusTree::read_page). `None` if the form of the keys does not allow it: then
-    /// the scan relies on the leaf as a whole.
+    /// the scan relies on the leaf as a whole. To be followed by [`ScannedRange::found`].
     pub fn new<K: IndexKey>(
         from: Bound<&K>,
         to: Bound<&K>,
@@ -54,24 +60,39 @@ impl ScannedRange {
         };
         K::from_wide(least)?;
         let is_unchanged = is_unchanged::<K>;
-        Some(ScannedRange { least, greatest, direction, stopped_at: 0, is_unchanged })
+        Some(ScannedRange {
+            least,
+            greatest,
+            direction,
+            addresses: [0; LEAF_CAPACITY],
+            count: 0,
+            stopped_at: 0,
+            is_unchanged,
+        })
+    }
+
+    /// This is what was found in it.
+    #[inline]
+    pub fn found<K: IndexKey>(&mut self, page: &Page<K>) {
+        (self.addresses, self.count) = page.all();
     }
 
     /// The scan has stopped: it has read nothing from this address on.
     pub fn stop_at(&mut self, address: u64) {
+        let found = &self.addresses[..self.count];
+        self.count = found.iter().position(|found| *found == address).unwrap_or(self.count);
         self.stopped_at = address;
     }
 
-    /// Whether every key that is now in the range was there when the leaf had the noted version, or leads to
-    /// an address that the caller knows (of a record that it has read since, or has inserted itself). False
-    /// if that cannot be told any more.
+    /// Whether every key that is now in the range was there when the leaf had the noted version, or was inserted
+    /// by the caller itself, as it says of addresses. False if that cannot be told any more.
     ///
     /// # Safety
     /// `node` is what `read_page` returned for this range, and the worker has been pinned since.
     #[cold]
-    pub unsafe fn is_unchanged(&self, node: NodeVersion, is_known: &dyn Fn(u64) -> bool) -> bool {
+    pub unsafe fn is_unchanged(&self, node: NodeVersion, is_own: &dyn Fn(u64) -> bool) -> bool {
         // SAFETY: made for a tree with keys of that form; the rest is the caller's promise.
-        unsafe { (self.is_unchanged)(self, node, is_known) }
+        unsafe { (self.is_unchanged)(self, node, is_own) }
     }
 }
 
@@ -79,20 +100,20 @@ impl ScannedRange {
 unsafe fn is_unchanged<K: IndexKey>(
     range: &ScannedRange,
     node: NodeVersion,
-    is_known: &dyn Fn(u64) -> bool,
+    is_own: &dyn Fn(u64) -> bool,
 ) -> bool {
     // SAFETY: the node is a leaf of a tree with these keys, whose version it begins with; and it is not
     // freed, as the worker is pinned.
     let leaf = unsafe { node.word.cast::<Leaf<K>>().as_ref() };
-    holds_only_known(leaf, node.version, range, is_known).unwrap_or(false)
+    holds_no_more(leaf, node.version, range, is_own).unwrap_or(false)
 }
 
 /// `None` if the leaf is being changed, or has been other than by insertions.
-fn holds_only_known<K: IndexKey>(
+fn holds_no_more<K: IndexKey>(
     leaf: &Leaf<K>,
     noted: u64,
     range: &ScannedRange,
-    is_known: &dyn Fn(u64) -> bool,
+    is_own: &dyn Fn(u64) -> bool,
 ) -> Option<bool> {
     let version = Optimistic.version(&leaf.node.version)?;
     if !only_inserted_since(noted, version) {
@@ -113,8 +134,9 @@ fn holds_only_known<K: IndexKey>(
     if !is_current() {
         return None;
     }
-    let mut read = addresses.iter().take_while(|&&address| address != range.stopped_at);
-    Some(read.all(|&address| is_known(address)))
+    let mut relied_on = addresses.iter().take_while(|&&address| address != range.stopped_at);
+    let found = &range.addresses[..range.count];
+    Some(relied_on.all(|address| found.contains(address) || is_own(*address)))
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -137,11 +159,12 @@ mod tests {
         model: BTreeMap<K, u64>,
     }
 
-    /// What was read.
+    /// What was read, and what was inserted by the reader.
     struct Reading {
         range: ScannedRange,
         node: NodeVersion,
         read: Vec<u64>,
+        own: Vec<u64>,
     }
 
     impl Reading {
@@ -150,7 +173,7 @@ mod tests {
             let now = unsafe { self.node.word.as_ref() }.load(Ordering::Acquire);
             // SAFETY: as above; and they were noted together.
             now == self.node.version
-                || unsafe { self.range.is_unchanged(self.node, &|a| self.read.contains(&a)) }
+                || unsafe { self.range.is_unchanged(self.node, &|a| self.own.contains(&a)) }
         }
     }
 
@@ -184,11 +207,12 @@ mod tests {
             let mut page = Page::new();
             let hint = &mut LeafHint::new();
             let node = self.tree.read_page(from, to, direction, &mut page, hint, &self.worker);
+            range.found(&page);
             if let Some(&address) = page.addresses().get(rows) {
                 range.stop_at(address);
             }
             let read = page.addresses().iter().take(rows).copied().collect();
-            Reading { range, node, read }
+            Reading { range, node, read, own: Vec::new() }
         }
     }
 
@@ -223,14 +247,14 @@ mod tests {
         }
     }
 
-    /// Protects the own insertions: an address that the caller knows is no phantom.
+    /// Protects the own insertions: those are no phantoms.
     #[test]
-    fn what_the_caller_has_inserted_is_known() {
+    fn what_the_caller_has_inserted_does_not_matter() {
         let mut trial = Trial::<u128>::new([10, 45]);
         let mut reading = trial.read(40, 60, Direction::Forward, ALL);
         trial.insert(50);
         assert!(!reading.holds());
-        reading.read.push(trial.model[&u128::from_number(50)]);
+        reading.own.push(trial.model[&u128::from_number(50)]);
         assert!(reading.holds());
     }
 

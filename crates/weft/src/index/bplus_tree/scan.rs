@@ -46,6 +46,12 @@ impl<K: IndexKey> Page<K> {
         &self.addresses[..self.count]
     }
 
+    /// The same at their places in a leaf's worth of addresses, and how many they are.
+    #[inline]
+    pub(super) fn all(&self) -> ([u64; LEAF_CAPACITY], usize) {
+        (*self.addresses, self.count)
+    }
+
     /// Where the scan goes on: the `from` of the next page. `None` if the range is exhausted.
     pub fn next(&self) -> Option<&Bound<K>> {
         self.next.as_ref()
