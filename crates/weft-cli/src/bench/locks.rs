@@ -120,7 +120,7 @@ pub struct LocksArguments {
           default_value_t = Parameters::default().mix)]
     mix: Mix,
 
-    /// How uneven popularity is, with --workload map: 0, all records alike, to 2
+    /// How uneven popularity is, with --workload map: 0, all records alike, to 5
     #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = super::ycsb::theta)]
     #[arg(allow_negative_numbers = true)]
     theta: f64,

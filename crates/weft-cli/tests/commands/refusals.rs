@@ -144,7 +144,7 @@ fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
         (&["--mix", "standard"], &["--mix", "manager"]),
         (&["--mix", "neworder", "--workload", "manager"], &["--mix", "getsubdata"]),
         (&["--theta", "0.5"], &["--theta", "map"]),
-        (&["--theta", "3", "--workload", "map"], &["--theta", "from 0 to"]),
+        (&["--theta", "6", "--workload", "map"], &["--theta", "from 0 to"]),
         (&["--subscribers", "0"], &["--subscribers", "from 1 to 100000000"]),
         (&["--directory", "/tmp"], &["--directory"]),
     ];
