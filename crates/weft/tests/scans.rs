@@ -116,12 +116,15 @@ fn insertions_into_what_was_read_matter() {
     });
 }
 
+/// Comes to a row.
+type Look<P> = fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>;
+
 /// Protects from phantoms that the transaction comes to later, when it has them in its read set or its write set:
 /// the scan has missed them all the same.
 #[test]
 fn what_is_found_later_was_missed_before() {
     for_each_that_notes!(|P| {
-        let ways: [fn(&Orders<P>, &Transaction<'_, P>) -> Result<(), Error>; 3] = [
+        let ways: [Look<P>; 3] = [
             |orders, tx| orders.read(tx, 9, false).map(drop),
             |orders, tx| tx.get(&orders.waiting, &(2, 25)).map(drop),
             |orders, tx| tx.upsert(&orders.waiting, Waiting { district: 2, order: 25 }).map(drop),
