@@ -1,8 +1,8 @@
 //! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
 
 use std::cell::Cell;
-use std::rc::Rc;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use weft::htm::word::{Ordering, Word};
@@ -513,15 +513,15 @@ mod cases {
             let column = column_of!(Counter.count);
             database.label_split::<_, _, Add<_>>(&counters, &id, column).unwrap();
         }
-        // The rows that one thread replaces are dropped when the other has ended its transaction, wherever
-        // that finds the first.
+        // A thread that reconciles replaces the rows, and drops those that it has replaced when the other has
+        // ended its transaction, wherever that finds it. Which of the two reconciles is left to chance.
+        let dropped = Arc::new(AtomicUsize::new(0));
         let turn = || {
-            let dropped = Rc::new(Cell::new(0));
             ON_DROP.set(Some(Box::new({
                 let (database, counters, dropped) =
-                    (database.clone(), counters.clone(), Rc::clone(&dropped));
+                    (database.clone(), counters.clone(), Arc::clone(&dropped));
                 move || {
-                    dropped.set(dropped.get() + 1);
+                    dropped.fetch_add(1, Relaxed);
                     let read: Result<bool, Error> =
                         database.transact(|tx| Ok(tx.get(&counters, &1)?.is_some()));
                     match read {
@@ -539,12 +539,13 @@ mod cases {
                 added.unwrap();
             }
             drop(ON_DROP.take());
-            assert!(dropped.get() > 100, "{} rows were dropped", dropped.get());
         };
         std::thread::scope(|scope| {
             scope.spawn(turn);
             scope.spawn(turn);
         });
+        let dropped = dropped.load(Relaxed);
+        assert!(dropped > 100, "{dropped} rows were dropped");
         assert!(metrics(&database).split_phases > 5, "{:?}", metrics(&database));
         let read: Result<_, Error> = database.transact(|tx| Ok(tx.get(&counters, &7)?.cloned()));
         assert_eq!(read.unwrap().unwrap().count, 2 * (0..4000).sum::<i64>());
