@@ -1,7 +1,6 @@
 //! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
@@ -515,13 +514,13 @@ mod cases {
         }
         // A thread that reconciles replaces the rows, and drops those that it has replaced when the other has
         // ended its transaction, wherever that finds it. Which of the two reconciles is left to chance.
-        let dropped = Arc::new(AtomicUsize::new(0));
+        let dropped = Arc::new(Word::new(0));
         let turn = || {
             ON_DROP.set(Some(Box::new({
                 let (database, counters, dropped) =
                     (database.clone(), counters.clone(), Arc::clone(&dropped));
                 move || {
-                    dropped.fetch_add(1, Relaxed);
+                    dropped.fetch_add(1, Ordering::Relaxed);
                     let read: Result<bool, Error> =
                         database.transact(|tx| Ok(tx.get(&counters, &1)?.is_some()));
                     match read {
@@ -544,7 +543,7 @@ mod cases {
             scope.spawn(turn);
             scope.spawn(turn);
         });
-        let dropped = dropped.load(Relaxed);
+        let dropped = dropped.load(Ordering::Relaxed);
         assert!(dropped > 100, "{dropped} rows were dropped");
         assert!(metrics(&database).split_phases > 5, "{:?}", metrics(&database));
         let read: Result<_, Error> = database.transact(|tx| Ok(tx.get(&counters, &7)?.cloned()));
