@@ -14,7 +14,7 @@ use weft::htm::word::{Ordering, Word};
 use crate::contents::fill;
 use crate::oracle::{Log, is_serializable};
 use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Call, Executes, JOURNAL, Moment, Stop, Subject};
+use crate::subject::{Call, Cut, Executes, JOURNAL, Moment, Stop, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -194,9 +194,7 @@ pub fn check(
     let is_small = threads * transactions <= SMALL;
     assert!(is_small || with == With::Rows, "nobody could judge it");
     let records = with == With::Rows;
-    // In as many pieces as there are, or in those that matter.
-    let finest = mode.seed().is_multiple_of(2);
-    let store = subject.open_procedures(with, records, finest);
+    let store = subject.open_procedures(with, records, Cut::of_seed(mode.seed()));
     fill(&*store, &initial());
     // What was there before has version 0.
     if records {

@@ -96,9 +96,26 @@ struct Opening {
     /// Whether everything is recorded.
     records: bool,
     htm: (Choice, RetryPolicy),
-    /// Whether procedures commit in as many pieces as there are.
-    finest: bool,
+    cut: Cut,
     flaw: Option<Flaw>,
+}
+
+/// What becomes of the pieces of procedures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Those that meet nobody join their neighbours.
+    Joined,
+    /// Each commits by itself.
+    Finest,
+    /// Likewise, as a region if it can be one.
+    Regions,
+}
+
+impl Cut {
+    /// One for each seed.
+    pub fn of_seed(seed: u64) -> Cut {
+        [Cut::Finest, Cut::Joined, Cut::Regions][(seed % 3) as usize]
+    }
 }
 
 impl Subject {
@@ -196,13 +213,13 @@ impl Subject {
         self.mutation.chosen_for(|| (self.open)(self.opening(false)))
     }
 
-    /// Opens a database for procedures; with `finest` they commit in as many pieces as there are.
-    pub fn open_procedures(&self, with: With, records: bool, finest: bool) -> Box<dyn Executes> {
-        (self.open_procedures)(Opening { finest, ..self.opening(records) }, with)
+    /// Opens a database for procedures.
+    pub fn open_procedures(&self, with: With, records: bool, cut: Cut) -> Box<dyn Executes> {
+        (self.open_procedures)(Opening { cut, ..self.opening(records) }, with)
     }
 
     fn opening(&self, records: bool) -> Opening {
-        Opening { records, htm: self.htm, finest: true, flaw: self.flaw }
+        Opening { records, htm: self.htm, cut: Cut::Finest, flaw: self.flaw }
     }
 }
 

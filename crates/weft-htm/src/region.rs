@@ -17,6 +17,7 @@
 //! them through a [`StatisticsReader`]. Nothing is counted in the software backend.
 mod elided;
 mod elision;
+mod open;
 
 use std::cell::Cell;
 use std::fmt;
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 pub use elided::ElidedLock;
 
-use elided::Section;
+use open::Section;
 
 use crate::code_pages;
 use crate::rtm::Rtm;
@@ -265,10 +266,11 @@ pub struct Regions {
     rtm: Option<Rtm>,
     policy: RetryPolicy,
     counters: Arc<Counters>,
-    /// Where the worker is between [`ElidedLock::enter`] and [`ElidedLock::leave`]. The counters
-    /// have one writer, so no two threads may share a `Regions`: the cell forbids that as well.
+    /// Where the worker is between [`ElidedLock::enter`] and [`ElidedLock::leave`], or [`Regions::open`] and
+    /// [`Regions::close`]. The counters have one writer, so no two threads may share a `Regions`: the cell
+    /// forbids that as well.
     section: Cell<Section>,
-    /// The aborts of the section that is being entered, of which a thread that unwinds keeps nothing.
+    /// The aborts of the region that is being opened, of which a thread that unwinds keeps nothing.
     #[cfg(weft_sim)]
     suffered: Cell<Aborts>,
 }
@@ -310,8 +312,8 @@ impl Regions {
     /// regions: they become part of the outermost one, which alone is retried, and whose
     /// `still_locked` alone is asked.
     ///
-    /// While the worker holds an [`ElidedLock`], `body` runs as part of that lock's region, and is
-    /// not counted by itself; or, if the lock was taken for real, not at all: who has everything
+    /// While the worker has a region [open](Regions::open), or holds an [`ElidedLock`], `body` runs as part of
+    /// that region, and is not counted by itself; or, if the lock was taken for real, not at all: who has everything
     /// to himself runs the software twin.
     #[must_use = "`None` asks for the software twin"]
     #[inline(always)]
@@ -348,21 +350,34 @@ impl Regions {
         self.rtm.filter(|rtm| rtm.is_here())
     }
 
-    /// Runs `attempt`, in which an [`ElidedLock`] may be entered and left. On a processor an abort of
-    /// the lock's region goes back to [`ElidedLock::enter`] by itself, and this is just a call. On the
-    /// simulated machine it unwinds to here, and `attempt` is run again from its beginning: so nothing
-    /// may come before `enter` in it that must not be repeated.
+    /// Runs `attempt`, in which a region may be opened and closed, or an [`ElidedLock`] be entered and left. On
+    /// a processor an abort goes back to where the region was opened by itself, and this is just a call. On the
+    /// simulated machine it unwinds to here, and `attempt` is run again from its beginning: so nothing may
+    /// come before the region in it that must not be repeated.
     #[inline(always)]
     pub fn restarting<R>(&self, mut attempt: impl FnMut() -> R) -> R {
-        #[cfg(weft_sim)]
         loop {
-            if let Some(result) = weft_sim::region::catch_undone(&mut attempt) {
+            if let Some(result) = self.unless_undone(&mut attempt) {
                 return result;
             }
-            self.section.set(Section::Outside);
+        }
+    }
+
+    /// Runs `body`, in which a region may be opened or closed. `None`, and only on the simulated machine: the
+    /// region was rolled back, and the thread has unwound to here. The next that is opened takes up where that
+    /// one was.
+    #[inline(always)]
+    pub fn unless_undone<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
+        #[cfg(weft_sim)]
+        {
+            let result = weft_sim::region::catch_undone(body);
+            if result.is_none() {
+                self.section.set(Section::Outside);
+            }
+            result
         }
         #[cfg(not(weft_sim))]
-        attempt()
+        Some(body())
     }
 
     /// Runs `body` so that on the simulated machine no other thread goes on meanwhile: for what regions

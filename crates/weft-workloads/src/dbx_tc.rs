@@ -15,11 +15,12 @@ use crate::variants::Variant;
 const UNCHOPPED: &str = "dbx-tc:unchopped";
 const FINEST: &str = "dbx-tc:finest";
 const BY_ROWS: &str = "dbx-tc:by-rows";
+const REGIONS: &str = "dbx-tc:regions";
 const DEFERRED: &str = "dbx-tc:deferred";
 const WITH_READERS: &str = "dbx-tc:with-readers";
 
 /// The variants.
-pub static VARIANTS: [Variant; 5] = [
+pub static VARIANTS: [Variant; 6] = [
     Variant {
         name: UNCHOPPED,
         about: "procedures run as one piece each, as other transactions do",
@@ -31,6 +32,10 @@ pub static VARIANTS: [Variant; 5] = [
     Variant {
         name: BY_ROWS,
         about: "the same, and what changes in a row is in the way of all its columns",
+    },
+    Variant {
+        name: REGIONS,
+        about: "each piece is a commit of its own, and one hardware region, which keeps no read set",
     },
     Variant {
         name: DEFERRED,
@@ -49,6 +54,7 @@ pub fn options_of(contender: &str) -> Option<DbxTcOptions> {
         UNCHOPPED => Some(options.in_pieces(false).by_columns(false)),
         FINEST => Some(options.finest(true)),
         BY_ROWS => Some(options.finest(true).by_columns(false)),
+        REGIONS => Some(options.finest(true).in_regions(true)),
         DEFERRED => Some(options.chopping(Options::ALL)),
         WITH_READERS => {
             Some(options.chopping(Options { snapshots: false, deferral: false, ..Options::ALL }))

@@ -440,6 +440,12 @@ impl WorkerMemory {
         }
     }
 
+    /// The transaction, or the piece of one, has begun no region, or its region has committed.
+    #[cfg(weft_sim)]
+    pub fn end_undoable(&self) {
+        self.undoable.borrow_mut().end();
+    }
+
     /// Takes back what has happened to blocks and garbage since [`WorkerMemory::begin_undoable`]: what
     /// was retired or freed is in use, and nothing leads to what was allocated.
     #[cfg(weft_sim)]

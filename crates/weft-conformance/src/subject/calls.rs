@@ -12,7 +12,7 @@ use weft::{
 };
 
 use super::{
-    Hashed, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all, happened_if_there,
+    Cut, Hashed, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all, happened_if_there,
     happened_unless_there, hashed_row, one, plain_row,
 };
 use crate::procedures::With;
@@ -224,7 +224,9 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Execute
     if with != With::Rows {
         procedures.extend([Pay::<P>::shape(), Collect::<P>::shape()]);
     }
-    let mut known = DbxTcOptions::new().finest(opening.finest);
+    let mut known = DbxTcOptions::new()
+        .finest(opening.cut != Cut::Joined)
+        .in_regions(opening.cut == Cut::Regions);
     if with == With::Deferral {
         procedures.push(Settle::<P>::shape());
         known = known.chopping(Options::ALL);

@@ -14,24 +14,15 @@
 //!  +--------------------------+----------+------+
 //! ```
 //!
-//! **A region that outlives the function that started it.** XBEGIN is executed in `enter`, XEND in
-//! `leave`, and any code may run in between, after the frame of `enter` is gone. If the region
-//! aborts then, control comes back into that frame. That is sound because nothing is left of what
-//! happened since: the processor puts back all registers, the stack pointer included, and all
-//! memory, and the stack is memory. So the frame is there as it was, XBEGIN merely answers
-//! differently, and for the compiler, which sees one statement that returns one status, the other
-//! answer was never given. The one thing that could survive a roll-back is an effect outside of
-//! memory and registers: a system call, or input and output. Those abort a region before they
-//! happen. Whatever the code in between does (user code, allocation, unwinding from a panic), it
-//! is either part of a region that commits, or it never happened and is done under the lock.
+//! XBEGIN is executed in `enter`, XEND in `leave`, and any code may run in between:
+//! [`open`](super::open) says why that is sound. Whatever that code does, it is either part of a region
+//! that commits, or it never happened and is done under the lock.
 //!
 //! **Fairness.** A thread that waits for the lock spins, then gives its time slices away. One that
 //! has done so a while *reserves* the lock: from then on nobody else can take it, nor start a
 //! region, until that thread has had it.
-#[cfg(not(weft_sim))]
-use super::Aborts;
+use super::open::Section;
 use super::{Regions, WAIT_ROUNDS_SPINNING};
-use crate::status::{LOCKED, STARTED};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
 
 const HELD: u64 = 1 << 0;
@@ -39,18 +30,6 @@ const RESERVED: u64 = 1 << 1;
 
 /// Time slices that a waiting thread gives away before it reserves the lock.
 const YIELDS_BEFORE_RESERVING: u32 = 32;
-
-/// Where a worker is, as to elided locks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Section {
-    /// It holds none.
-    Outside,
-    /// It is in the region that stands for the lock. Written inside the region: an abort undoes
-    /// it, so whoever reads this *is* in the region.
-    InRegion,
-    /// It has taken the lock.
-    UnderLock,
-}
 
 /// A mutual-exclusion lock that hardware regions elide.
 ///
@@ -92,7 +71,9 @@ impl ElidedLock {
     #[inline]
     pub fn enter(&self, regions: &Regions) {
         assert!(regions.section.get() == Section::Outside, "a worker holds one elided lock");
-        if self.start_region(regions) {
+        // Relaxed: a hint; the next region looks again.
+        let still_locked = || self.word.load(Ordering::Relaxed) != 0;
+        if regions.open_if(|| self.is_free_for_region(), still_locked) {
             return;
         }
         self.acquire();
@@ -106,54 +87,16 @@ impl ElidedLock {
     /// The worker of `regions` holds no elided lock.
     #[inline]
     pub fn leave(&self, regions: &Regions) {
-        match (regions.section.replace(Section::Outside), regions.rtm) {
-            (Section::InRegion, Some(rtm)) => {
-                // SAFETY: the section was entered by a region that is still open: see
-                // `Section::InRegion`. Regions that began since have ended: a body of
-                // `Regions::run` does, and other elided locks end their own regions, in whatever
-                // order (the processor counts them, and commits at the last).
-                unsafe { rtm.end() };
-                #[cfg(weft_sim)]
-                regions.suffered.take();
-                regions.counters.add(super::Counter::Committed);
-            }
-            // Release: pairs with the acquire in `acquire`, and with the load in `start_region`.
-            (Section::UnderLock, _) => {
+        match regions.section.get() {
+            // The region may enclose that of another elided lock: the processor counts them, and commits at
+            // the last.
+            Section::InRegion => regions.close(),
+            Section::UnderLock => {
+                regions.section.set(Section::Outside);
+                // Release: pairs with the acquire in `acquire`, and with the load in `is_free_for_region`.
                 self.word.fetch_and(!HELD, Ordering::Release);
             }
-            (Section::Outside | Section::InRegion, _) => panic!("the worker holds no elided lock"),
-        }
-    }
-
-    /// Starts a region that has read the lock, and found it free. False if there is no hardware,
-    /// or the policy gave up.
-    #[inline]
-    fn start_region(&self, regions: &Regions) -> bool {
-        let Some(rtm) = regions.hardware() else { return false };
-        #[cfg(not(weft_sim))]
-        let mut aborts = Aborts::default();
-        #[cfg(weft_sim)]
-        let mut aborts = regions.suffered.take();
-        loop {
-            // The region may unwind to a place from which this function is called again.
-            #[cfg(weft_sim)]
-            regions.suffered.set(aborts);
-            let status = rtm.begin();
-            if status == STARTED {
-                if self.is_free_for_region() {
-                    regions.section.set(Section::InRegion);
-                    return true;
-                }
-                // SAFETY: `begin` has just said that the region started.
-                unsafe { rtm.abort::<LOCKED>() }
-            }
-            // Relaxed: a hint; the next region looks again.
-            let still_locked = || self.word.load(Ordering::Relaxed) != 0;
-            if !regions.may_retry(status, &mut aborts, &still_locked) {
-                #[cfg(weft_sim)]
-                regions.suffered.take();
-                return false;
-            }
+            Section::Outside => panic!("the worker holds no elided lock"),
         }
     }
 

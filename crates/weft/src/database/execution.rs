@@ -132,7 +132,7 @@ impl<P: Protocol> Database<P> {
         if worker.active.get() {
             return fail(Failure::NestedTransaction);
         }
-        let in_pieces = pieces.are_several();
+        let in_pieces = pieces.are_one_by_one();
         // Between two pieces it cannot wait for the log, which would wait for it.
         if in_pieces
             && let Some(storage) = &self.inner.storage

@@ -261,9 +261,15 @@ pub trait Driver<P: Protocol> {
     /// Which passes it has walked.
     const PASSES: Passes = Passes::Any;
 
-    /// Whether a pass that ends with a panic is followed by [`Driver::end_pass`], and perhaps by another pass.
-    /// If not, the panic goes on.
-    const CATCHES_PANICS: bool = false;
+    /// Runs the body of a pass. What it returns as an error is a panic, which goes on unless the driver, told that
+    /// the [pass has ended](Driver::end_pass), has another one walked.
+    ///
+    /// # Errors
+    /// A panic that the driver has caught.
+    #[inline(always)]
+    fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+        Ok(body())
+    }
 
     /// Whether what a step has returned may be asked for in a later pass.
     fn keeps(&self, step: usize) -> bool {

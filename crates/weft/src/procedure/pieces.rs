@@ -16,6 +16,8 @@ pub struct Pieces {
     publishes: bool,
     /// Of each step, if they commit by columns.
     columns: Option<Vec<StepColumns>>,
+    /// Whether each is a region, if it can be.
+    in_regions: bool,
 }
 
 impl Pieces {
@@ -48,7 +50,8 @@ impl Pieces {
         let are = chopped.pieces.iter().filter(|piece| piece.kind == PieceKind::Deferred);
         are.flat_map(|piece| &piece.steps).for_each(|&step| deferred[step] = true);
         let publishes = deferred.contains(&true);
-        Pieces { procedure, starts, conflicting, deferred, publishes, columns: None }
+        let (columns, in_regions) = (None, false);
+        Pieces { procedure, starts, conflicting, deferred, publishes, columns, in_regions }
     }
 
     /// All steps as one piece, whatever was found.
@@ -61,7 +64,13 @@ impl Pieces {
             deferred: vec![false; steps],
             publishes: false,
             columns: None,
+            in_regions: false,
         }
+    }
+
+    /// Has each be a region, where there is hardware for that.
+    pub(crate) fn in_regions(self) -> Pieces {
+        Pieces { in_regions: true, ..self }
     }
 
     /// Makes each step a piece, as no analysis would.
@@ -109,9 +118,10 @@ impl Pieces {
         self.starts[piece]
     }
 
-    /// Whether it has a commit for each of several pieces, or, if it defers something, for the one that there is.
-    pub fn are_several(&self) -> bool {
-        self.count() > 1 || self.publishes()
+    /// Whether they are executed one by one: if they are several, and also the only one, if it defers something
+    /// or is a region.
+    pub fn are_one_by_one(&self) -> bool {
+        self.count() > 1 || self.publishes() || self.in_regions
     }
 
     /// Whether a step is deferred, if the procedure runs in pieces.

@@ -1,7 +1,7 @@
 //! The walk over a procedure's body, pass by pass: which instances run, and which keep what they had.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 
 use crate::error::{Conflict, ConflictReason, Error};
 use crate::procedure::instance::{Instance, Iteration, LOOPS_MAX};
@@ -105,7 +105,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     /// Runs a pass. If it ends with a panic that the driver is to be told of, returns that.
     #[inline(always)]
     pub fn pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
-        if D::CATCHES_PANICS { catch_unwind(AssertUnwindSafe(body)) } else { Ok(body()) }
+        self.driver.run_pass(body)
     }
 
     /// What the last pass has come to.

@@ -195,13 +195,7 @@ fn commit_in_region<H: TidHeader>(
             }
             // Write: swap pointers, move versions on (lines 16–27).
             let epoch = epoch();
-            for write in &set.writes[locked..] {
-                let record = stored(write.record);
-                if let Some(row) = write.row {
-                    record.newest.store(row.as_ptr(), Ordering::Relaxed);
-                }
-                record.header.tid().store_in_region(successor(write, epoch));
-            }
+            install_in_region(&set.writes[locked..], epoch);
             Ok(epoch)
         },
         || {
@@ -212,6 +206,18 @@ fn commit_in_region<H: TidHeader>(
             })
         },
     )
+}
+
+/// Installs writes, inside a region.
+#[inline(always)]
+pub fn install_in_region<H: TidHeader>(writes: &[WriteEntry<H>], epoch: u64) {
+    for write in writes {
+        let record = stored(write.record);
+        if let Some(row) = write.row {
+            record.newest.store(row.as_ptr(), Ordering::Relaxed);
+        }
+        record.header.tid().store_in_region(successor(write, epoch));
+    }
 }
 
 /// The version of a record, which should be `expected`, inside a region.

@@ -584,6 +584,24 @@ pub trait Executor {
         unreachable!("asked of those alone that chop")
     }
 
+    /// A piece is about to begin: opens a region for it, if pieces are regions, and there is hardware for them. An
+    /// abort of the region takes the thread back to here. (On the simulated machine it unwinds, and whoever catches
+    /// that has the region [forgotten](Executor::forget_region), and begins the piece again.)
+    fn open_region(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+    }
+
+    /// Ends the region of a piece that is not committed, if one is open: what the piece has read was true at this
+    /// moment. Nothing that it has written is seen by others.
+    fn close_region(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+    }
+
+    /// The simulated machine has rolled back the region of the piece: forgets what was done in it.
+    fn forget_region(&mut self, memory: &WorkerMemory) {
+        let _ = memory;
+    }
+
     /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has
     /// changed that matters to the steps, of which these are the columns, has what the piece has read and written
     /// refer to the versions that are there now, so that it can be committed.

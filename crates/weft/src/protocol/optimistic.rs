@@ -219,14 +219,22 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         };
         P::commit(&mut self.set, context, &epoch)?;
         // Committed; what follows is nobody else's concern.
-        self.set.retire(memory, |entry, row| {
-            discard_placeholder(entry.record, entry.table, row, memory);
-        });
+        self.retire(memory);
         Ok(())
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
         self.set.drop_private(memory, |entry, row| {
+            discard_placeholder(entry.record, entry.table, row, memory);
+        });
+    }
+}
+
+impl<P: CommitPhases> OptimisticExecutor<P> {
+    /// What is left to do after the writes were installed.
+    #[inline(always)]
+    pub(super) fn retire(&mut self, memory: &WorkerMemory) {
+        self.set.retire(memory, |entry, row| {
             discard_placeholder(entry.record, entry.table, row, memory);
         });
     }

@@ -13,6 +13,7 @@
 //! within the bounds of its options. Later ones are done again until they get through.
 
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Committing, Transaction};
 use crate::database::backoff;
@@ -46,6 +47,9 @@ pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
     open_scans: Cell<usize>,
     /// How often the present piece was done again.
     redone: Cell<u32>,
+    /// Whether the region of the present piece was rolled back. Only on the simulated machine, where the pass
+    /// has ended then.
+    is_undone: Cell<bool>,
     /// Whether its place among others is recorded, and whether that is the one for good: that of the piece that
     /// conflicts, or of one behind it if that writes nothing.
     is_recorded: Cell<bool>,
@@ -75,6 +79,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             has_committed: Cell::new(false),
             open_scans: Cell::new(0),
             redone: Cell::new(0),
+            is_undone: Cell::new(false),
             is_recorded: Cell::new(false),
             is_decided: Cell::new(false),
             step: Cell::new(0),
@@ -141,12 +146,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         let redone = self.redone.get() + 1;
         self.redone.set(redone);
         worker.executor().undo_piece(redone, &worker.memory);
-        // What it remembers of indexes may be of records that are gone.
-        worker.next_serial();
-        self.transaction.record_next_round();
-        self.transaction.doomed.set(None);
-        self.piece.set(self.pieces.of_step(self.first.get()));
-        self.is_begun.set(false);
+        self.begin_again();
         Counters::count(&worker.memory.counters().pieces_redone);
         let mut closed = self.closed.borrow_mut();
         if redone >= ATTEMPTS_BEFORE_CLOSING && closed.is_none() {
@@ -155,12 +155,60 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         }
         backoff(worker, redone);
     }
+
+    /// Goes back to the beginning of the present piece, which is undone.
+    fn begin_again(&self) {
+        // What it remembers of indexes may be of records that are gone.
+        self.transaction.worker.next_serial();
+        self.transaction.record_next_round();
+        self.transaction.doomed.set(None);
+        self.piece.set(self.pieces.of_step(self.first.get()));
+        self.is_begun.set(false);
+    }
+
+    /// The simulated machine has rolled back the piece's region: the pass that follows tries another.
+    #[cold]
+    fn take_up_region(&self) -> Next {
+        let worker = self.transaction.worker;
+        worker.executor().forget_region(&worker.memory);
+        self.open_scans.set(0);
+        self.begin_again();
+        Next::Pass(Selection::From(self.first.get()))
+    }
+
+    /// Commits the last piece; or says which conflict, if any, is behind the error that the pass has ended with.
+    /// No region is open then.
+    fn conclude(&self, is_ok: bool) -> Result<(), Option<Abort>> {
+        let abort = match is_ok {
+            true => match self.commit_piece() {
+                Ok(()) => return Ok(()),
+                Err(abort) => Some(abort),
+            },
+            false => self.transaction.conflict(),
+        };
+        let worker = self.transaction.worker;
+        worker.executor().close_region(&worker.memory);
+        Err(abort)
+    }
 }
 
+/// What ends a pass whose region was rolled back by the simulated machine.
+struct RegionUndone;
+
 impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
-    /// What has led to it may have been a conflict, and earlier pieces cannot be undone.
-    const CATCHES_PANICS: bool = true;
     const PASSES: Passes = Passes::From;
+
+    /// What has led to a panic may have been a conflict, and earlier pieces cannot be undone.
+    fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+        let regions = self.transaction.worker.memory.regions();
+        match catch_unwind(AssertUnwindSafe(|| regions.unless_undone(body)))? {
+            Some(result) => Ok(result),
+            None => {
+                self.is_undone.set(true);
+                Err(Box::new(RegionUndone))
+            }
+        }
+    }
 
     /// The last piece is done again as a whole.
     #[inline(always)]
@@ -189,7 +237,10 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
             }
             self.piece.set(self.pieces.of_step(step));
         }
-        self.is_begun.set(true);
+        if !self.is_begun.replace(true) && self.in_pieces {
+            let worker = self.transaction.worker;
+            worker.executor().open_region(&worker.memory);
+        }
         self.step.set(step);
         if self.columns.is_some() {
             self.transaction.worker.executor().enter_step(accessed.instance, false);
@@ -224,30 +275,35 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     fn restart_pass(&self) {
-        self.undo();
+        let worker = self.transaction.worker;
+        let close = || worker.executor().close_region(&worker.memory);
+        match worker.memory.regions().unless_undone(close) {
+            Some(()) => self.undo(),
+            None => drop(self.take_up_region()),
+        }
     }
 
     fn end_pass(&self, is_ok: bool) -> Next {
         let transaction = self.transaction;
-        let abort = if is_ok {
-            match self.commit_piece() {
-                Ok(()) => {
-                    let counters = transaction.worker.memory.counters();
-                    Counters::count(&counters.committed);
-                    if self.has_committed.get() {
-                        Counters::count(&counters.committed_in_pieces);
-                    }
-                    transaction.record_commit();
-                    self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
-                    return Next::Return;
+        if self.is_undone.take() {
+            return self.take_up_region();
+        }
+        let memory = &transaction.worker.memory;
+        let Some(concluded) = memory.regions().unless_undone(|| self.conclude(is_ok)) else {
+            return self.take_up_region();
+        };
+        let abort = match concluded {
+            Ok(()) => {
+                Counters::count(&memory.counters().committed);
+                if self.has_committed.get() {
+                    Counters::count(&memory.counters().committed_in_pieces);
                 }
-                Err(abort) => abort,
+                transaction.record_commit();
+                self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
+                return Next::Return;
             }
-        } else {
-            match transaction.conflict() {
-                Some(abort) => abort,
-                None => return Next::Return,
-            }
+            Err(Some(abort)) => abort,
+            Err(None) => return Next::Return,
         };
         if !self.has_committed.get() {
             self.ended.set(Some(Err(abort)));

@@ -19,7 +19,8 @@ type Blocks = Vec<(NonNull<u8>, Class)>;
 /// The blocks of the transaction under way, if such transactions are noted.
 #[derive(Debug, Default)]
 pub struct Undoable {
-    /// Whether any transaction of the worker may be undone as a whole.
+    /// Whether the worker's transactions are noted: from the first that may be undone as a whole on, or, of a
+    /// transaction in pieces, as long as such a piece lasts.
     is_noted: bool,
     allocated: Blocks,
     freed: Blocks,
@@ -35,6 +36,11 @@ impl Undoable {
         self.is_noted = true;
         self.allocated.clear();
         mem::take(&mut self.freed)
+    }
+
+    /// What comes now is not undone as a whole. What was freed is freed when the next that may be begins.
+    pub fn end(&mut self) {
+        self.is_noted = false;
     }
 
     /// The transaction was undone: nothing has been freed, and what was allocated is to be given back.

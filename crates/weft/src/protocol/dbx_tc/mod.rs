@@ -18,7 +18,7 @@
 //! error says so: [`Failure::Halfway`].
 //!
 //! The files: `registered`, the procedures and their pieces; `gate`; `columns`, what happens where a commit by
-//! versions of rows fails; here, what a worker does. Where a piece
+//! versions of rows fails; `region`, pieces as hardware regions; here, what a worker does. Where a piece
 //! ends and what is done again is decided by the driver, in `transaction::pieces`.
 //!
 //! **The serialization point** of a piece is that of [DBX](super::dbx). That of a procedure is the one of its
@@ -26,7 +26,8 @@
 //!
 //! **Departures from the paper**
 //! - A piece is run as a small transaction of DBX's: its reads are noted, and validated with its writes in a
-//!   region, or by its twin. The paper's pieces are regions as a whole.
+//!   region, or by its twin. The paper's pieces are regions as a whole, and so they are here
+//!   if [asked for](DbxTcOptions::in_regions): `region`.
 //! - Columns that are hot are in no records of their own (§5): a commit that fails looks at columns.
 //! - Pieces that meet nobody join their neighbours, unless [`DbxTcOptions::finest`] is set.
 //! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
@@ -51,6 +52,7 @@
 mod columns;
 mod deferred;
 mod gate;
+mod region;
 mod registered;
 
 use std::ptr::NonNull;
@@ -147,6 +149,8 @@ pub struct DbxTcShared {
     gate: Arc<Gate>,
     deferred: Deferred,
     procedures: Procedures,
+    /// Whether pieces are regions, if they can be.
+    in_regions: bool,
 }
 
 impl ProtocolShared for DbxTcShared {
@@ -159,7 +163,8 @@ impl ProtocolShared for DbxTcShared {
         {
             deferred.is_forgotten = registered.is_publishing_forgotten;
         }
-        DbxTcShared { gate, deferred, procedures: Procedures::new(registered) }
+        let in_regions = registered.in_regions();
+        DbxTcShared { gate, deferred, procedures: Procedures::new(registered), in_regions }
     }
 }
 
@@ -202,6 +207,8 @@ pub struct PieceExecutor {
     /// If the next transaction is a registered procedure.
     expected: Option<Expected>,
     standing: Standing,
+    /// Whether the piece is a region. Written inside it, so that an abort undoes it.
+    is_in_region: bool,
     /// Rows that operations may have returned, and that nobody else has seen.
     garbage: Vec<Superseded<TidOnly>>,
     /// What the present piece has deferred, and what earlier ones have.
@@ -273,6 +280,7 @@ impl Executor for PieceExecutor {
             slot,
             expected: None,
             standing: Standing::Idle,
+            is_in_region: false,
             garbage: Vec::new(),
             deferring: Batch::new(),
             deferred: Batch::new(),
@@ -313,6 +321,9 @@ impl Executor for PieceExecutor {
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort> {
+        if self.is_in_region {
+            return Ok(self.read_in_region(record, memory));
+        }
         let reads = self.optimistic.set.reads.len();
         let found = self.optimistic.read(table, record, memory)?;
         if !matches!(found, Visible::Removed) {
@@ -329,10 +340,16 @@ impl Executor for PieceExecutor {
         record: RecordPointer<TidOnly>,
         memory: &WorkerMemory,
     ) -> Result<Observation<Replaced>, Abort> {
+        if self.is_in_region {
+            return Ok(self.observe_in_region(record, memory));
+        }
         self.optimistic.read_for_write(table, record, memory)
     }
 
     fn note_read(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
+        if self.is_in_region {
+            return;
+        }
         let reads = self.optimistic.set.reads.len();
         self.optimistic.note_read(table, record, version);
         if self.optimistic.set.reads.len() > reads {
@@ -354,7 +371,9 @@ impl Executor for PieceExecutor {
         row: NonNull<u8>,
     ) {
         self.optimistic.write(table, record, version, row);
-        self.accesses.write(record);
+        if !self.is_in_region {
+            self.accesses.write(record);
+        }
     }
 
     #[inline(always)]
@@ -374,9 +393,13 @@ impl Executor for PieceExecutor {
         node: NodeVersion,
         range: Option<ScannedRange>,
     ) -> Result<usize, Abort> {
+        if self.is_in_region {
+            return Ok(0);
+        }
         self.optimistic.note_node(table, node, range)
     }
 
+    /// (In a region there is no note to be found.)
     #[inline(always)]
     fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
         self.optimistic.stop_scan(position, node, address);
@@ -389,10 +412,16 @@ impl Executor for PieceExecutor {
         change: NodeChange,
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort> {
+        if self.is_in_region {
+            return Ok(());
+        }
         self.optimistic.note_own_insertion(table, change, sibling)
     }
 
     fn validate(&mut self) -> Result<(), Abort> {
+        if self.is_in_region {
+            return Ok(()); // If it commits, which it has to for anybody to know.
+        }
         self.optimistic.validate()
     }
 
@@ -404,9 +433,13 @@ impl Executor for PieceExecutor {
             self.end(memory);
             return Ok(());
         }
-        // Later pieces may look at them.
-        self.garbage.append(&mut self.optimistic.set.superseded);
-        self.optimistic.commit(memory, epoch)?;
+        if self.is_in_region {
+            self.commit_region(memory, &epoch);
+        } else {
+            // Later pieces may look at them.
+            self.garbage.append(&mut self.optimistic.set.superseded);
+            self.optimistic.commit(memory, epoch)?;
+        }
         Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
         self.deferred.append(&mut self.deferring);
         self.accesses.clear();
@@ -418,7 +451,7 @@ impl Executor for PieceExecutor {
     }
 
     fn expect_procedure(&mut self, pieces: &Pieces) {
-        let (in_pieces, publishes) = (pieces.are_several(), pieces.publishes());
+        let (in_pieces, publishes) = (pieces.are_one_by_one(), pieces.publishes());
         self.expected = Some(Expected { in_pieces, publishes });
     }
 
@@ -443,12 +476,25 @@ impl Executor for PieceExecutor {
         self.accesses.enter(instance.step);
     }
 
+    fn open_region(&mut self, memory: &WorkerMemory) {
+        PieceExecutor::open_region(self, memory);
+    }
+
+    fn close_region(&mut self, memory: &WorkerMemory) {
+        PieceExecutor::close_region(self, memory);
+    }
+
+    fn forget_region(&mut self, memory: &WorkerMemory) {
+        PieceExecutor::forget_region(self, memory);
+    }
+
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
         self.known.meets_another();
         PieceExecutor::carry_over(self, columns, memory)
     }
 
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
+        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
         self.accesses.clear();
         let set = &mut self.optimistic.set;
         self.garbage.append(&mut set.superseded);
@@ -472,6 +518,7 @@ impl Executor for PieceExecutor {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
+        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
         self.optimistic.abort(memory);
         self.end(memory);
     }

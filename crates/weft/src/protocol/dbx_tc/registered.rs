@@ -78,6 +78,10 @@ pub struct DbxTcOptions {
     /// neighbours: those that read what nobody changes, or change, by what commutes, what nobody looks at.
     /// That is so only where procedures commit [by columns](DbxTcOptions::by_columns): by rows they do meet others.
     pub finest: bool,
+    /// Whether each piece is tried as one hardware region from its first operation to its commit, as in the paper:
+    /// then nothing is noted of what it reads. One that does not fit, or keeps meeting others, is done as the small
+    /// transaction that it is otherwise; all are, where there is no hardware for regions.
+    pub in_regions: bool,
     /// What is done wrong on purpose.
     #[cfg(feature = "canary")]
     #[doc(hidden)]
@@ -108,6 +112,7 @@ impl Default for DbxTcOptions {
             in_pieces: true,
             by_columns: true,
             finest: false,
+            in_regions: false,
             #[cfg(feature = "canary")]
             flaw: None,
         }
@@ -156,6 +161,12 @@ impl DbxTcOptions {
         self
     }
 
+    /// Sets [`DbxTcOptions::in_regions`].
+    pub fn in_regions(mut self, in_regions: bool) -> Self {
+        self.in_regions = in_regions;
+        self
+    }
+
     /// Chops the procedures.
     pub(crate) fn chop(&self, may_defer: bool) -> Result<Registered, OutlineError> {
         let deferral = self.chopping.deferral && may_defer && self.in_pieces;
@@ -182,12 +193,13 @@ struct Cut {
     in_pieces: bool,
     by_columns: bool,
     finest: bool,
+    in_regions: bool,
 }
 
 impl Cut {
     fn of(options: &DbxTcOptions) -> Cut {
-        let &DbxTcOptions { in_pieces, by_columns, finest, .. } = options;
-        Cut { in_pieces, by_columns, finest }
+        let &DbxTcOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
+        Cut { in_pieces, by_columns, finest, in_regions }
     }
 }
 
@@ -210,12 +222,14 @@ pub struct Registered {
 
 impl Registered {
     fn new(names: Vec<&'static str>, chopping: Chopping, cut: Cut) -> Registered {
-        let Cut { in_pieces, by_columns, finest } = cut;
+        let Cut { in_pieces, by_columns, finest, in_regions } = cut;
         let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
-            if !in_pieces {
-                return Some(Pieces::one(name, chopped));
-            }
-            (!chopped.on_snapshot).then(|| Pieces::of(name, chopped, finest || !by_columns))
+            let pieces = match in_pieces {
+                false => Pieces::one(name, chopped),
+                true if chopped.on_snapshot => return None,
+                true => Pieces::of(name, chopped, finest || !by_columns),
+            };
+            Some(if in_regions { pieces.in_regions() } else { pieces })
         });
         Registered {
             pieces: pieces.collect(),
@@ -229,6 +243,11 @@ impl Registered {
             #[cfg(feature = "canary")]
             neglects_columns: false,
         }
+    }
+
+    /// Whether pieces are regions, if they can be.
+    pub fn in_regions(&self) -> bool {
+        self.cut.in_regions
     }
 
     /// The gate between these procedures and all else.
