@@ -6,6 +6,8 @@ mod deferred;
 #[path = "../support/hardware.rs"]
 mod hardware;
 mod many_threads;
+#[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
+mod regions;
 mod strangers;
 #[path = "../support/mod.rs"]
 mod support;

@@ -13,7 +13,7 @@ use super::support::{Seed, chaos, stress};
 use super::{ACCOUNTS, BEGINNING, Bank, Refused, open_by, options};
 
 /// Payments of many threads, beside strangers that sum up and snapshots. Each thread begins with `begin`.
-fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
+pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) -> B + Sync) {
     const THREADS: u64 = 4;
     let (seed, begin) = (Seed::new(), &begin);
     let is_over = &Word::new(0);
