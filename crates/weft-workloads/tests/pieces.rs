@@ -43,7 +43,7 @@ fn keeps_every_condition<W: Workload<DbxTc>>(
             assert!(condition.holds, "{}, {contender}, seed {SEED}: {condition}", W::NAME);
         }
         let metrics = workload.database().metrics();
-        if contender == "dbx-tc:finest" && in_pieces {
+        if matches!(contender, "dbx-tc:finest" | "dbx-tc:regions") && in_pieces {
             assert!(metrics.committed_in_pieces > 0, "{}: {metrics:?}", W::NAME);
         }
         if contender == "dbx-tc:deferred" && W::NAME == "tpcc" {

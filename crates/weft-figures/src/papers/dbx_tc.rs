@@ -664,6 +664,7 @@ pub const FIGURES: &[Figure] = &[
                 protocol!("+chopping", "dbx-tc:with-readers"),
                 protocol!("+snapshots", "dbx-tc", "--snapshots", "recent"),
                 protocol!("+deferred", "dbx-tc:deferred", "--snapshots", "recent"),
+                protocol!("whole regions", "dbx-tc:regions", "--snapshots", "recent"),
             ],
             expectations: &[
                 Expectation {
