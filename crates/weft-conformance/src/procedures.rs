@@ -190,11 +190,29 @@ pub fn check(
     transactions: usize,
     with: With,
 ) -> Result<(), Finding> {
+    check_cut(subject, mode, threads, transactions, with, Cut::of_seed(mode.seed()))
+}
+
+/// Likewise, with pieces of one kind.
+///
+/// # Errors
+/// As [`check`].
+///
+/// # Panics
+/// As [`check`].
+pub fn check_cut(
+    subject: &Subject,
+    mode: Mode,
+    threads: usize,
+    transactions: usize,
+    with: With,
+    cut: Cut,
+) -> Result<(), Finding> {
     let threads = subject.threads(threads);
     let is_small = threads * transactions <= SMALL;
     assert!(is_small || with == With::Rows, "nobody could judge it");
     let records = with == With::Rows;
-    let store = subject.open_procedures(with, records, Cut::of_seed(mode.seed()));
+    let store = subject.open_procedures(with, records, cut);
     fill(&*store, &initial());
     // What was there before has version 0.
     if records {

@@ -12,7 +12,7 @@ use std::cell::Cell;
 pub enum Bug {
     /// The region of an [`ElidedLock`](crate::ElidedLock) does not read the lock that it stands for.
     LockNotRead,
-    /// A commit region takes no notice of the locks that twins hold on its records.
+    /// A region, of a commit or of a piece, takes no notice of the locks that twins hold on its records.
     LocksPassed,
     /// A twin unlocks a record, with its new version, before it installs the row.
     UnlockedBeforeInstalled,

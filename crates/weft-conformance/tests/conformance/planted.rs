@@ -8,8 +8,9 @@ use std::process::Command;
 
 use weft::htm::planted::Bug;
 use weft_conformance::invariants::{self, Bank, Counted, Indexed, Invariant, Ring};
+use weft_conformance::procedures::{self, With};
 use weft_conformance::random::{self, Size};
-use weft_conformance::subject::Subject;
+use weft_conformance::subject::{Cut, Subject};
 use weft_conformance::threads::Mode;
 use weft_conformance::values;
 use weft_conformance::verdict::Finding;
@@ -31,6 +32,8 @@ const INDEXED: Check =
 
 const CHECKS: [Check; 6] = [HISTORIES, VALUES, BANK, RING, COUNTED, INDEXED];
 
+const PROCEDURES: Check = Check { name: "procedures", run: procedures_in_regions };
+
 fn histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
     let size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };
     random::check(subject, Mode::Interleaved(seed), size)
@@ -42,6 +45,11 @@ fn value_histories(subject: &Subject, seed: u64) -> Result<(), Finding> {
 
 fn kept(invariant: &dyn Invariant, subject: &Subject, seed: u64) -> Result<(), Finding> {
     invariants::check(invariant, subject, Mode::Interleaved(seed), 3, 8, 0)
+}
+
+fn procedures_in_regions(subject: &Subject, seed: u64) -> Result<(), Finding> {
+    let cut = Cut::Regions;
+    procedures::check_cut(subject, Mode::Interleaved(seed), 3, 3, With::Sums, cut)
 }
 
 /// After so many seeds without a finding a check counts as blind.
@@ -117,6 +125,9 @@ fn locks_of_twins_that_regions_pass() {
     expect_found(bug, &patient, &COUNTED, "broken invariant");
     expect_found(bug, &patient, &INDEXED, "broken invariant");
     expect_hidden(bug, &Subject::named("dbx", TWINS));
+    // Pieces that are regions, beside those that are small transactions since their regions gave up.
+    let pieces = Subject::named("dbx-tc", IMPATIENT);
+    expect_found(bug, &pieces, &PROCEDURES, "no serial order explains it");
 }
 
 /// Between the two an old row goes with the new version.

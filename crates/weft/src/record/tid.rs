@@ -82,6 +82,12 @@ impl Tid {
         Tid(self.0 | LOCK)
     }
 
+    /// The same version, not locked. For a bug that tests plant.
+    #[cfg(weft_sim)]
+    pub const fn unlocked(self) -> Tid {
+        Tid(self.0 & !LOCK)
+    }
+
     /// The version alone, without the flags.
     #[inline(always)]
     pub const fn version(self) -> Tid {
