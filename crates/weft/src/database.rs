@@ -22,6 +22,7 @@ use crate::error::{Conflict, ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
 use crate::metrics::Metrics;
+use crate::procedure::StepColumns;
 use crate::protocol::{Abort, Dbx, Protocol};
 use crate::schema::Record;
 use crate::snapshot::retention::{Kept, Retained};
@@ -221,6 +222,17 @@ pub(crate) enum Ended<R, E> {
     SetAside,
 }
 
+impl<R, E> Ended<R, E> {
+    /// The result, of a transaction that is not set aside.
+    #[inline(always)]
+    pub(crate) fn result(self) -> Result<(R, CommitToken), E> {
+        match self {
+            Ended::With(result) => result,
+            Ended::SetAside => unreachable!("it waits instead"),
+        }
+    }
+}
+
 impl<P: Protocol> Database<P> {
     /// Starts to open a database.
     pub fn builder() -> Builder<P> {
@@ -304,10 +316,7 @@ impl<P: Protocol> Database<P> {
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
         let worker = self.worker().map_err(Error::from)?;
-        match self.run::<false, _, _>(worker, options, &mut body) {
-            Ended::With(result) => result,
-            Ended::SetAside => unreachable!("it waits instead"),
-        }
+        self.run::<false, _, _>(worker, options, &mut body).result()
     }
 
     /// Runs `body` as a transaction until it has ended; or, if it `SETS_ASIDE`, until a split record is
@@ -333,7 +342,7 @@ impl<P: Protocol> Database<P> {
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<Ended<R, E>, Failure> {
         self.retry(worker, options, |attempt, deadline| {
-            self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, body)
+            self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, None, body)
         })
     }
 
@@ -370,8 +379,8 @@ impl<P: Protocol> Database<P> {
         }
     }
 
-    /// Runs the closure once, after `attempt` conflicts. Goes on after one more that is within the
-    /// bounds.
+    /// Runs the closure once, after `attempt` conflicts, and commits by `columns` of steps, if there are any. Goes
+    /// on after one more conflict that is within the bounds.
     #[inline(always)]
     fn attempt<const SETS_ASIDE: bool, R, E: From<Error>>(
         &self,
@@ -379,6 +388,7 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         attempt: u32,
         deadline: Option<(Instant, Duration)>,
+        columns: Option<&[StepColumns]>,
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> ControlFlow<Ended<R, E>> {
         let end = |result| ControlFlow::Break(Ended::With(result));
@@ -389,7 +399,7 @@ impl<P: Protocol> Database<P> {
         let (transaction, abort) = loop {
             let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
             let (stopped, abort) = match result {
-                Ok(Ok(value)) => match transaction.finish() {
+                Ok(Ok(value)) => match transaction.finish(columns) {
                     Ok(token) => return end(Ok((value, token))),
                     Err(stopped) => stopped,
                 },

@@ -45,6 +45,7 @@ use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
+use crate::procedure::StepColumns;
 use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
@@ -386,7 +387,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let storage = self.database.storage.as_ref();
-        let token = self.finish().map_err(|(this, abort)| {
+        let token = self.finish(None).map_err(|(this, abort)| {
             let conflict = this.describe(abort);
             this.give_way(abort);
             Error::from(conflict)
@@ -400,11 +401,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Rolls back. (So does dropping it.)
     pub fn rollback(self) {}
 
-    /// Commits. If it must give way to another transaction it comes back with the reason, to be
-    /// [described](Transaction::describe) and to [give way](Transaction::give_way).
+    /// Commits, by [columns](Transaction::columns) if there are any. If it must give way to another transaction it
+    /// comes back with the reason, to be [described](Transaction::describe) and
+    /// to [give way](Transaction::give_way).
     #[inline(always)]
-    pub(crate) fn finish(self) -> Result<CommitToken, (Self, Abort)> {
-        match self.commit_here() {
+    pub(crate) fn finish(
+        self,
+        columns: Option<&[StepColumns]>,
+    ) -> Result<CommitToken, (Self, Abort)> {
+        let columns = self.columns(columns);
+        match self.commit_by_columns(columns, || self.commit_here()) {
             Ok(token) => {
                 self.end_committed();
                 Ok(token)

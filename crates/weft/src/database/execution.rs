@@ -82,9 +82,11 @@ impl<P: Protocol> Database<P> {
     ) -> Result<(F::Owned, CommitToken), F::Error> {
         if P::CHOPS {
             let worker = self.worker().map_err(Error::from)?;
-            let pieces = worker.executor().pieces_of(F::shape());
-            if let Some(pieces) = pieces {
-                return self.execute_in_pieces(worker, options, &pieces, procedure);
+            if let Some(pieces) = worker.executor().pieces_of(F::shape()) {
+                let retried = self.retry(worker, options, |attempt, deadline| {
+                    self.attempt_in_pieces(worker, options, attempt, deadline, &pieces, procedure)
+                });
+                return retried.map_err(Error::from)?.result();
             }
         }
         if !P::executes_steps(&self.inner.protocol) {
@@ -94,27 +96,7 @@ impl<P: Protocol> Database<P> {
         let retried = self.retry(worker, options, |attempt, deadline| {
             self.attempt_stepwise(worker, options, attempt, deadline, procedure)
         });
-        match retried.map_err(Error::from)? {
-            Ended::With(result) => result,
-            Ended::SetAside => unreachable!("it is not set aside"),
-        }
-    }
-
-    /// Executes a registered procedure, piece by piece.
-    fn execute_in_pieces<F: OwnedOutput<P>>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        pieces: &Pieces,
-        procedure: &mut F,
-    ) -> Result<(F::Owned, CommitToken), F::Error> {
-        let retried = self.retry(worker, options, |attempt, deadline| {
-            self.attempt_in_pieces(worker, options, attempt, deadline, pieces, procedure)
-        });
-        match retried.map_err(Error::from)? {
-            Ended::With(result) => result,
-            Ended::SetAside => unreachable!("it is not set aside"),
-        }
+        retried.map_err(Error::from)?.result()
     }
 
     /// Executes the procedure, after `attempt` conflicts in its first piece.
@@ -141,12 +123,17 @@ impl<P: Protocol> Database<P> {
             return fail(failure);
         }
         worker.executor().expect_procedure(pieces);
-        if !in_pieces && pieces.columns().is_some() && worker.executor().takes_notes(attempt) {
-            return self.attempt_by_columns(worker, options, attempt, deadline, pieces, procedure);
-        }
         if !in_pieces {
-            let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
-            return self.attempt::<false, _, _>(worker, options, attempt, deadline, &mut body);
+            let columns = pieces.columns().filter(|_| worker.executor().takes_notes(attempt));
+            let mut body = |tx: &Transaction<'_, P>| match columns {
+                Some(_) => {
+                    let driver = OnePiece::new(tx, tx.columns(columns));
+                    procedure.execute(&driver).map(F::into_owned)
+                }
+                None => procedure.run(tx).map(F::into_owned),
+            };
+            return self
+                .attempt::<false, _, _>(worker, options, attempt, deadline, columns, &mut body);
         }
         let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
             Ok(transaction) => transaction,
@@ -178,45 +165,6 @@ impl<P: Protocol> Database<P> {
                 resume_unwind(panic)
             }
         }
-    }
-
-    /// Executes the procedure as one piece, after `attempt` conflicts.
-    fn attempt_by_columns<F: OwnedOutput<P>>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        attempt: u32,
-        deadline: Option<(Instant, Duration)>,
-        pieces: &Pieces,
-        procedure: &mut F,
-    ) -> ControlFlow<Ended<F::Owned, F::Error>> {
-        let end = |result| ControlFlow::Break(Ended::With(result));
-        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
-            Ok(transaction) => transaction,
-            Err(failure) => return end(Err(Error::from(failure).into())),
-        };
-        let columns = transaction.columns(pieces.columns());
-        let driver = OnePiece::new(&transaction, columns);
-        let executed = || procedure.execute(&driver).map(F::into_owned);
-        let result = catch_unwind(AssertUnwindSafe(executed));
-        let (transaction, abort) = match result {
-            Ok(Ok(value)) => match transaction.finish_by_columns(columns) {
-                Ok(token) => return end(Ok((value, token))),
-                Err(stopped) => stopped,
-            },
-            Ok(Err(error)) => match transaction.conflict() {
-                Some(abort) => (transaction, abort),
-                None => return end(Err(error)),
-            },
-            Err(panic) => match transaction.conflict() {
-                Some(abort) => (transaction, abort),
-                None => {
-                    drop(transaction);
-                    resume_unwind(panic)
-                }
-            },
-        };
-        self.give_way(transaction, abort, options, attempt, deadline)
     }
 
     /// Executes the procedure once, step by step, after `attempt` conflicts that it was not repaired from.

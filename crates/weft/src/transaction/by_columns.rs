@@ -3,7 +3,6 @@
 use super::Transaction;
 use crate::procedure::{Driver, Instance, Iteration, Next, Passes, StepColumns};
 use crate::protocol::{Abort, Executor, Protocol};
-use crate::storage::CommitToken;
 use crate::worker::Counters;
 
 /// How often a commit is tried again with the versions that are there now, before the piece is done again.
@@ -17,7 +16,7 @@ pub(crate) struct OnePiece<'t, 'db, P: Protocol> {
 
 impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
     /// For a transaction that has just begun. `columns` are those of the steps, if it is to be committed
-    /// [by columns](Transaction::finish_by_columns).
+    /// [by columns](Transaction::finish).
     pub(crate) fn new(
         transaction: &'t Transaction<'db, P>,
         columns: Option<&'t [StepColumns]>,
@@ -55,21 +54,6 @@ impl<P: Protocol> Transaction<'_, P> {
         steps: Option<&'p [StepColumns]>,
     ) -> Option<&'p [StepColumns]> {
         steps.filter(|_| !self.is_recorded())
-    }
-
-    /// As [`Transaction::finish`], by columns if there are any.
-    #[inline]
-    pub(crate) fn finish_by_columns(
-        self,
-        columns: Option<&[StepColumns]>,
-    ) -> Result<CommitToken, (Self, Abort)> {
-        match self.commit_by_columns(columns, || self.commit_here()) {
-            Ok(token) => {
-                self.end_committed();
-                Ok(token)
-            }
-            Err(abort) => Err((self, abort)),
-        }
     }
 
     /// Commits by `commit`, and if that fails, though nothing that matters has changed, once more with the versions

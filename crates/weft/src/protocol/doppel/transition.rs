@@ -577,7 +577,7 @@ fn merge<J: JoinedProtocol>(
         let replaced = transaction
             .replace_untyped(split.table, record, |row| unsafe { split.merge(phase, row) });
         let ended = match replaced {
-            Ok(()) => transaction.finish().map(drop),
+            Ok(()) => transaction.finish(None).map(drop),
             Err(abort) => Err((transaction, abort)),
         };
         match ended {
