@@ -28,6 +28,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use elided::ElidedLock;
+pub use open::Opened;
 
 use open::Section;
 
@@ -294,6 +295,11 @@ impl Regions {
         self.hardware().is_some()
     }
 
+    /// The database's retry policy.
+    pub fn policy(&self) -> RetryPolicy {
+        self.policy
+    }
+
     /// Whether this thread is inside a region now. For assertions in code that must not run there.
     #[inline(always)]
     pub fn is_inside(&self) -> bool {
@@ -336,7 +342,7 @@ impl Regions {
                     return Some(result);
                 }
                 Err(status) => {
-                    if !self.may_retry(status, &mut aborts, &still_locked) {
+                    if !self.may_retry(status, self.policy, &mut aborts, &still_locked) {
                         return None;
                     }
                 }
@@ -406,13 +412,19 @@ impl Regions {
     /// try.
     #[cold]
     #[inline(never)]
-    fn may_retry(&self, status: u32, aborts: &mut Aborts, still_locked: &dyn Fn() -> bool) -> bool {
+    fn may_retry(
+        &self,
+        status: u32,
+        policy: RetryPolicy,
+        aborts: &mut Aborts,
+        still_locked: &dyn Fn() -> bool,
+    ) -> bool {
         let (counter, suffered, threshold) = match Cause::of(status) {
-            Cause::Locked => (Counter::Locked, &mut aborts.conflict, self.policy.conflict),
-            Cause::Conflict => (Counter::Conflict, &mut aborts.conflict, self.policy.conflict),
-            Cause::Capacity => (Counter::Capacity, &mut aborts.capacity, self.policy.capacity),
+            Cause::Locked => (Counter::Locked, &mut aborts.conflict, policy.conflict),
+            Cause::Conflict => (Counter::Conflict, &mut aborts.conflict, policy.conflict),
+            Cause::Capacity => (Counter::Capacity, &mut aborts.capacity, policy.capacity),
             Cause::SystemEvent => {
-                (Counter::SystemEvent, &mut aborts.system_event, self.policy.system_event)
+                (Counter::SystemEvent, &mut aborts.system_event, policy.system_event)
             }
         };
         self.counters.add(counter);

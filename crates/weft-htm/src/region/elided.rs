@@ -21,7 +21,7 @@
 //! **Fairness.** A thread that waits for the lock spins, then gives its time slices away. One that
 //! has done so a while *reserves* the lock: from then on nobody else can take it, nor start a
 //! region, until that thread has had it.
-use super::open::Section;
+use super::open::{Opened, Section};
 use super::{Regions, WAIT_ROUNDS_SPINNING};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
 
@@ -73,7 +73,8 @@ impl ElidedLock {
         assert!(regions.section.get() == Section::Outside, "a worker holds one elided lock");
         // Relaxed: a hint; the next region looks again.
         let still_locked = || self.word.load(Ordering::Relaxed) != 0;
-        if regions.open_if(|| self.is_free_for_region(), still_locked) {
+        let is_free = || self.is_free_for_region();
+        if regions.open_if(regions.policy, is_free, still_locked) == Opened::InRegion {
             return;
         }
         self.acquire();

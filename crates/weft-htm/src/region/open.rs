@@ -12,8 +12,8 @@
 //!
 //! On the simulated machine an abort unwinds: to [`Regions::restarting`], or to [`Regions::unless_undone`].
 
-use super::{Aborts, Counter, Regions};
-use crate::status::{LOCKED, STARTED};
+use super::{Aborts, Counter, Regions, RetryPolicy};
+use crate::status::{Cause, LOCKED, STARTED};
 
 /// Where a worker is, as to regions that are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +26,29 @@ pub(super) enum Section {
     UnderLock,
 }
 
+/// What has become of [`Regions::open`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opened {
+    /// The region is open.
+    InRegion,
+    /// There is no hardware, or the retry policy gave up.
+    GaveUp,
+    /// The retry policy gave up at a region that was too large for the caches. The same will be so again.
+    TooLarge,
+}
+
 impl Regions {
-    /// Opens a region, as often as the retry policy allows; whether it is open. An abort takes the thread back
-    /// to here, and what it has done since has not happened then. Regions that are [run](Regions::run)
-    /// before it is [closed](Regions::close) are part of it.
+    /// Opens a region, as often as `policy` allows. An abort takes the thread back to here, and what it has done
+    /// since has not happened then. Regions that are [run](Regions::run) before it is
+    /// [closed](Regions::close) are part of it.
     ///
     /// # Panics
     ///
     /// One is open already, or the worker holds an [`ElidedLock`](super::ElidedLock).
     #[inline]
-    pub fn open(&self) -> bool {
+    pub fn open(&self, policy: RetryPolicy) -> Opened {
         assert!(self.section.get() == Section::Outside, "a worker has one region open");
-        self.open_if(|| true, || false)
+        self.open_if(policy, || true, || false)
     }
 
     /// Commits the region that is open: what was done in it appears to the other threads.
@@ -74,10 +85,11 @@ impl Regions {
     #[inline]
     pub(super) fn open_if(
         &self,
+        policy: RetryPolicy,
         may_stay: impl Fn() -> bool,
         still_locked: impl Fn() -> bool,
-    ) -> bool {
-        let Some(rtm) = self.hardware() else { return false };
+    ) -> Opened {
+        let Some(rtm) = self.hardware() else { return Opened::GaveUp };
         #[cfg(not(weft_sim))]
         let mut aborts = Aborts::default();
         #[cfg(weft_sim)]
@@ -90,15 +102,18 @@ impl Regions {
             if status == STARTED {
                 if may_stay() {
                     self.section.set(Section::InRegion);
-                    return true;
+                    return Opened::InRegion;
                 }
                 // SAFETY: `begin` has just said that the region started.
                 unsafe { rtm.abort::<LOCKED>() }
             }
-            if !self.may_retry(status, &mut aborts, &still_locked) {
+            if !self.may_retry(status, policy, &mut aborts, &still_locked) {
                 #[cfg(weft_sim)]
                 self.suffered.take();
-                return false;
+                return match Cause::of(status) {
+                    Cause::Capacity => Opened::TooLarge,
+                    Cause::Locked | Cause::Conflict | Cause::SystemEvent => Opened::GaveUp,
+                };
             }
         }
     }
@@ -123,7 +138,7 @@ mod tests {
     #[test]
     fn software_opens_none() {
         let regions = Regions::new(&Htm::software());
-        assert!(!regions.open());
+        assert_eq!(regions.open(regions.policy()), Opened::GaveUp);
         catch_unwind(AssertUnwindSafe(|| regions.close())).unwrap_err();
         let aborted = catch_unwind(AssertUnwindSafe(|| -> () { regions.abort_open_locked() }));
         aborted.unwrap_err();

@@ -585,10 +585,10 @@ pub trait Executor {
     }
 
     /// A piece is about to begin: opens a region for it, if pieces are regions, and there is hardware for them. An
-    /// abort of the region takes the thread back to here. (On the simulated machine it unwinds, and whoever catches
+    /// abort of the region takes the thread back to here. `piece` is its position. (On the simulated machine it unwinds, and whoever catches
     /// that has the region [forgotten](Executor::forget_region), and begins the piece again.)
-    fn open_region(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
+    fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
+        let _ = (piece, memory);
     }
 
     /// Ends the region of a piece that is not committed, if one is open: what the piece has read was true at this

@@ -239,7 +239,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         }
         if !self.is_begun.replace(true) && self.in_pieces {
             let worker = self.transaction.worker;
-            worker.executor().open_region(&worker.memory);
+            worker.executor().open_region(self.piece.get(), &worker.memory);
         }
         self.step.set(step);
         if self.columns.is_some() {

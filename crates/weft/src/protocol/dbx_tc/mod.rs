@@ -476,8 +476,8 @@ impl Executor for PieceExecutor {
         self.accesses.enter(instance.step);
     }
 
-    fn open_region(&mut self, memory: &WorkerMemory) {
-        PieceExecutor::open_region(self, memory);
+    fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
+        PieceExecutor::open_region(self, piece, memory);
     }
 
     fn close_region(&mut self, memory: &WorkerMemory) {

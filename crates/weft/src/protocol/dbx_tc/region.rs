@@ -15,6 +15,8 @@
 //! region that meets such a lock rolls back, and one that has read the record before is rolled back by it. So
 //! regions, their fallbacks and strangers get on with each other, and no lock is needed that stands for more.
 //!
+//! A piece whose region was too large is not tried as one the next few times: the attempt costs as much as the piece.
+//!
 //! An error, or a panic, that is no conflict is concluded from what the region has read. So the region ends first,
 //! with nothing installed: then what it has read was true at that moment. What is left to do, to unlink the records
 //! that were put into indexes, is done behind it.
@@ -24,6 +26,7 @@
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
+use weft_htm::{Opened, RetryPolicy};
 
 use super::super::access_set::{Replaced, TidHeader, TidOnly, visible};
 use super::super::dbx::install_in_region;
@@ -33,6 +36,9 @@ use super::{PieceExecutor, Standing};
 use crate::record::RecordPointer;
 use crate::record::tid::Tid;
 use crate::worker::WorkerMemory;
+
+/// At so many aborts by the size of a region it is given up. Once may be the doing of another thread on the same core.
+const CAPACITY_ABORTS_MAX: u32 = 2;
 
 /// The version of a record, and its newest row. Rolls the region back if a twin has locked the record.
 #[inline(always)]
@@ -51,16 +57,26 @@ fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (T
 impl PieceExecutor {
     /// See [`Executor::open_region`](super::Executor::open_region).
     #[inline]
-    pub(super) fn open_region(&mut self, memory: &WorkerMemory) {
+    pub(super) fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
         if !self.shared.in_regions || self.standing != Standing::InPieces {
+            return;
+        }
+        if !self.known.may_fit(piece) {
             return;
         }
         #[cfg(weft_sim)]
         memory.begin_undoable();
-        self.is_in_region = memory.regions().open();
+        let regions = memory.regions();
+        let policy = regions.policy();
+        let capacity = policy.capacity.min(CAPACITY_ABORTS_MAX);
+        let opened = regions.open(RetryPolicy { capacity, ..policy });
+        self.is_in_region = opened == Opened::InRegion;
         #[cfg(weft_sim)]
         if !self.is_in_region {
             memory.end_undoable();
+        }
+        if opened == Opened::TooLarge {
+            self.known.does_not_fit(piece);
         }
     }
 

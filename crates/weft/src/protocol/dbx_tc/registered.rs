@@ -343,11 +343,17 @@ struct KnownProcedure {
     pieces: Option<Arc<Pieces>>,
     /// For so many executions it is to be noted yet which step accesses what.
     noted: u32,
+    /// Of each piece, as far as any has been too large for a region: for so many executions it is not tried as one.
+    too_large: Vec<u32>,
 }
 
 /// For how many executions a procedure's accesses are noted after it has met another. The notes make it slower by
 /// about a fifteenth, so they are worth it if one execution in fifteen would have to be done again without.
 const NOTED_EXECUTIONS: u32 = 16;
+
+/// For how many executions a piece that was too large for a region is not tried as one. An attempt costs about as much as
+/// the piece.
+const EXECUTIONS_WITHOUT_REGION: u32 = 32;
 
 // SAFETY: shapes are static.
 unsafe impl Send for Known {}
@@ -368,7 +374,8 @@ impl Known {
         let known = self.procedures.iter().position(is_known);
         self.present = known.unwrap_or_else(|| {
             let pieces = procedures.get().pieces_of(shape).map(Arc::new);
-            self.procedures.push(KnownProcedure { shape, pieces, noted: NOTED_EXECUTIONS });
+            let (noted, too_large) = (NOTED_EXECUTIONS, Vec::new());
+            self.procedures.push(KnownProcedure { shape, pieces, noted, too_large });
             self.procedures.len() - 1
         });
         self.procedures[self.present].pieces.as_ref()
@@ -381,6 +388,28 @@ impl Known {
         let takes_notes = *noted > 0;
         *noted -= u32::from(takes_notes);
         takes_notes
+    }
+
+    /// Whether a piece of the procedure that was asked for last is to be tried as a region.
+    #[inline]
+    pub fn may_fit(&mut self, piece: usize) -> bool {
+        match self.procedures[self.present].too_large.get_mut(piece) {
+            Some(executions) if *executions > 0 => {
+                *executions -= 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// A piece of the procedure that was asked for last was too large for a region.
+    #[cold]
+    pub fn does_not_fit(&mut self, piece: usize) {
+        let too_large = &mut self.procedures[self.present].too_large;
+        if too_large.len() <= piece {
+            too_large.resize(piece + 1, 0);
+        }
+        too_large[piece] = EXECUTIONS_WITHOUT_REGION;
     }
 
     /// The procedure that was asked for last has met another transaction.
