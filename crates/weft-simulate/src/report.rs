@@ -212,9 +212,7 @@ impl Labels {
         let mut table = self.table(&Pieces::HEADINGS);
         for outcome in outcomes {
             if let Some(pieces) = &outcome.pieces {
-                table.add_row(
-                    self.of(outcome).into_iter().chain(pieces.cells(outcome.transactions)),
-                );
+                table.add_row(self.of(outcome).into_iter().chain(pieces.cells(outcome.committed)));
             }
         }
         match table.is_empty() {
@@ -228,9 +226,7 @@ impl Labels {
         let mut table = self.table(&Repairs::HEADINGS);
         for outcome in outcomes {
             if let Some(repairs) = &outcome.repairs {
-                table.add_row(
-                    self.of(outcome).into_iter().chain(repairs.cells(outcome.transactions)),
-                );
+                table.add_row(self.of(outcome).into_iter().chain(repairs.cells(outcome.committed)));
             }
         }
         match table.is_empty() {

@@ -246,6 +246,8 @@ pub struct Outcome {
     pub value: Option<f64>,
     /// Transactions that committed, of those that began in the measured time.
     pub transactions: u64,
+    /// Likewise, with those of the warm-up.
+    pub committed: u64,
     /// Transactions that rolled back because the workload wants it so.
     pub rolled_back: u64,
     /// What the client computed for each.
@@ -450,6 +452,7 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         cores,
         value: setting.value,
         transactions: types.iter().map(|of_type| of_type.committed).sum(),
+        committed: after.committed - before.committed,
         rolled_back: types.iter().map(|of_type| of_type.rolled_back).sum(),
         cycles_per_transaction: driven.cycles_per_transaction(),
         latencies,
