@@ -182,7 +182,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     let jobs = arguments.jobs.map_or(host.logical_cores.min(4) as usize, usize::from);
     let plans: Vec<Planned> =
         papers::all().map(|figure| (figure, plan::plan(figure, &settings))).collect();
-    let is_chosen = |figure: &Figure| chosen.iter().any(|chosen| std::ptr::eq(*chosen, figure));
+    let is_chosen = |figure: &Figure| chosen.iter().any(|chosen| chosen.is_same(figure));
     if arguments.list {
         return list(plans.iter().filter(|(figure, _)| is_chosen(figure)), jobs);
     }

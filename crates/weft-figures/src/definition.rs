@@ -124,6 +124,11 @@ pub struct Figure {
 }
 
 impl Figure {
+    /// Whether this is that figure, of which there may be several copies: definitions are constants.
+    pub fn is_same(&self, other: &Figure) -> bool {
+        (self.paper, self.number) == (other.paper, other.number)
+    }
+
     /// Its name in files and links, such as `htcc-figure-14`.
     pub fn id(&self) -> String {
         let number = self.number.to_string().to_ascii_lowercase().replace(' ', "-");
