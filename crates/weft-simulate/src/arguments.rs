@@ -51,7 +51,7 @@ pub enum Workload {
     Tatp(Tatp),
     /// TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
     Tpcc(Tpcc),
-    /// YCSB: single rows of 100 bytes in a B+-tree, read, modified, inserted and scanned
+    /// YCSB: single rows of 100 bytes in a B+-tree or a hash table, read, modified, inserted and scanned
     Ycsb(Ycsb),
 }
 

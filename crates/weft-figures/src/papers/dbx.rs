@@ -190,9 +190,13 @@ pub const FIGURES: &[Figure] = &[
                 "Both tables are Weft's, with regions and with their software twin. Look-ups \
                  take no region in either.",
             ],
-            simulated: Err("`cargo simulate ycsb` has no hash table"),
+            simulated: Ok(Simulated {
+                quick: span(1.0, 3.0),
+                full: span(2.0, 10.0),
+                arguments: &["--storage", "hash", "--records", "100000"],
+                ..MACHINE
+            }),
             real: Ok(Real { arguments: &["--storage", "hash", "--records", "1000000"], ..REAL }),
-            axis: Axis { quick: &[1.0, 2.0], ..THREADS },
             ..scaling(
                 &["ycsb"],
                 &[

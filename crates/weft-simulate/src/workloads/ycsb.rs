@@ -1,17 +1,26 @@
 //! `cargo simulate ycsb`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use weft::protocol::with_protocol;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::ycsb;
 use weft_workloads::ycsb::Distribution;
-use weft_workloads::ycsb::row::{FixedRow, InTree};
+use weft_workloads::ycsb::row::{FixedRow, InHashTable, InTree};
 
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 
 /// YCSB's rows: a counter of eight bytes, and so many to fill them up to a hundred.
-type Row = FixedRow<92, InTree>;
+type Row<I> = FixedRow<92, I>;
+
+/// The kinds of index.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum Storage {
+    /// A B+-tree
+    Tree,
+    /// A hash table, which cannot be scanned
+    Hash,
+}
 
 /// YCSB.
 #[derive(Args, Debug)]
@@ -26,6 +35,9 @@ pub struct Ycsb {
     /// How uneven popularity is: 0, all rows alike, to 2
     #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = theta)]
     theta: f64,
+    /// The index of the rows
+    #[arg(long, value_enum, default_value_t = Storage::Tree)]
+    storage: Storage,
     /// Operations in one transaction
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     operations: u32,
@@ -36,7 +48,11 @@ pub struct Ycsb {
 
 impl Benchmark for Ycsb {
     fn title(&self, _values: &[f64]) -> String {
-        let rows = format!("{} rows of 100 bytes, theta {}", self.records, self.theta);
+        let index = match self.storage {
+            Storage::Tree => "a B+-tree",
+            Storage::Hash => "a hash table",
+        };
+        let rows = format!("{} rows of 100 bytes in {index}, theta {}", self.records, self.theta);
         format!("YCSB, {}, {rows}, {} per transaction", self.mix, self.operations)
     }
 
@@ -53,10 +69,19 @@ impl Benchmark for Ycsb {
             theta: self.theta,
             distribution: Distribution::Zipf,
         };
-        with_protocol!(protocol_of(contender), |P| simulate_under::<P, ycsb::Ycsb<P, Row>>(
-            &parameters,
-            setting
-        ))
+        if self.storage == Storage::Hash && self.mix.share(ycsb::Kind::Scan) > 0 {
+            return Err(
+                "a hash table cannot be scanned: --mix with scans needs --storage tree".into()
+            );
+        }
+        with_protocol!(protocol_of(contender), |P| match self.storage {
+            Storage::Tree => {
+                simulate_under::<P, ycsb::Ycsb<P, Row<InTree>>>(&parameters, setting)
+            }
+            Storage::Hash => {
+                simulate_under::<P, ycsb::Ycsb<P, Row<InHashTable>>>(&parameters, setting)
+            }
+        })
         .expect("the parser knows the names")
     }
 }
