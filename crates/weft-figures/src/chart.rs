@@ -147,7 +147,11 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
         let published: Vec<_> = published.collect();
         let measured = curves.iter().flatten().map(|point| point.1);
         let numbers = measured.chain(published.iter().map(|published| published.2));
-        let failed = points.0.iter().filter(|point| point.numbers[metric].is_none());
+        // What a series has nowhere is not missed: who elides no lock has no regions that abort.
+        let failed = points.0.iter().filter(|point| {
+            let is_missed = point.failure.is_some() || !curves[point.series].is_empty();
+            point.numbers[metric].is_none() && is_missed
+        });
         Panel {
             label: about.label(),
             axis: Division::of(about.scale, numbers, 5.0),
@@ -174,6 +178,8 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::papers::sample;
+    use crate::plan::plan;
 
     fn ticks(division: &Division) -> String {
         let ticks: Vec<&str> = division.ticks.iter().map(|tick| tick.1.as_str()).collect();
@@ -210,6 +216,23 @@ mod tests {
         let division = Division::of(Scale::Logarithmic, [1.0, 100.0].into_iter(), 5.0);
         let shares = [0.0, 1.0, 10.0, 100.0].map(|number| (division.share(number) * 100.0).round());
         assert_eq!(shares, [0.0, 0.0, 50.0, 100.0]);
+    }
+
+    #[test]
+    fn a_number_is_missed_where_its_series_has_it_elsewhere_or_nothing_was_measured() {
+        const TWICE: Experiment = Experiment {
+            metrics: &[sample::SAMPLE.metrics[0], sample::SAMPLE.metrics[0]],
+            ..sample::SAMPLE
+        };
+        let plan = plan(&sample::FIGURE, &sample::settings()).expect("it can be simulated");
+        let mut points = sample::points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0]]);
+        for point in &mut points.0 {
+            let has_second = (point.series, point.at) == (0, 1.0);
+            point.numbers.push(has_second.then_some(5.0));
+        }
+        let chart = chart(&sample::FIGURE, &TWICE, &plan, &points);
+        assert_eq!(chart.panels[0].failed, [(1, 4.0)]);
+        assert_eq!(chart.panels[1].failed, [(0, 2.0), (0, 4.0), (1, 4.0)], "slow has none at all");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::definition::{AT, Experiment, Reading};
+use crate::definition::{AT, Experiment, Metric, Reading};
 use crate::plan::{Machine, Plan};
 
 /// What came of a call.
@@ -23,9 +23,10 @@ pub struct Measured {
     pub series: usize,
     /// Its value on the axis.
     pub at: f64,
-    /// A number for each metric, where the report has it.
+    /// A number for each metric, where the report has it: not all series have all of them. Who elides no lock
+    /// has no regions that abort.
     pub numbers: Vec<Option<f64>>,
-    /// Why there is none.
+    /// Why there is none at all.
     pub failure: Option<String>,
     /// The command that repeats it.
     pub command: String,
@@ -39,7 +40,7 @@ impl Points {
     /// Takes the numbers out of the reports, which stand in the order of the plan's points.
     pub fn read(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome]) -> Points {
         let points = plan.points.iter().zip(outcomes).map(|(point, outcome)| {
-            let reading = |metric: &crate::definition::Metric| match plan.machine {
+            let reading = |metric: &Metric| match plan.machine {
                 Machine::Real(_) => metric.real,
                 Machine::Simulated(_) => metric.simulated,
             };
@@ -54,10 +55,8 @@ impl Points {
                 Outcome::Failed(why) => Some(why.clone()),
                 Outcome::Missing => Some("not run yet".to_owned()),
                 Outcome::Report(_) => {
-                    let missing = numbers.iter().position(Option::is_none);
-                    missing.map(|metric| {
-                        format!("the report has no {}", experiment.metrics[metric].name)
-                    })
+                    let has_none = numbers.iter().all(Option::is_none);
+                    has_none.then(|| "the report has none of the numbers".to_owned())
                 }
             };
             Measured {
@@ -118,7 +117,31 @@ fn number(path: &str, report: &Value) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::papers::sample;
+    use crate::plan::plan;
     use serde_json::json;
+
+    #[test]
+    fn a_point_without_one_of_its_numbers_is_measured_and_one_without_any_is_not() {
+        const ABORTS: Metric = Metric {
+            name: "aborts",
+            simulated: Reading::of("aborts"),
+            ..sample::SAMPLE.metrics[0]
+        };
+        const EXPERIMENT: Experiment =
+            Experiment { metrics: &[sample::SAMPLE.metrics[0], ABORTS], ..sample::SAMPLE };
+        let plan = plan(&sample::FIGURE, &sample::settings()).expect("it can be simulated");
+        let outcomes = [
+            json!({ "transactions_per_second": 7, "aborts": 1 }),
+            json!({ "transactions_per_second": 8 }),
+            json!({ "commits": 9 }),
+        ];
+        let Points(points) = Points::read(&EXPERIMENT, &plan, &outcomes.map(Outcome::Report));
+        assert_eq!(points[1].numbers, [Some(8.0), None]);
+        let failures: Vec<bool> = points.iter().map(|point| point.failure.is_some()).collect();
+        assert_eq!(failures, [false, false, true], "{points:?}");
+        assert_eq!(Points(points).done(), (2, 3));
+    }
 
     #[test]
     fn numbers_are_read_by_paths_and_divided() {

@@ -17,6 +17,10 @@ pub fn csv(report: &Report) -> String {
     let Measurement { experiment, plan, points, .. } = measurement;
     for point in &points.0 {
         for (metric, number) in experiment.metrics.iter().zip(&point.numbers) {
+            let failure = point
+                .failure
+                .clone()
+                .or_else(|| number.is_none().then(|| format!("the report has no {}", metric.name)));
             let cells = [
                 report.figure.paper.name().to_owned(),
                 report.figure.number.to_string(),
@@ -28,7 +32,7 @@ pub fn csv(report: &Report) -> String {
                 number.map_or(String::new(), |number| number.to_string()),
                 plan.machine.name().to_owned(),
                 plan.machine.is_simulated().to_string(),
-                point.failure.clone().unwrap_or_default(),
+                failure.unwrap_or_default(),
                 point.command.clone(),
             ];
             let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
