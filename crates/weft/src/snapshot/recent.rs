@@ -138,7 +138,9 @@ impl<P: Protocol> Database<P> {
     /// It is shared by all who ask for one in an epoch, so it costs less than a snapshot of the present state: one
     /// of them opens it, and the others wait for nothing. Writers keep at most one version more of each row,
     /// however many read. In return a reader may miss what it has just committed itself. So this is
-    /// serializable, but not strictly; for that, take [`Database::open_snapshot`].
+    /// serializable, but not strictly; for that, take [`Database::open_snapshot`]. And what is deleted while it is
+    /// shared stays in the indexes that long, for all scans to pass: for tables that are queues, whose heads
+    /// everybody looks for, snapshots of the readers' own cost less.
     ///
     /// ```
     /// use weft::{Database, Error, Record};
