@@ -103,7 +103,7 @@ fn overview(out: &mut String, reports: &[Report]) -> fmt::Result {
     let count = |verdict| reports.iter().filter(|report| report.verdict() == verdict).count();
     writeln!(
         out,
-        "<p>Of {} figures and tables {} agree, {} agree in part, {} do not agree, and {} are not measured.</p>",
+        "<p>Of {} figures and tables, agree: {}; agree in part: {}; do not agree: {}; not measured: {}.</p>",
         reports.len(),
         count(Verdict::Agrees),
         count(Verdict::InPart),
@@ -316,7 +316,7 @@ mod tests {
             "fast &lt;is&gt; twice",
             "(paper 12)",
             "no real machine &amp; no paper",
-            "Of 2 figures and tables 1 agree, 0 agree in part, 0 do not agree, and 1 are not measured.",
+            "Of 2 figures and tables, agree: 1; agree in part: 0; do not agree: 0; not measured: 1.",
         ] {
             assert!(page.contains(shown), "{shown} in {page}");
         }
@@ -350,6 +350,6 @@ mod tests {
         let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0]]);
         let page = page(&about(), &[report]);
         assert!(page.contains("Points that are missing") && page.contains("too many, really"));
-        assert!(page.contains("4 of 6 points") && page.contains("failed, or not run"), "{page}");
+        assert!(page.contains("4 of 6 points") && page.contains("no number"), "{page}");
     }
 }

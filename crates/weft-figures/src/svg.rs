@@ -156,9 +156,9 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
     if note_rows > 0 {
         let y = top - 4.0;
         let note = match (has_published, has_failed) {
-            (true, true) => "hollow: the paper's text; ×: failed, or not run",
+            (true, true) => "hollow: the paper's text; ×: no number",
             (true, false) => "hollow: the paper's text",
-            _ => "×: failed, or not run",
+            _ => "×: no number",
         };
         writeln!(out, "<text class=\"small\" x=\"{EDGE}\" y=\"{y}\">{note}</text>")?;
     }
@@ -350,7 +350,7 @@ mod tests {
         assert!(svg.contains(&curve), "{curve} in {svg}");
         assert_eq!(svg.matches("\"hollow s0\"").count(), 1, "one published point: {svg}");
         assert_eq!(svg.matches("l8 8m0 -8l-8 8").count(), 1, "one failure: {svg}");
-        assert!(svg.contains("failed, or not run") && svg.contains("SIMULATED"), "{svg}");
+        assert!(svg.contains("no number") && svg.contains("SIMULATED"), "{svg}");
     }
 
     #[test]
