@@ -36,8 +36,8 @@ pub struct Panel {
     pub curves: Vec<Vec<(f64, f64)>>,
     /// What the paper's text gives: of which series, and where.
     pub published: Vec<(usize, f64, f64)>,
-    /// Where a call has failed: of which series, and where on the axis.
-    pub failed: Vec<(usize, f64)>,
+    /// Where a number is missed: of which series, and where on the axis.
+    pub missed: Vec<(usize, f64)>,
 }
 
 /// An axis: from where to where, and the numbers that stand at it.
@@ -148,14 +148,14 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
         let measured = curves.iter().flatten().map(|point| point.1);
         let numbers = measured.chain(published.iter().map(|published| published.2));
         // What a series has nowhere is not missed: who elides no lock has no regions that abort.
-        let failed = points.0.iter().filter(|point| {
+        let missed = points.0.iter().filter(|point| {
             let is_missed = point.failure.is_some() || !curves[point.series].is_empty();
             point.numbers[metric].is_none() && is_missed
         });
         Panel {
             label: about.label(),
             axis: Division::of(about.scale, numbers, 5.0),
-            failed: failed.map(|point| (point.series, point.at)).collect(),
+            missed: missed.map(|point| (point.series, point.at)).collect(),
             curves,
             published,
         }
@@ -231,8 +231,8 @@ mod tests {
             point.numbers.push(has_second.then_some(5.0));
         }
         let chart = chart(&sample::FIGURE, &TWICE, &plan, &points);
-        assert_eq!(chart.panels[0].failed, [(1, 4.0)]);
-        assert_eq!(chart.panels[1].failed, [(0, 2.0), (0, 4.0), (1, 4.0)], "slow has none at all");
+        assert_eq!(chart.panels[0].missed, [(1, 4.0)]);
+        assert_eq!(chart.panels[1].missed, [(0, 2.0), (0, 4.0), (1, 4.0)], "slow has none at all");
     }
 
     #[test]

@@ -350,6 +350,6 @@ mod tests {
         let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0]]);
         let page = page(&about(), &[report]);
         assert!(page.contains("Points that are missing") && page.contains("too many, really"));
-        assert!(page.contains("4 of 6 points") && page.contains("no number"), "{page}");
+        assert!(page.contains("4 of 6 points") && page.contains("×: no number"), "{page}");
     }
 }

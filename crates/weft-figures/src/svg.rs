@@ -119,8 +119,8 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
     let places = legend(&chart.names);
     let legend_rows = places.last().map_or(0, |place| place.1 + 1);
     let has_published = chart.panels.iter().any(|panel| !panel.published.is_empty());
-    let has_failed = chart.panels.iter().any(|panel| !panel.failed.is_empty());
-    let note_rows = usize::from(has_published || has_failed);
+    let has_missed = chart.panels.iter().any(|panel| !panel.missed.is_empty());
+    let note_rows = usize::from(has_published || has_missed);
     let rows = heading.len() + 1 + legend_rows + note_rows;
     let top = 8.0 + LINE_HEIGHT * rows as f64;
     let panels = chart.panels.len() as f64;
@@ -155,7 +155,7 @@ fn draw(out: &mut fmt::Formatter<'_>, chart: &Chart, is_file: bool) -> fmt::Resu
     }
     if note_rows > 0 {
         let y = top - 4.0;
-        let note = match (has_published, has_failed) {
+        let note = match (has_published, has_missed) {
             (true, true) => "hollow: the paper's text; ×: no number",
             (true, false) => "hollow: the paper's text",
             _ => "×: no number",
@@ -222,7 +222,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
             for (&(number, _), (x, y)) in curve.iter().zip(&points) {
                 // No line leads over a place where nothing was measured.
                 let is_gap = panel
-                    .failed
+                    .missed
                     .iter()
                     .any(|&(whose, at)| whose == series && (before..number).contains(&at));
                 let command = if path.is_empty() || is_gap { 'M' } else { 'L' };
@@ -242,7 +242,7 @@ fn draw_panel(out: &mut fmt::Formatter<'_>, chart: &Chart, panel: &Panel, top: f
         let (x, y) = place(series, x, y);
         marker(out, series, x, y, true)?;
     }
-    for &(series, x) in &panel.failed {
+    for &(series, x) in &panel.missed {
         let x = x_of(&chart.axis, x)
             + aside(series)
             + if chart.has_choices { 0.0 } else { 3.0 * series as f64 };
@@ -323,7 +323,7 @@ mod tests {
                 axis: Division::of(Scale::Linear, [1e6].into_iter(), 5.0),
                 curves: vec![vec![(0.0, 0.0), (40.0, 5e5), (80.0, 1e6)], vec![(40.0, 2e5)]],
                 published: vec![(0, 80.0, 1e6)],
-                failed: vec![(1, 80.0)],
+                missed: vec![(1, 80.0)],
             }],
         }
     }
@@ -350,7 +350,7 @@ mod tests {
         assert!(svg.contains(&curve), "{curve} in {svg}");
         assert_eq!(svg.matches("\"hollow s0\"").count(), 1, "one published point: {svg}");
         assert_eq!(svg.matches("l8 8m0 -8l-8 8").count(), 1, "one failure: {svg}");
-        assert!(svg.contains("no number") && svg.contains("SIMULATED"), "{svg}");
+        assert!(svg.contains("×: no number") && svg.contains("SIMULATED"), "{svg}");
     }
 
     #[test]
@@ -358,7 +358,7 @@ mod tests {
         let mut gap = chart();
         gap.panels[0].curves[0].remove(1);
         let whole = Inline(&gap).to_string();
-        gap.panels[0].failed = vec![(0, 40.0)];
+        gap.panels[0].missed = vec![(0, 40.0)];
         let broken = Inline(&gap).to_string();
         let line = |svg: &str| {
             let lines = svg.lines().filter(|line| line.starts_with("<path class=\"line s0\""));
@@ -396,7 +396,7 @@ mod tests {
                 axis: Division::of(Scale::Linear, [1.0].into_iter(), 1.0),
                 curves: vec![vec![(0.0, 1.0), (1.0, 0.5)]],
                 published: vec![],
-                failed: vec![],
+                missed: vec![],
             }],
         };
         let svg = Inline(&small).to_string();

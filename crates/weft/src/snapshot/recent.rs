@@ -135,9 +135,9 @@ impl<P: Protocol> Database<P> {
     /// Opens a snapshot of a state that may be some 40 milliseconds old: what had committed when the present
     /// epoch began is in it, or if the epoch has only just begun, what had when the one before did.
     ///
-    /// It is shared by all who ask for one in an epoch, so it costs less than a snapshot of the present state: one
-    /// of them opens it, and the others wait for nothing. Writers keep at most one version more of each row,
-    /// however many read. In return a reader may miss what it has just committed itself. So this is
+    /// It is shared by all who ask for one in an epoch, so it costs less to open than a snapshot of the present
+    /// state: one of them opens it, and the others wait for nothing. Writers keep at most one version more of each
+    /// row, however many read. In return a reader may miss what it has just committed itself. So this is
     /// serializable, but not strictly; for that, take [`Database::open_snapshot`]. And what is deleted while it is
     /// shared stays in the indexes that long, for all scans to pass: for tables that are queues, whose heads
     /// everybody looks for, snapshots of the readers' own cost less.
