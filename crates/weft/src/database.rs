@@ -126,12 +126,17 @@ pub struct Inner<P: Protocol> {
 impl<P: Protocol> Drop for Inner<P> {
     fn drop(&mut self) {
         self.ticker = None;
-        // Garbage first: rows in it are no longer in any index. Then the indexes with the rest.
+        // Garbage first: rows in it are no longer in any index. Then the indexes with the rest. No handle is
+        // left by which the rows' `Drop`s could come back.
         let memory = WorkerMemory::new(Arc::clone(&self.shared), 0);
+        memory.drop_immediately();
         let left = self.shared.take_orphans();
         let mut kept = self.shared.retention.take_all();
         let workers = self.workers.take_all().flat_map(|worker| {
             kept.extend(worker.memory.take_retained());
+            for value in worker.memory.take_discarded() {
+                memory.drop_discarded(value);
+            }
             worker.memory.take_garbage()
         });
         for entry in left.into_iter().chain(workers).flat_map(|batch| batch.retired) {
@@ -164,7 +169,7 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
             Retired::Record(record, table) => (table.core().drop_newest)(table, record, memory),
             Retired::Large(block, layout) => crate::record::arena::free_huge(block, *layout),
             // Blocks lie in chunks; a deleted record is still in its index.
-            Retired::Block(..) | Retired::Deleted(..) => {}
+            Retired::Block(..) | Retired::Deleted(_) => {}
         }
     }
 }

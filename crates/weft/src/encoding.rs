@@ -469,6 +469,12 @@ pub trait KeyForm: IndexKey {
     /// [`KeyForm::finish`], itself included.)
     fn prefix_end(encoder: Self::Encoder) -> Bound<Self>;
 
+    /// The key, in whatever form.
+    fn erase(&self) -> EncodedKey;
+
+    /// The key that [`KeyForm::erase`] was asked of, in this form.
+    fn restore(key: &EncodedKey) -> Self;
+
     /// A whole key, encoded.
     #[inline]
     fn from_key<K: Key>(key: &K) -> Self {
@@ -485,6 +491,26 @@ pub trait KeyForm: IndexKey {
         (Bound::Included(Self::finish(encoder.clone())), Self::prefix_end(encoder))
     }
 }
+
+/// The key of a record, as its index holds it, in whatever form.
+///
+/// Whoever is to take a record out of its index later keeps one of these from the moment at which the
+/// record was put there, or found there. So nothing has to be encoded again, which would be code of the
+/// user's, and might come to something else.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EncodedKey {
+    /// Of a `u64`.
+    Words1(u64),
+    /// Of a `u128`, the more significant word first. (Two words are aligned as one.)
+    Words2([u64; 2]),
+    /// Of any length.
+    Long(Arc<LongKey>),
+}
+
+const _: () = assert!(size_of::<EncodedKey>() == 24 && size_of::<Option<EncodedKey>>() == 24);
+
+const WRONG_FORM: &str = "the keys of an index are all of one form";
 
 /// Fills a word from its most significant byte down.
 #[doc(hidden)]
@@ -552,7 +578,7 @@ fn push_slice_as_words(encoder: &mut impl KeyEncoder, bytes: &[u8]) {
 }
 
 macro_rules! word_forms {
-    ($($word:ident)*) => {$(
+    ($($word:ident, $erase:expr, $pattern:pat => $restored:expr;)*) => {$(
         impl KeyForm for $word {
             type Encoder = WordEncoder<$word>;
 
@@ -570,11 +596,28 @@ macro_rules! word_forms {
                 let after = $word::MAX.checked_shr(encoder.filled_bits).unwrap_or(0);
                 Bound::Included(encoder.word | after)
             }
+
+            #[inline(always)]
+            fn erase(&self) -> EncodedKey {
+                let erase: fn($word) -> EncodedKey = $erase;
+                erase(*self)
+            }
+
+            fn restore(key: &EncodedKey) -> $word {
+                match *key {
+                    $pattern => $restored,
+                    _ => unreachable!("{WRONG_FORM}"),
+                }
+            }
         }
     )*};
 }
 
-word_forms!(u64 u128);
+word_forms! {
+    u64, EncodedKey::Words1, EncodedKey::Words1(word) => word;
+    u128, |wide| EncodedKey::Words2([(wide >> 64) as u64, wide as u64]),
+        EncodedKey::Words2([upper, lower]) => u128::from(upper) << 64 | u128::from(lower);
+}
 
 macro_rules! byte_encoders {
     ($($bytes:ty)*) => {$(
@@ -625,6 +668,18 @@ impl KeyForm for LongKey {
         encoder.truncate(raised + 1);
         encoder[raised] += 1;
         Bound::Excluded(LongKey::from(encoder.as_slice()))
+    }
+
+    #[inline]
+    fn erase(&self) -> EncodedKey {
+        EncodedKey::Long(Arc::new(self.clone()))
+    }
+
+    fn restore(key: &EncodedKey) -> LongKey {
+        match key {
+            EncodedKey::Long(key) => LongKey::clone(key),
+            _ => unreachable!("{WRONG_FORM}"),
+        }
     }
 }
 

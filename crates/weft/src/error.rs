@@ -268,6 +268,24 @@ pub enum Failure {
     /// was opened by the `drop` of a row, in the middle of a commit.
     #[error("this thread is already in a transaction on this database; pass it down instead")]
     NestedTransaction,
+    /// A row's type has called the transaction, or opened a snapshot, in the middle of an operation of that
+    /// transaction: in its `clone`, for example.
+    #[error(
+        "a row's type has used the transaction that was at work on the row; do that in the transaction's \
+         closure instead"
+    )]
+    NestedOperation,
+    /// Under `dbx-tc`, a procedure has deferred a sum, and a column that it is to be added to does not hold it.
+    /// The sum is not lost: it waits, and with it all that is no procedure in pieces, until other procedures
+    /// have moved the column away from the end of its range.
+    #[error(
+        "a sum that a procedure has deferred does not fit its column in table '{table}'; it waits until another \
+         procedure has changed the column, so that it fits"
+    )]
+    DeferredOutOfRange {
+        /// The table.
+        table: &'static str,
+    },
     /// Too many threads use the database at a time.
     #[error("{workers_max} threads use the database already, as many as it was opened for")]
     TooManyWorkers {

@@ -51,6 +51,9 @@ pub struct Metrics {
     /// Pieces of procedures that others had come before, but with changes that did not matter to them, so that they
     /// committed on top of these, under `dbx-tc`: see [`DbxTcOptions::by_columns`](crate::protocol::DbxTcOptions).
     pub pieces_carried_over: u64,
+    /// Rows, and other values of the user's, whose `Drop` has panicked. The database drops them when no
+    /// transaction is under way on their thread, and goes on.
+    pub drops_panicked: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
 }
@@ -122,6 +125,7 @@ impl Metrics {
             metrics.pieces_carried_over += counters.pieces_carried_over.load(Ordering::Relaxed);
             metrics.pieces_redone += counters.pieces_redone.load(Ordering::Relaxed);
             metrics.deferred += counters.deferred.load(Ordering::Relaxed);
+            metrics.drops_panicked += counters.drops_panicked.load(Ordering::Relaxed);
             for (total, counter) in metrics.aborted.iter_mut().zip(&counters.aborted) {
                 *total += counter.load(Ordering::Relaxed);
             }

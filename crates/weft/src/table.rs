@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use crate::column::ColumnSet;
 use crate::durability::{StorageError, StoredTable};
-use crate::encoding::{Key, KeyForm};
+use crate::encoding::{EncodedKey, Key, KeyForm};
 use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::index::{LongKey, NodeVersion};
@@ -229,15 +229,19 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
         T::encode_key(&row.key(), output);
     }
 
-    fn remove(&self, row: &T, address: u64, memory: &WorkerMemory) -> bool {
+    fn index_key(row: &T) -> EncodedKey {
+        with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&row.key()).erase())
+    }
+
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
         with_form!(T::Key::WIDTH_BYTES, |K| {
-            K::pick(&self.primary).remove(&K::from_key(&row.key()), address, memory)
+            K::pick(&self.primary).remove(&K::restore(key), address, memory)
         })
     }
 
-    fn find(&self, row: &T) -> Option<u64> {
+    fn find(&self, key: &EncodedKey) -> Option<u64> {
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-            K::pick(&self.primary).get(&K::from_key(&row.key()), &mut LeafHint::new())
+            K::pick(&self.primary).get(&K::restore(key), &mut LeafHint::new())
         });
         found.address()
     }
@@ -269,7 +273,7 @@ impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
 pub struct Entry<K> {
     /// The primary record's address.
     pub record: u64,
-    /// The entry's own key, by which it is unlinked.
+    /// The entry's own key, as people and histories see it.
     pub key: K,
 }
 
@@ -350,12 +354,16 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
         <Self as RowsOf<P>>::encode_row(row, output);
     }
 
-    fn remove(&self, row: &Entry<K>, address: u64, memory: &WorkerMemory) -> bool {
-        self.index.remove(&row.key, address, memory)
+    fn index_key(row: &Entry<K>) -> EncodedKey {
+        row.key.erase()
     }
 
-    fn find(&self, row: &Entry<K>) -> Option<u64> {
-        self.index.get(&row.key, &mut LeafHint::new()).address()
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
+        self.index.remove(&K::restore(key), address, memory)
+    }
+
+    fn find(&self, key: &EncodedKey) -> Option<u64> {
+        self.index.get(&K::restore(key), &mut LeafHint::new()).address()
     }
 
     #[cfg(feature = "history")]

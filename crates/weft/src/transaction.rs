@@ -46,7 +46,7 @@ use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
 use crate::procedure::StepColumns;
-use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Visible};
+use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Refusal, Visible};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
 use crate::schema::{Index, Record};
@@ -78,6 +78,8 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     is_used: Cell<bool>,
     /// Whether the log has let it write.
     is_admitted: Cell<bool>,
+    /// Whether an operation has panicked when it was half done.
+    is_torn: Cell<bool>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
@@ -117,9 +119,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             worker.executor().retract();
             return Err(failure);
         }
-        if worker.executor().begin(attempt, &worker.memory).is_err() {
+        if let Err(refusal) = worker.executor().begin(attempt, &worker.memory) {
             worker.executor().retract();
-            return Err(Failure::SingleThreaded { protocol: P::NAME });
+            return Err(match refusal {
+                Refusal::Busy => Failure::SingleThreaded { protocol: P::NAME },
+                Refusal::Failure(failure) => failure,
+            });
         }
         std::mem::forget(beginning);
         worker.active.set(true);
@@ -133,6 +138,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             operations: Cell::new(0),
             is_used: Cell::new(false),
             is_admitted: Cell::new(false),
+            is_torn: Cell::new(false),
         })
     }
 
@@ -284,10 +290,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
         let row = unsafe { self.row::<T>(row) };
+        let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
+        let _tearing = Tearing(&self.is_torn);
         for (position, secondary) in table.secondary.iter().enumerate() {
-            with_secondary!(secondary, |index| self.remove_entry(index, row, position)?);
+            with_secondary!(secondary, |index| self.remove_entry(index, row, position, record)?);
         }
-        self.worker.executor().remove(table.reference(), record, version);
+        self.worker.executor().remove(table.reference(), record, version, primary);
         self.record(table.reference(), key, Event::Delete);
         Ok(true)
     }
@@ -426,6 +434,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(abort);
         }
         let memory = &self.worker.memory;
+        self.stage_writes();
         let _committing = Committing(memory);
         self.worker.executor().commit(memory, || {
             self.record_serialization();
@@ -436,6 +445,29 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         self.record_commit();
         Ok(CommitToken { epoch: memory.last_epoch_relied_on() })
+    }
+
+    /// Encodes what is to be logged, before anything is locked or installed. If the user's types panic,
+    /// this does, and the transaction rolls back.
+    #[inline(always)]
+    fn stage_writes(&self) {
+        assert!(
+            !self.is_torn.get(),
+            "an operation of this transaction has panicked, and the closure has caught that; such a \
+             transaction cannot commit"
+        );
+        let memory = &self.worker.memory;
+        if memory.is_staging() {
+            self.stage_logged_writes();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stage_logged_writes(&self) {
+        // SAFETY: pinned, as long as `self` is there; what the executor lists are rows of their tables,
+        // of which it drops none, nor the others free any, before the transaction has ended.
+        unsafe { self.worker.memory.stage(|list| self.worker.executor().list_writes(list)) };
     }
 
     /// Ends the transaction, which has committed.
@@ -489,6 +521,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         record_invocation(worker);
         self.doomed.set(None);
         self.is_used.set(false);
+        self.is_torn.set(false);
         true
     }
 
@@ -511,9 +544,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     #[inline(always)]
     fn end(&self) {
-        // This may drop rows: a `drop` of the user's that runs a transaction finds itself nested.
         self.worker.memory.unpin();
         self.worker.active.set(false);
+        // The transaction is over, and the user's `Drop`s may do as they like.
+        self.worker.memory.run_discarded();
     }
 
     // ---- steps of the operations ------------------------------------------------------------
@@ -529,7 +563,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if self.doomed.get().is_some() || self.deadline.get().is_some() {
             self.check_doom_and_deadline()?;
         }
+        self.check_user_code()?;
         Ok(&table.inner)
+    }
+
+    /// Refuses operations that the user's types begin while the executor is at work, under protocols whose
+    /// executors call them.
+    #[inline(always)]
+    pub(super) fn check_user_code(&self) -> Result<(), Error> {
+        if (P::SPLITS || P::CHOPS) && self.worker.memory.is_in_user_code() {
+            return Err(Failure::NestedOperation.into());
+        }
+        Ok(())
     }
 
     /// What every operation begins with that writes.
@@ -713,6 +758,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 impl<P: Protocol> Drop for Transaction<'_, P> {
     fn drop(&mut self) {
         self.roll_back();
+    }
+}
+
+/// An operation in several steps, between which the user's code runs. If that panics, some steps were done
+/// and others not: then the transaction must not commit, even if its closure goes on.
+struct Tearing<'t>(&'t Cell<bool>);
+
+impl Drop for Tearing<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set(true);
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod aborts;
 mod commit;
+mod discarded;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -26,11 +27,14 @@ use weft_htm::word::{Mutex, Ordering, Word};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
-pub use commit::{EngineLog, LoggedOperation, LoggedWrite, Written};
-pub use thread::{Pinned, StoredForm, Worker, Workers};
+pub use commit::{EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Outcome, Replaced, Written};
+use discarded::DiscardedList;
+pub use discarded::{Discarded, contain};
+pub use thread::{Expected, Pinned, StoredForm, Worker, Workers};
 
+use crate::encoding::EncodedKey;
 use crate::epoch::clock::{Clock, Commits};
-use crate::epoch::garbage::{Batch, Garbage, Retired};
+use crate::epoch::garbage::{Batch, DeletedRecord, Garbage, Retired};
 use crate::epoch::reclaim::GracePeriods;
 use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
@@ -121,6 +125,8 @@ pub struct Counters {
     /// Changes that pieces have deferred.
     pub deferred: Word,
     pub pieces_carried_over: Word,
+    /// Values of the user's whose `Drop` has panicked.
+    pub drops_panicked: Word,
 }
 
 impl Counters {
@@ -249,7 +255,14 @@ pub struct WorkerMemory {
     open_snapshots: RefCell<Vec<u64>>,
     /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
     /// that epoch: see [`WorkerMemory::retire_deleted`].
-    deleted: RefCell<VecDeque<(u64, Retired)>>,
+    deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
+    /// The writes of the commit under way, as they are to be logged.
+    staged: RefCell<commit::Staged>,
+    scratch: RefCell<Vec<u8>>,
+    /// What is to be dropped when the transaction is over.
+    discarded: DiscardedList,
+    /// Whether the engine has called the user's code while it holds something of the worker's.
+    is_in_user_code: Cell<bool>,
     /// The blocks of the transaction under way.
     #[cfg(weft_sim)]
     undoable: RefCell<undoable::Undoable>,
@@ -270,6 +283,10 @@ impl WorkerMemory {
             retained: RefCell::default(),
             open_snapshots: RefCell::default(),
             deleted: RefCell::default(),
+            staged: RefCell::default(),
+            scratch: RefCell::default(),
+            discarded: DiscardedList::default(),
+            is_in_user_code: Cell::new(false),
             #[cfg(weft_sim)]
             undoable: RefCell::default(),
         }
@@ -334,6 +351,27 @@ impl WorkerMemory {
         unsafe { &mut *self.garbage.get() }
     }
 
+    /// Runs code of the user's types while the caller holds something of the worker's, its executor for one.
+    /// If that code comes back to the transaction, it is refused.
+    pub fn in_user_code<R>(&self, user_code: impl FnOnce() -> R) -> R {
+        /// Puts back what was before, also if the user's code panics.
+        struct Restore<'w>(&'w Cell<bool>, bool);
+        impl Drop for Restore<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        let before = self.is_in_user_code.replace(true);
+        let _restore = Restore(&self.is_in_user_code, before);
+        user_code()
+    }
+
+    /// See [`WorkerMemory::in_user_code`].
+    #[inline(always)]
+    pub fn is_in_user_code(&self) -> bool {
+        self.is_in_user_code.get()
+    }
+
     /// Begins a period in which nothing is freed that this worker can find.
     #[inline(always)]
     pub fn pin(&self) {
@@ -385,7 +423,7 @@ impl WorkerMemory {
     }
 
     /// Drops a row that nobody can reach any more and, unless it lies inline in its record, frees
-    /// its block.
+    /// its block. What a row owns is dropped when the transaction under way is over: see `discarded`.
     ///
     /// # Safety
     /// `row` is a complete row of `table`; neither it nor (if not `inline`) its block is used
@@ -396,18 +434,27 @@ impl WorkerMemory {
         if Bug::is_any_planted() {
             return; // It may be in use, or have been dropped before.
         }
-        let core = table.core();
-        if let Some(drop_row) = core.drop_row {
-            // SAFETY: by the contract.
-            unsafe { drop_row(row) };
+        if table.core().drop_row.is_some() {
+            debug_assert!(!inline, "rows that own something have blocks of their own");
+            return self.discard(Discarded::Row(row, table));
         }
+        // SAFETY: passed on to the caller.
+        unsafe { self.free_row(row, table, inline) };
+    }
+
+    /// Frees the memory of a row that owns nothing any more.
+    ///
+    /// # Safety
+    /// As for [`WorkerMemory::drop_row`].
+    #[inline(always)]
+    unsafe fn free_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         // SAFETY: by the contract; rows that are not inline have blocks of the table's row class.
         unsafe {
             if let Some(deletion) = VersionHeader::of(row).deletion() {
                 self.free(deletion.cast(), Deletion::LAYOUT);
             }
             if !inline {
-                self.free_block(VersionHeader::block(row), core.row_class);
+                self.free_block(VersionHeader::block(row), table.core().row_class);
             }
         }
     }
@@ -429,6 +476,7 @@ impl WorkerMemory {
     #[cfg(weft_sim)]
     pub fn begin_undoable(&self) {
         self.garbage().mark();
+        self.mark_discarded();
         let freed = self.undoable.borrow_mut().begin();
         if Bug::is_any_planted() {
             return; // They may be in use.
@@ -451,6 +499,7 @@ impl WorkerMemory {
     #[cfg(weft_sim)]
     pub fn undo(&self) {
         self.garbage().forget_since_mark();
+        self.forget_discarded();
         let allocated = self.undoable.borrow_mut().undo();
         if Bug::is_any_planted() {
             return; // They may be in use.
@@ -475,12 +524,17 @@ impl WorkerMemory {
     /// If commits are logged, it stays in its index at least until the next epoch. A record that is
     /// inserted under its key counts its versions anew, and they have to be greater than those of
     /// this one: in another epoch they are.
-    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef) {
+    pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
+        self.queue(Box::new(DeletedRecord { record, table, key }));
+    }
+
+    /// As [`WorkerMemory::retire_deleted`].
+    fn queue(&self, deleted: Box<DeletedRecord>) {
         if self.is_logging() {
             let epoch = self.shared.clock.epoch();
-            self.deleted.borrow_mut().push_back((epoch, Retired::Deleted(record, table)));
+            self.deleted.borrow_mut().push_back((epoch, deleted));
         } else {
-            self.push_deleted(Retired::Deleted(record, table), table);
+            self.push_deleted(deleted);
         }
     }
 
@@ -492,15 +546,14 @@ impl WorkerMemory {
         }
         let epoch = self.shared.clock.epoch();
         while deleted.front().is_some_and(|(deleted_in, _)| *deleted_in < epoch) {
-            let (_, retired) = deleted.pop_front().expect("there is a first");
-            if let Retired::Deleted(_, table) = retired {
-                self.push_deleted(retired, table);
-            }
+            let (_, deleted) = deleted.pop_front().expect("there is a first");
+            self.push_deleted(deleted);
         }
     }
 
-    fn push_deleted(&self, deleted: Retired, table: TableRef) {
-        self.garbage().push(deleted, table.core().record_class.bytes());
+    fn push_deleted(&self, deleted: Box<DeletedRecord>) {
+        let bytes = deleted.table.core().record_class.bytes();
+        self.garbage().push(Retired::Deleted(deleted), bytes);
     }
 
     /// Retires an unlinked record, with the row that it may still hold.
@@ -545,7 +598,7 @@ impl WorkerMemory {
                 Retired::Block(block, class) => self.free_block(block, class),
                 Retired::Large(block, layout) => free_huge(block, *layout),
                 Retired::Row(row, table) => self.drop_row(row, table, false),
-                Retired::Deleted(record, table) => self.settle_deleted(record, table),
+                Retired::Deleted(deleted) => self.settle_deleted(deleted),
                 Retired::Record(record, table) => {
                     (table.core().drop_newest)(table, record, self);
                     self.free_record(record, table);
@@ -558,7 +611,8 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
-    unsafe fn settle_deleted(&self, record: NonNull<u8>, table: TableRef) {
+    unsafe fn settle_deleted(&self, deleted: Box<DeletedRecord>) {
+        let DeletedRecord { record, table, .. } = *deleted;
         // SAFETY: the record is on no other list, and so it is not freed; rows that are reached
         // from it are not freed while this worker is pinned.
         unsafe {
@@ -568,14 +622,15 @@ impl WorkerMemory {
                     && self.shared.retention.oldest() < deletion.as_ref().number
                 {
                     let end = deletion.as_ref().number;
-                    self.retain(Retained { kept: Kept::DeletedRecord, record, table, end });
+                    let kept = Kept::DeletedRecord(deleted.key);
+                    self.retain(Retained { kept, record, table, end });
                     return;
                 }
             }
-            match (table.core().settle_deleted)(table, record, self) {
+            match (table.core().settle_deleted)(table, record, &deleted.key, self) {
                 Settled::Unlinked => self.retire_record(record, table),
                 Settled::Kept => {}
-                Settled::Busy => self.retire_deleted(record, table),
+                Settled::Busy => self.queue(deleted),
             }
         }
     }
@@ -596,9 +651,7 @@ impl WorkerMemory {
         self.collect();
         // Whoever takes them over finds out whether their epoch has ended.
         for (_, deleted) in self.deleted.take() {
-            if let Retired::Deleted(_, table) = deleted {
-                self.push_deleted(deleted, table);
-            }
+            self.push_deleted(deleted);
         }
         // What deleted records are kept for, too, of which `collect` may have found some.
         self.pin();
@@ -612,6 +665,8 @@ impl WorkerMemory {
             orphans.extend(batches);
         }
         self.counters().retired_pending.store(0, Ordering::Relaxed);
+        // The user's code, of a thread that is no worker any more.
+        self.run_discarded();
         self.arena().give_up(&self.shared.memory);
     }
 

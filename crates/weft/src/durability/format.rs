@@ -108,7 +108,7 @@ pub const HEADER_BYTES: usize = 64;
 pub const PAYLOAD_BYTES: usize = 16 << 20;
 
 /// The longest row, key or change that an entry may hold, in bytes.
-const ENTRY_BYTES_MAX: usize = 1 << 30;
+pub const ENTRY_BYTES_MAX: usize = 1 << 30;
 
 /// The longest row that can be stored, in bytes: of a change of all of its columns, the key and the
 /// columns together fit into an entry.

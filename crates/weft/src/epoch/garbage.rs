@@ -9,6 +9,7 @@ use std::alloc::Layout;
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 
+use crate::encoding::EncodedKey;
 use crate::record::arena::Class;
 use crate::table::TableRef;
 
@@ -24,10 +25,25 @@ pub enum Retired {
     Row(NonNull<u8>, TableRef),
     /// A deleted record (DBX §5.5, step 1 of Figure 4): to be unlinked now, unless a row was
     /// inserted into it meanwhile.
-    Deleted(NonNull<u8>, TableRef),
+    Deleted(Box<DeletedRecord>),
     /// An unlinked record (step 2): to be freed with the row that it may still hold.
     Record(NonNull<u8>, TableRef),
 }
+
+/// A deleted record that its index still leads to.
+#[derive(Debug)]
+pub struct DeletedRecord {
+    pub record: NonNull<u8>,
+    pub table: TableRef,
+    /// Where the index leads to it from. (It is what whoever deleted the record took for that: if the
+    /// user's types have told it something else, the record cannot be unlinked, and stays.)
+    pub key: EncodedKey,
+}
+
+const _: () = assert!(size_of::<Retired>() == 24, "every update pushes one");
+
+// SAFETY: only who holds it may unlink the record, on any thread.
+unsafe impl Send for DeletedRecord {}
 
 // SAFETY: the addresses are of memory that no index leads to any more (or, for `Deleted`, that
 // only the list's holder may unlink); whoever holds the list may free it, on any thread.

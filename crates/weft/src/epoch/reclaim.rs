@@ -18,7 +18,8 @@
 //! - `s >= t`: the worker read the clock at or after the increment to `t`. The increment is a
 //!   release, and every later one continues its release sequence, so the worker's acquire of the
 //!   clock makes all unlinking that preceded the increment visible to it. It cannot find the
-//!   batch.
+//!   batch. What it read in a transaction before that one happened before its slot store, which is a
+//!   release, and so before the reclaimer's freeing.
 //! - The reclaimer missed the worker's slot store (it saw OFFLINE or an older value). Between
 //!   its slot store and its first look at shared data the worker executes a sequentially
 //!   consistent fence, and so does the reclaimer between unlinking and looking at the slots.
@@ -74,9 +75,13 @@ impl GracePeriods {
     pub fn pin(&self, slot: usize) {
         // Acquire: pairs with the increment in `seal`; see "s >= t" above.
         let now = self.clock.0.load(Ordering::Acquire);
-        // Relaxed: made visible, and ordered before what the worker reads, by the fence, which
-        // pairs with the one in `horizon`.
-        self.slots[slot].0.store(now, Ordering::Relaxed);
+        // Release: pairs with the acquire in `horizon`. A reclaimer that reads this value, and not the
+        // `OFFLINE` that `unpin` stored before it, has to see what the worker read in its earlier
+        // transaction as done, too. (A relaxed store would break the release of that `unpin`.)
+        //
+        // The fence makes the store visible before the worker reads anything; it pairs with the one in
+        // `horizon`.
+        self.slots[slot].0.store(now, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
@@ -109,7 +114,7 @@ impl GracePeriods {
         fence(Ordering::SeqCst);
         self.slots[..self.slots_used()]
             .iter()
-            // Acquire: pairs with the release in `unpin`.
+            // Acquire: pairs with the releases in `unpin` and `pin`.
             .map(|slot| slot.0.load(Ordering::Acquire))
             .min()
             .unwrap_or(OFFLINE)
@@ -156,16 +161,29 @@ mod loom_tests {
     /// are not ordered.
     #[test]
     fn loom_nothing_is_freed_under_a_pinned_reader() {
-        loom::model(|| {
-            let grace = Arc::new(GracePeriods::new(2));
-            grace.enlist(0);
-            grace.enlist(1);
-            let linked = Arc::new(Word::new(1));
-            let object = Arc::new(UnsafeCell::new(7));
-            let reader = {
-                let (grace, linked, object) =
-                    (Arc::clone(&grace), Arc::clone(&linked), Arc::clone(&object));
-                thread::spawn(move || {
+        loom::model(|| free_beside_a_reader_that_pins(1));
+    }
+
+    /// The reader pins twice: the reclaimer may see its second pin, and must then see its first
+    /// transaction as ended.
+    #[test]
+    fn loom_nothing_is_freed_under_a_reader_that_pins_again() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| free_beside_a_reader_that_pins(2));
+    }
+
+    fn free_beside_a_reader_that_pins(pins: u32) {
+        let grace = Arc::new(GracePeriods::new(2));
+        grace.enlist(0);
+        grace.enlist(1);
+        let linked = Arc::new(Word::new(1));
+        let object = Arc::new(UnsafeCell::new(7));
+        let reader = {
+            let (grace, linked, object) =
+                (Arc::clone(&grace), Arc::clone(&linked), Arc::clone(&object));
+            thread::spawn(move || {
+                for _ in 0..pins {
                     grace.pin(0);
                     if linked.load(Ordering::Acquire) == 1 {
                         // SAFETY: linked when this thread was pinned: that is what is tested.
@@ -173,15 +191,15 @@ mod loom_tests {
                         assert_eq!(contents, 7, "freed while in use");
                     }
                     grace.unpin(0);
-                })
-            };
-            linked.store(0, Ordering::Release);
-            let tag = grace.seal();
-            if grace.horizon() >= tag {
-                // SAFETY: the grace period has passed: that is what is tested.
-                object.with_mut(|object| unsafe { *object = 0 });
-            }
-            reader.join().unwrap();
-        });
+                }
+            })
+        };
+        linked.store(0, Ordering::Release);
+        let tag = grace.seal();
+        if grace.horizon() >= tag {
+            // SAFETY: the grace period has passed: that is what is tested.
+            object.with_mut(|object| unsafe { *object = 0 });
+        }
+        reader.join().unwrap();
     }
 }

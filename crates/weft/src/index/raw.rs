@@ -22,7 +22,6 @@
 use std::alloc::Layout;
 use std::marker::PhantomData;
 use std::ops::Bound;
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft_htm::word::Ordering;
@@ -35,7 +34,7 @@ use crate::error::Failure;
 use crate::metrics::Metrics;
 use crate::prefetch::prefetch_lines;
 use crate::record::arena::BLOCK_BYTES_MAX;
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::worker::{Shared, WorkerMemory};
 
 /// A record of the tree: no header, since there is no protocol.
@@ -175,7 +174,7 @@ impl<R: Copy> RawWorker<R> {
         let record = self.find(key)?;
         // SAFETY: pinned until the end of this function. Acquire: pairs with the release in
         // `update`, so that the row's contents are seen.
-        Some(read(unsafe { Self::row(record.get().newest.load(Ordering::Acquire)) }))
+        Some(read(unsafe { Self::row(record.get().newest.load(Ordering::Acquire).address()) }))
     }
 
     /// Changes a copy of the row under a key and puts it in the row's place; false if there is
@@ -192,14 +191,14 @@ impl<R: Copy> RawWorker<R> {
         loop {
             // SAFETY: pinned; and the block is new, this worker's own, and of a row's layout.
             unsafe {
-                block.cast::<R>().write(*Self::row(newest));
+                block.cast::<R>().write(*Self::row(newest.address()));
                 change(block.cast::<R>().as_mut());
             }
             // Release: pairs with the acquires, so that whoever sees the pointer sees the row. No
             // old pointer comes back while this worker is pinned, since its block is not freed.
             let swapped = stored.newest.compare_exchange(
                 newest,
-                block.as_ptr(),
+                Newest::of(block),
                 Ordering::AcqRel,
                 Ordering::Acquire,
             );
@@ -208,10 +207,10 @@ impl<R: Copy> RawWorker<R> {
                 Err(other) => newest = other,
             }
         }
-        if newest != record.inline_row().as_ptr() {
+        if let Some(replaced) = newest.row().filter(|row| *row != record.inline_row()) {
             // SAFETY: it came from `allocate`, here or in another worker's hands; the exchange has
             // made it unreachable, and only one thread can have done so.
-            unsafe { self.memory.retire(NonNull::new_unchecked(newest), Self::ROW) };
+            unsafe { self.memory.retire(replaced, Self::ROW) };
         }
         true
     }
@@ -226,7 +225,7 @@ impl<R: Copy> RawWorker<R> {
         let record = unsafe {
             let record = StoredRecord::<()>::initialise(block);
             record.inline_row().cast::<R>().write(row);
-            record.get().newest.store(record.inline_row().as_ptr(), Ordering::Relaxed);
+            record.get().newest.store(Newest::of(record.inline_row()), Ordering::Relaxed);
             record
         };
         // The insertion unlocks its leaf with release, which publishes the record.
@@ -268,7 +267,8 @@ impl<R: Copy> RawWorker<R> {
                 // SAFETY: the tree's own address of a record of this type; pinned until the end of
                 // this function. Acquire: see `get`.
                 visit(unsafe {
-                    Self::row(Record::from_address(address).get().newest.load(Ordering::Acquire))
+                    let record = Record::from_address(address).get();
+                    Self::row(record.newest.load(Ordering::Acquire).address())
                 });
             }
             left -= addresses.len();

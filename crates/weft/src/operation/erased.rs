@@ -2,6 +2,7 @@
 //! slices that it makes, and what it takes to undo what was done to them.
 
 use std::alloc::Layout;
+use std::any::TypeId;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -25,6 +26,8 @@ type Initialise = unsafe fn(fn(), NonNull<u8>, u32, NonNull<u8>);
 /// What is done with slices of a type.
 struct Functions {
     kind: OperationKind,
+    /// Identifies the types of the row, the column and the operation, which decide what a slice is.
+    types: fn() -> TypeId,
     layout: Layout,
     /// Makes a slice in a place, for one of so many cores.
     initialise: Initialise,
@@ -35,7 +38,7 @@ struct Functions {
 impl ColumnOperation {
     /// The operation `O` on a column; `None` if its slices own memory, or the column.
     #[inline(always)]
-    pub fn new<R: Record, V, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
+    pub fn new<R: Record, V: 'static, O: Operation<V>>(column: ColumnOf<R, V>) -> Option<Self> {
         if const { std::mem::needs_drop::<V>() || std::mem::needs_drop::<O::Slice>() } {
             return None;
         }
@@ -50,6 +53,7 @@ impl ColumnOperation {
         let functions = const {
             &Functions {
                 kind: O::KIND,
+                types: TypeId::of::<(R, V, O)>,
                 layout: Layout::new::<O::Slice>(),
                 initialise: initialise::<R, V, O>,
                 merge: merge::<R, V, O>,
@@ -68,10 +72,15 @@ impl ColumnOperation {
         self.functions.kind
     }
 
-    /// Whether it is the same operation on the same column, of rows of the same table.
+    /// Whether it is the same operation on the same column, of the same types: then, and only then,
+    /// slices of one are slices of the other. (A kind is not enough. Whoever writes a [`Record`] by hand
+    /// may name a column with two types.)
     #[inline(always)]
     pub fn is_same(&self, other: &ColumnOperation) -> bool {
-        self.column == other.column && self.functions.kind == other.functions.kind
+        // One operation has one static, nearly always.
+        let is_same_type = std::ptr::eq(self.functions, other.functions)
+            || (self.functions.types)() == (other.functions.types)();
+        self.column == other.column && is_same_type
     }
 
     /// The layout of a slice.

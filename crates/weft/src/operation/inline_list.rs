@@ -34,6 +34,11 @@ impl<T, const N: usize> InlineList<T, N> {
         there.map(|element| element.as_ref().expect("the first ones are there"))
     }
 
+    /// The elements.
+    pub fn into_elements(self) -> impl Iterator<Item = T> {
+        self.elements.into_iter().flatten()
+    }
+
     #[inline]
     pub fn get(&self, position: usize) -> &T {
         self.elements[position].as_ref().expect("the position is within the list")

@@ -194,9 +194,9 @@ impl<O: Order, T: Payload, const K: usize> Operation<TopK<O, T, K>> for TopKInse
     }
 
     fn merge(slice: TopK<O, T, K>, value: &mut TopK<O, T, K>) {
-        for tuple in slice.tuples.iter() {
+        for tuple in slice.tuples.into_elements() {
             if let Some(place) = value.place(&tuple.order, tuple.core) {
-                value.put(place, tuple.clone());
+                value.put(place, tuple);
             }
         }
     }

@@ -264,7 +264,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.scan(slot, table, place, |tx| tx.prefix_by(table, index, prefix))
     }
 
-    pub fn apply<T: Record, V, O: Operation<V>>(
+    pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         self,
         slot: &Slot<()>,
         table: &Table<T, P>,
@@ -279,7 +279,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         })
     }
 
-    pub fn or<T: Record, V>(
+    pub fn or<T: Record, V: 'static>(
         self,
         slot: &Slot<()>,
         table: &Table<T, P>,
@@ -293,7 +293,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         self.apply(slot, table, key, column, Or(bits))
     }
 
-    pub fn and<T: Record, V>(
+    pub fn and<T: Record, V: 'static>(
         self,
         slot: &Slot<()>,
         table: &Table<T, P>,

@@ -10,13 +10,14 @@
 use std::ptr::NonNull;
 
 use super::{Observation, RecordHeader, Visible};
+use crate::encoding::EncodedKey;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
 use crate::record::version::VersionHeader;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{LoggedWrite, WorkerMemory, Written};
+use crate::worker::{self, LoggedWrite, NOT_STAGED, Outcome, WorkerMemory, Written};
 
 /// A record header that holds a TID word, perhaps beside other things.
 pub trait TidHeader: Default + Send + Sync + 'static {
@@ -75,9 +76,20 @@ pub struct WriteEntry<H> {
     pub replaced: *mut u8,
     /// The row to install; `None` to leave the record without one.
     pub row: Option<NonNull<u8>>,
-    /// If this transaction has put the record into the index: the row that it did so with, which
-    /// tells the record's key as long as the transaction lasts.
-    pub created: Option<NonNull<u8>>,
+    /// The key that the index leads to the record from; of records that this transaction has inserted or
+    /// deleted.
+    pub key: Option<EncodedKey>,
+    /// Whether this transaction has put the record into the index.
+    pub is_created: bool,
+    /// Where the write stands among those that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
+    pub staged: u32,
+}
+
+impl<H> WriteEntry<H> {
+    /// The key of a record that this transaction has put into the index.
+    pub fn created_key(&self) -> Option<&EncodedKey> {
+        self.key.as_ref().filter(|_| self.is_created)
+    }
 }
 
 /// What a write must know of the version that it replaces.
@@ -194,7 +206,8 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
-    /// Adds a write to the write set, or replaces this transaction's earlier one.
+    /// Adds a write to the write set, or replaces this transaction's earlier one. If there is no row, the
+    /// record is deleted from under `key`.
     #[inline(always)]
     pub fn put(
         &mut self,
@@ -202,6 +215,7 @@ impl<H: TidHeader> AccessSet<H> {
         record: RecordPointer<H>,
         version: Replaced,
         row: Option<NonNull<u8>>,
+        key: Option<EncodedKey>,
     ) {
         match version.own_position {
             Some(position) => {
@@ -210,6 +224,9 @@ impl<H: TidHeader> AccessSet<H> {
                     self.superseded.push(Superseded { record, row, table });
                 }
                 entry.row = row;
+                if !entry.is_created {
+                    entry.key = key;
+                }
                 link(row, entry.replaced);
             }
             None => {
@@ -220,32 +237,55 @@ impl<H: TidHeader> AccessSet<H> {
                     expected: version.observed,
                     replaced: version.newest,
                     row,
-                    created: None,
+                    key,
+                    is_created: false,
+                    staged: NOT_STAGED,
                 });
             }
         }
     }
 
-    /// Adds the write of a placeholder that this transaction has put into an index.
+    /// Adds the write of a placeholder that this transaction has put into an index, under `key`.
     #[inline(always)]
-    pub fn insert(&mut self, table: TableRef, record: RecordPointer<H>, row: NonNull<u8>) {
+    pub fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
         self.push_write(WriteEntry {
             record,
             table,
             expected: Tid::PLACEHOLDER,
             replaced: std::ptr::null_mut(),
             row: Some(row),
-            created: Some(row),
+            key: Some(key),
+            is_created: true,
+            staged: NOT_STAGED,
         });
     }
 
-    // ---- after the end -----------------------------------------------------------------------
+    // ---- the end -----------------------------------------------------------------------------
+
+    /// See [`super::Executor::list_writes`].
+    pub fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        for entry in &mut self.writes {
+            entry.staged = match logged(entry) {
+                Some(write) => {
+                    list.push(write);
+                    list.len() as u32 - 1
+                }
+                None => NOT_STAGED,
+            };
+        }
+    }
 
     /// After a commit: appends what it has written to the log, numbers it, hands what it has replaced
     /// or deleted to the garbage collection (DBX §5.5), and forgets everything. `discard` unlinks a
     /// placeholder of this transaction.
     #[inline(always)]
-    pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, NonNull<u8>)) {
+    pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, &EncodedKey)) {
         let order = |entry: &WriteEntry<H>| entry.expected.order_in(memory.drawn_epoch());
         self.retire_in_order(memory, order, discard);
     }
@@ -256,43 +296,38 @@ impl<H: TidHeader> AccessSet<H> {
         &mut self,
         memory: &WorkerMemory,
         order: impl Fn(&WriteEntry<H>) -> u64,
-        discard: impl Fn(&WriteEntry<H>, NonNull<u8>),
+        discard: impl Fn(&WriteEntry<H>, &EncodedKey),
     ) {
         if memory.is_logging() && !self.writes.is_empty() {
-            memory.log(self.writes.iter().filter_map(|entry| logged(entry, order(entry))));
+            let staged = self.writes.iter().filter(|entry| entry.staged != NOT_STAGED);
+            memory.log(staged.map(|entry| (entry.staged, order(entry))));
         }
         for entry in &self.writes {
-            match (entry.row, entry.created) {
+            let replaced = NonNull::new(entry.replaced);
+            let outcome = match (entry.row, &entry.key) {
                 (Some(row), _) => {
-                    memory.number(row);
-                    if let Some(replaced) = NonNull::new(entry.replaced) {
-                        let (table, record) = (entry.table, entry.record);
-                        let inline = is_inline(table, record, replaced);
-                        let block = record.block();
-                        // SAFETY: this transaction has replaced it, and just committed.
-                        unsafe {
-                            match entry.expected.is_absent() {
-                                false => memory.supersede(table, block, row, replaced, inline),
-                                true => {
-                                    memory.supersede_deleted(table, block, row, replaced, inline);
-                                }
-                            }
-                        }
-                    }
+                    let replaced = replaced.map(|row| worker::Replaced {
+                        row,
+                        was_deleted: entry.expected.is_absent(),
+                        inline: is_inline(entry.table, entry.record, row),
+                    });
+                    Outcome::Written { row, replaced }
                 }
-                (None, Some(row)) => discard(entry, row),
-                // The row stays with the record until it is unlinked: by it the record's key is
-                // known, and older snapshots may need it.
-                (None, None) if !entry.expected.is_absent() => {
-                    let deleted = NonNull::new(entry.replaced).expect("a row was visible");
-                    // SAFETY: this transaction has deleted it, and just committed.
-                    unsafe { memory.mark_deleted(entry.record.block(), deleted) };
-                    if !entry.expected.is_queued() {
-                        memory.retire_deleted(entry.record.block(), entry.table);
-                    }
+                // Inserted and deleted again.
+                (None, Some(key)) if entry.is_created => {
+                    discard(entry, key);
+                    continue;
                 }
-                (None, None) => {}
-            }
+                (None, Some(key)) if !entry.expected.is_absent() => Outcome::Deleted {
+                    row: replaced.expect("a row was visible"),
+                    key,
+                    is_queued: entry.expected.is_queued(),
+                },
+                // Deleted where there was nothing: nothing happened.
+                (None, _) => continue,
+            };
+            // SAFETY: this transaction has done so, and has just committed.
+            unsafe { memory.conclude(entry.table, entry.record.block(), outcome) };
         }
         self.drop_superseded(memory);
         self.clear();
@@ -303,11 +338,11 @@ impl<H: TidHeader> AccessSet<H> {
     pub fn drop_private(
         &mut self,
         memory: &WorkerMemory,
-        discard: impl Fn(&WriteEntry<H>, NonNull<u8>),
+        discard: impl Fn(&WriteEntry<H>, &EncodedKey),
     ) {
         for entry in &self.writes {
-            if let Some(row) = entry.created {
-                discard(entry, row);
+            if let Some(key) = entry.created_key() {
+                discard(entry, key);
             }
             if let Some(row) = entry.row {
                 drop_private(entry.record, row, entry.table, memory);
@@ -426,7 +461,7 @@ impl<H: TidHeader> AccessSet<H> {
             // SAFETY: an address that is stored in an index of this database, which the worker entered before
             // it was pinned last, or since.
             let record = unsafe { RecordPointer::from_address(address) };
-            let is_insertion = |position: usize| self.writes[position].created.is_some();
+            let is_insertion = |position: usize| self.writes[position].is_created;
             self.find_write(record).is_some_and(is_insertion)
         };
         // SAFETY: noted together, and the worker is pinned as long as it has an access set.
@@ -463,7 +498,7 @@ impl<H: TidHeader> AccessSet<H> {
 }
 
 /// What the log is to hold of a write, if anything has happened.
-fn logged<H>(entry: &WriteEntry<H>, order: u64) -> Option<LoggedWrite> {
+fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
     let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
     let written = match (entry.row, before) {
         (Some(row), Some(before)) => Written::Changed { row, before },
@@ -471,7 +506,7 @@ fn logged<H>(entry: &WriteEntry<H>, order: u64) -> Option<LoggedWrite> {
         (None, Some(deleted)) => Written::Deleted(deleted),
         (None, None) => return None,
     };
-    Some(LoggedWrite { table: entry.table, written, order })
+    Some(LoggedWrite { table: entry.table, written })
 }
 
 /// Has a row that nobody else has seen lead to the one that it is to replace.

@@ -62,14 +62,15 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, yield_now};
 
 use super::access_set::is_inline;
-use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::version::{UNNUMBERED, VersionHeader};
-use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{LoggedWrite, WorkerMemory, Written};
+use crate::worker::{LoggedWrite, Outcome, Replaced, WorkerMemory, Written};
 
 /// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -88,21 +89,23 @@ impl Protocol for Atomic {
     fn settle_deleted(
         record: &StoredRecord<()>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         let mut found = record.newest.load(LOAD);
         loop {
-            if has(found, ABSENT) && !may_go(0) {
+            if found.has(ABSENT) && !may_go(0) {
                 return Settled::Busy;
             }
-            let settled = found.map_addr(|word| match word & ABSENT {
-                0 => word & !QUEUED,
-                _ => word & !QUEUED | REMOVED,
-            });
+            let dequeued = found.without(QUEUED);
+            let settled = if found.has(ABSENT) { dequeued.with(REMOVED) } else { dequeued };
             match exchange(record, found, settled) {
-                Ok(()) if has(settled, REMOVED) => {
-                    unlink();
-                    return Settled::Unlinked;
+                Ok(()) if settled.has(REMOVED) => {
+                    if unlink() {
+                        return Settled::Unlinked;
+                    }
+                    // Nobody else changes what is removed.
+                    record.newest.store(dequeued, STORE);
+                    return Settled::Kept;
                 }
                 Ok(()) => return Settled::Kept,
                 Err(now) => found = now,
@@ -115,27 +118,22 @@ const ABSENT: usize = 1 << 0;
 const REMOVED: usize = 1 << 1;
 const QUEUED: usize = 1 << 2;
 
-const _: () = assert!((ABSENT | REMOVED | QUEUED) & !FLAGS_OF_NEWEST == 0);
-
 /// Acquire: pairs with the release in [`exchange`]: whoever finds a row finds its contents.
 const LOAD: Ordering = Ordering::Acquire;
-
-#[inline(always)]
-fn has(newest: *mut u8, flag: usize) -> bool {
-    newest.addr() & flag != 0
-}
+/// Release: pairs with [`LOAD`].
+const STORE: Ordering = Ordering::Release;
 
 /// A record's word, when whoever has written it has a number.
 #[inline(always)]
-fn settled(record: &StoredRecord<()>) -> *mut u8 {
+fn settled(record: &StoredRecord<()>) -> Newest {
     loop {
         let newest = record.newest.load(LOAD);
-        let Some(row) = row_of_newest(newest) else { return newest };
+        let Some(row) = newest.row() else { return newest };
         // SAFETY: pinned since before the record was found.
         let version = unsafe { VersionHeader::of(row) };
-        let is_settled = match has(newest, ABSENT) {
+        let is_settled = match newest.has(ABSENT) {
             false => version.number() != UNNUMBERED,
-            true => has(newest, REMOVED) || version.is_deleted(),
+            true => newest.has(REMOVED) || version.is_deleted(),
         };
         if is_settled {
             return newest;
@@ -146,11 +144,11 @@ fn settled(record: &StoredRecord<()>) -> *mut u8 {
 
 /// What a record with this word shows.
 #[inline(always)]
-fn visible(newest: *mut u8) -> Visible {
-    if newest.addr() & (ABSENT | REMOVED) == 0 {
-        return row_of_newest(newest).map_or(Visible::Absent, Visible::Row);
+fn visible(newest: Newest) -> Visible {
+    if !newest.has(ABSENT | REMOVED) {
+        return newest.row().map_or(Visible::Absent, Visible::Row);
     }
-    if has(newest, REMOVED) {
+    if newest.has(REMOVED) {
         // Whoever removes it is about to unlink it.
         yield_now();
         return Visible::Removed;
@@ -164,7 +162,7 @@ fn address_of(row: Option<NonNull<u8>>) -> *mut u8 {
 
 /// The one atomic instruction. `Err` holds what was there instead of `current`.
 #[inline(always)]
-fn exchange(record: &StoredRecord<()>, current: *mut u8, new: *mut u8) -> Result<(), *mut u8> {
+fn exchange(record: &StoredRecord<()>, current: Newest, new: Newest) -> Result<(), Newest> {
     // Release: pairs with `LOAD`: the new row was written before. Acquire, also on failure: what
     // is found instead may be looked at.
     record.newest.compare_exchange(current, new, Ordering::AcqRel, LOAD).map(|_| ())
@@ -181,11 +179,20 @@ struct Write {
     record: RecordPointer<()>,
     table: TableRef,
     /// The word that it replaces.
-    expected: *mut u8,
+    expected: Newest,
     /// The row to install; `None` to leave the record without one.
     row: Option<NonNull<u8>>,
+    /// The key that the index leads to the record from, if it is inserted or deleted.
+    key: Option<EncodedKey>,
     /// Whether this transaction has put the record into the index.
-    created: bool,
+    is_created: bool,
+}
+
+impl Write {
+    /// The row that was visible before.
+    fn replaced(&self) -> Option<NonNull<u8>> {
+        self.expected.row().filter(|_| !self.expected.has(ABSENT))
+    }
 }
 
 /// Runs `atomic` on one worker.
@@ -201,14 +208,14 @@ impl Executor for AtomicExecutor {
     type Header = ();
     type Shared = ();
     /// The word that was observed.
-    type Version = *mut u8;
+    type Version = Newest;
 
     fn new(_shared: &Arc<()>, _slot: usize) -> Self {
         AtomicExecutor { write: None }
     }
 
     #[inline(always)]
-    fn begin(&mut self, _attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, _attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
         Ok(())
     }
 
@@ -228,14 +235,14 @@ impl Executor for AtomicExecutor {
         _table: TableRef,
         record: RecordPointer<()>,
         _memory: &WorkerMemory,
-    ) -> Result<Observation<*mut u8>, Abort> {
+    ) -> Result<Observation<Newest>, Abort> {
         let version = settled(stored(record));
         Ok(Observation { visible: visible(version), version })
     }
 
-    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: *mut u8) {}
+    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: Newest) {}
 
-    fn is_current(&self, _record: RecordPointer<()>, _version: *mut u8) -> bool {
+    fn is_current(&self, _record: RecordPointer<()>, _version: Newest) -> bool {
         // There is one operation, and it has not written yet.
         self.write.is_none()
     }
@@ -245,22 +252,35 @@ impl Executor for AtomicExecutor {
         &mut self,
         table: TableRef,
         record: RecordPointer<()>,
-        version: *mut u8,
+        version: Newest,
         row: NonNull<u8>,
     ) {
-        let row = Some(row);
-        self.write = Some(Write { record, table, expected: version, row, created: false });
+        let (expected, row, key) = (version, Some(row), None);
+        self.write = Some(Write { record, table, expected, row, key, is_created: false });
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<()>, version: *mut u8) {
-        self.write = Some(Write { record, table, expected: version, row: None, created: false });
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        version: Newest,
+        key: EncodedKey,
+    ) {
+        let (expected, row, key) = (version, None, Some(key));
+        self.write = Some(Write { record, table, expected, row, key, is_created: false });
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<()>, row: NonNull<u8>) {
-        let (expected, row) = (ptr::null_mut(), Some(row));
-        self.write = Some(Write { record, table, expected, row, created: true });
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        let (expected, row, key) = (Newest::NONE, Some(row), Some(key));
+        self.write = Some(Write { record, table, expected, row, key, is_created: true });
     }
 
     #[inline(always)]
@@ -288,55 +308,51 @@ impl Executor for AtomicExecutor {
         Ok(())
     }
 
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        let Some(write) = &self.write else { return };
+        let written = match (write.row, write.replaced()) {
+            (Some(row), Some(before)) => Written::Changed { row, before },
+            (Some(row), None) => Written::Row(row),
+            (None, Some(deleted)) => Written::Deleted(deleted),
+            (None, None) => unreachable!("only visible rows are removed"),
+        };
+        list.push(LoggedWrite { table: write.table, written });
+    }
+
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         let Some(write) = &self.write else { return Ok(()) };
-        let replaced = row_of_newest(write.expected);
+        let before = write.expected.row();
         if let Some(row) = write.row {
             // SAFETY: nobody else has seen the row yet.
-            unsafe { VersionHeader::of(row) }.set_previous(address_of(replaced));
+            unsafe { VersionHeader::of(row) }.set_previous(address_of(before));
         }
         let replaced_word = install(write)?;
         // ==== serialization point ====
         epoch();
-        // Nobody replaces the row before it has its number, so these numbers ascend, too.
-        let order = if memory.is_logging() { memory.next_in_log() } else { 0 };
-        let block = write.record.block();
         if memory.is_logging() {
-            let before = replaced.filter(|_| !has(write.expected, ABSENT));
-            let written = match (write.row, before) {
-                (Some(row), Some(before)) => Written::Changed { row, before },
-                (Some(row), None) => Written::Row(row),
-                (None, Some(deleted)) => Written::Deleted(deleted),
-                (None, None) => unreachable!("only visible rows are removed"),
-            };
-            memory.log([LoggedWrite { table: write.table, written, order }].into_iter());
+            // Nobody replaces the row before it has its number, so these numbers ascend, too.
+            let order = memory.next_in_log();
+            memory.log(std::iter::once((0, order)));
         }
-        match (write.row, replaced) {
-            (Some(row), replaced) => {
-                memory.number(row);
-                if let Some(replaced) = replaced {
-                    let inline = is_inline(write.table, write.record, replaced);
-                    // SAFETY: the exchange has replaced it, and only one can have done so.
-                    unsafe {
-                        match has(write.expected, ABSENT) {
-                            false => memory.supersede(write.table, block, row, replaced, inline),
-                            true => {
-                                memory.supersede_deleted(write.table, block, row, replaced, inline);
-                            }
-                        }
-                    }
-                }
+        let outcome = match (write.row, &write.key) {
+            (Some(row), _) => {
+                let replaced = before.map(|row| Replaced {
+                    row,
+                    was_deleted: write.expected.has(ABSENT),
+                    inline: is_inline(write.table, write.record, row),
+                });
+                Outcome::Written { row, replaced }
             }
-            (None, Some(deleted)) => {
-                // SAFETY: likewise.
-                unsafe { memory.mark_deleted(block, deleted) };
-                if !has(replaced_word, QUEUED) {
-                    memory.retire_deleted(block, write.table);
-                }
-            }
-            (None, None) => unreachable!("only visible rows are removed"),
-        }
+            (None, Some(key)) => Outcome::Deleted {
+                row: before.expect("only visible rows are removed"),
+                key,
+                is_queued: replaced_word.has(QUEUED),
+            },
+            (None, None) => unreachable!("what is removed has a key"),
+        };
+        // SAFETY: the exchange has done so, and only one can have.
+        unsafe { memory.conclude(write.table, write.record.block(), outcome) };
         self.write = None;
         Ok(())
     }
@@ -344,8 +360,8 @@ impl Executor for AtomicExecutor {
     fn abort(&mut self, memory: &WorkerMemory) {
         let Some(write) = self.write.take() else { return };
         let Some(row) = write.row else { return };
-        if write.created {
-            discard_placeholder(&write, row, memory);
+        if write.is_created {
+            discard_placeholder(&write, memory);
         }
         let inline = is_inline(write.table, write.record, row);
         // SAFETY: the row was not installed, so nobody else has seen it; and this is the only
@@ -357,17 +373,17 @@ impl Executor for AtomicExecutor {
 /// Makes a write visible, if the record still is what the write has seen; returns the word that it
 /// replaced.
 #[inline(always)]
-fn install(write: &Write) -> Result<*mut u8, Abort> {
+fn install(write: &Write) -> Result<Newest, Abort> {
     let mut current = write.expected;
     loop {
         // A record on a garbage list stays there.
-        let queued = current.addr() & QUEUED;
         let new = match write.row {
-            Some(row) => row.as_ptr().map_addr(|address| address | queued),
-            None => current.map_addr(|word| word | ABSENT | QUEUED),
+            Some(row) if current.has(QUEUED) => Newest::of(row).with(QUEUED),
+            Some(row) => Newest::of(row),
+            None => current.with(ABSENT | QUEUED),
         };
         let Err(found) = exchange(stored(write.record), current, new) else { return Ok(current) };
-        if found.addr() | QUEUED != current.addr() | QUEUED {
+        if found.with(QUEUED) != current.with(QUEUED) {
             return Err(write_conflict(write));
         }
         // The same version: it was only taken off a garbage list.
@@ -375,14 +391,15 @@ fn install(write: &Write) -> Result<*mut u8, Abort> {
     }
 }
 
-/// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
-/// transaction has put a row into it.
-fn discard_placeholder(write: &Write, row: NonNull<u8>, memory: &WorkerMemory) {
-    let removed = ptr::without_provenance_mut(REMOVED);
-    if exchange(stored(write.record), ptr::null_mut(), removed).is_ok() {
-        // SAFETY: the row is of this table, was never installed, and is dropped after this.
-        unsafe { write.table.unlink(write.record.block(), row, memory) };
-        memory.retire_record(write.record.block(), write.table);
+/// Unlinks a placeholder that this transaction has put into the index, unless another transaction has
+/// put a row into it.
+fn discard_placeholder(write: &Write, memory: &WorkerMemory) {
+    let key = write.key.as_ref().expect("what is inserted has a key");
+    if exchange(stored(write.record), Newest::NONE, Newest::NONE.with(REMOVED)).is_ok() {
+        // SAFETY: the record is of the table, and the worker is pinned.
+        if unsafe { write.table.unlink(write.record.block(), key, memory) } {
+            memory.retire_record(write.record.block(), write.table);
+        }
     }
 }
 

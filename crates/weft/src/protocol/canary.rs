@@ -63,14 +63,15 @@ use super::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, su
 use super::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord, fence_before_validation};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory};
 
 use Mutation::{
     AbortedWriteStays, AbsenceNotNoted, AnyInsertionCountsAsOwn, ConclusionsNotValidated,
@@ -182,7 +183,7 @@ impl Protocol for Canary {
     fn settle_deleted(
         _record: &StoredRecord<CanaryHeader>,
         _may_go: impl Fn(u64) -> bool,
-        _unlink: impl FnOnce(),
+        _unlink: impl FnOnce() -> bool,
     ) -> Settled {
         // Records stay in their indexes: see "wrong, but safe". The flag of the garbage list stays
         // set, so the record is not queued again.
@@ -272,6 +273,18 @@ fn swap(pointer: &WordPointer<u8>, new: *mut u8) -> *mut u8 {
     }
 }
 
+/// As [`swap`], of a record's newest row.
+fn swap_newest(record: &StoredRecord<CanaryHeader>, new: *mut u8) -> *mut u8 {
+    let new = NonNull::new(new).map_or(Newest::NONE, Newest::of);
+    let mut current = record.newest.load(Ordering::Acquire);
+    loop {
+        match record.newest.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(replaced) => return replaced.address(),
+            Err(found) => current = found,
+        }
+    }
+}
+
 /// What a record shows: no row if it has none, whatever its version says.
 fn visible(tid: Tid, newest: *mut u8) -> Visible {
     match NonNull::new(newest) {
@@ -295,7 +308,7 @@ impl Executor for CanaryExecutor {
         }
     }
 
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
         self.attempt = attempt;
         if self.breaks(StaleSnapshot) {
             let commits = self.shared.commits.load(Ordering::Relaxed);
@@ -376,21 +389,33 @@ impl Executor for CanaryExecutor {
         let is_first = self.set.find_write(record).is_none();
         if self.publishes_early() && is_first && !version.observed.is_absent() {
             // DirtyRead, AbortedWriteStays: visible before the commit.
-            let before = swap(&stored(record).newest, row.as_ptr());
+            let before = swap_newest(stored(record), row.as_ptr());
             self.published.push(Published { record, table, row, before });
         }
-        self.set.put(table, record, version, Some(row));
+        self.set.put(table, record, version, Some(row), None);
     }
 
-    fn remove(&mut self, table: TableRef, record: RecordPointer<CanaryHeader>, version: Replaced) {
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<CanaryHeader>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
         // EntryStays: records of secondary indexes keep their rows.
         if !self.breaks(EntryStays) || table.core().index.is_none() {
-            self.set.put(table, record, version, None);
+            self.set.put(table, record, version, None, Some(key));
         }
     }
 
-    fn insert(&mut self, table: TableRef, record: RecordPointer<CanaryHeader>, row: NonNull<u8>) {
-        self.set.insert(table, record, row);
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<CanaryHeader>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.set.insert(table, record, row, key);
     }
 
     fn note_node(
@@ -443,6 +468,10 @@ impl Executor for CanaryExecutor {
             }
         }
         self.validate_reads(|_| false)
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
     }
 
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
@@ -509,7 +538,7 @@ impl CanaryExecutor {
     fn read_newest(&self, record: RecordPointer<CanaryHeader>) -> (Tid, *mut u8) {
         let record = stored(record);
         // Acquire: pairs with the release in `swap`.
-        let newest = || record.newest.load(Ordering::Acquire);
+        let newest = || record.newest.load(Ordering::Acquire).address();
         if self.breaks(TornRead) {
             // A commit in between makes an old row go with a new version.
             let row = newest();
@@ -597,7 +626,7 @@ impl CanaryExecutor {
             if let Some(row) = write.row
                 && !is_published
             {
-                write.replaced = swap(&stored(write.record).newest, row.as_ptr());
+                write.replaced = swap_newest(stored(write.record), row.as_ptr());
             }
             if mutation == StaleSnapshot && write.row.is_some() {
                 // The older row is kept for stale readers; what they could see before it goes.
@@ -636,7 +665,7 @@ impl CanaryExecutor {
                 // AbortedWriteStays: as if it had committed.
                 before
             } else {
-                swap(&stored(record).newest, before)
+                swap_newest(stored(record), before)
             };
             if entry.row == Some(row) {
                 if has_committed {

@@ -63,7 +63,7 @@ use super::optimistic::{
 };
 use super::{Abort, Protocol, Settled};
 use crate::record::tid::Tid;
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::worker::WorkerMemory;
 
 /// DBX: OCC with a hardware commit region. See the [module](self) for the paper and the idea.
@@ -82,7 +82,7 @@ impl Protocol for Dbx {
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }
@@ -214,7 +214,7 @@ pub fn install_in_region<H: TidHeader>(writes: &[WriteEntry<H>], epoch: u64) {
     for write in writes {
         let record = stored(write.record);
         if let Some(row) = write.row {
-            record.newest.store(row.as_ptr(), Ordering::Relaxed);
+            record.newest.store(Newest::of(row), Ordering::Relaxed);
         }
         record.header.tid().store_in_region(successor(write, epoch));
     }

@@ -48,7 +48,7 @@ impl Protocol for DbxSpin {
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }

@@ -24,20 +24,22 @@
 //! whoever has the database to itself looks through, as long as a snapshot needs it: see [`Deferred`].
 
 use std::cell::UnsafeCell;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use weft_htm::word::{Ordering, fence};
 
 use super::access_set::is_inline;
-use super::{Abort, Busy, Executor, Observation, Settled, Visible};
+use super::{Abort, Executor, Observation, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
+use crate::epoch::garbage::DeletedRecord;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::version::{UNNUMBERED, VersionHeader};
-use crate::record::{FLAGS_OF_NEWEST, RecordPointer, StoredRecord, row_of_newest};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::snapshot::retention::NONE_OPEN;
 use crate::table::TableRef;
-use crate::worker::{LoggedWrite, WorkerMemory, Written};
+use crate::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
 
 /// How a transaction gets the database to itself.
 pub trait Exclusion: Default + Send + Sync + 'static {
@@ -48,7 +50,7 @@ pub trait Exclusion: Default + Send + Sync + 'static {
 
     /// Begins to have it; or the worker finds another transaction running, and does not wait.
     #[doc(hidden)]
-    fn enter(&self, memory: &WorkerMemory) -> Result<(), Busy>;
+    fn enter(&self, memory: &WorkerMemory) -> Result<(), Refusal>;
 
     /// Ends what [`Exclusion::enter`] began, on the same worker: what was written in between is
     /// there for the next transaction.
@@ -63,7 +65,7 @@ pub trait Exclusion: Default + Send + Sync + 'static {
 /// Deleted records that were left in their indexes because a snapshot needed them. They belong to
 /// whoever has the database to itself, who unlinks those that are not needed any more.
 #[derive(Debug, Default)]
-pub struct Deferred(UnsafeCell<Vec<(NonNull<u8>, TableRef)>>);
+pub struct Deferred(UnsafeCell<Vec<DeletedRecord>>);
 
 // SAFETY: accessed only by the transaction that has the database to itself; the records and tables
 // are the database's, on whatever thread.
@@ -74,21 +76,16 @@ unsafe impl Send for Deferred {}
 /// A flag of the pointer: the row that it leads to was deleted.
 const ABSENT: usize = 1;
 
-const _: () = assert!(ABSENT & !FLAGS_OF_NEWEST == 0);
-
 /// What a record with this pointer shows.
 #[inline(always)]
-fn visible(newest: *mut u8) -> Visible {
-    match NonNull::new(newest) {
-        Some(row) if newest.addr() & ABSENT == 0 => Visible::Row(row),
-        _ => Visible::Absent,
-    }
+fn visible(newest: Newest) -> Visible {
+    present(newest).map_or(Visible::Absent, Visible::Row)
 }
 
 /// The row behind a pointer without the flag, if there is one.
 #[inline(always)]
-fn present(newest: *mut u8) -> Option<NonNull<u8>> {
-    if newest.addr() & ABSENT == 0 { NonNull::new(newest) } else { None }
+fn present(newest: Newest) -> Option<NonNull<u8>> {
+    newest.row().filter(|_| !newest.has(ABSENT))
 }
 
 /// The header of a version of a record.
@@ -104,11 +101,15 @@ struct Undo {
     record: RecordPointer<()>,
     table: TableRef,
     /// What the record's pointer was.
-    before: *mut u8,
+    before: Newest,
+    /// The key that the index leads to the record from, if the step inserts or deletes.
+    key: Option<EncodedKey>,
     /// Whether the step put the record into the index.
     created: bool,
     /// Whether the step deleted the row.
     removed: bool,
+    /// Where it stands among the writes that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
+    staged: u32,
 }
 
 /// A row that nothing leads to any more.
@@ -141,10 +142,8 @@ pub struct ExclusiveExecutor<E> {
     unlinked: Vec<(RecordPointer<()>, TableRef)>,
     /// Committed rows that were replaced, and what has replaced them.
     replaced: Vec<(Unused, NonNull<u8>)>,
-    /// What goes into the log.
-    logged: Vec<LoggedWrite>,
     /// Deleted records whose unlinking is put off.
-    deferring: Vec<(NonNull<u8>, TableRef)>,
+    deferring: Vec<DeletedRecord>,
 }
 
 // SAFETY: all lists are empty between transactions, when the executor may change threads; the
@@ -168,7 +167,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     type Header = ();
     type Shared = E;
     /// The record's pointer when it was observed.
-    type Version = *mut u8;
+    type Version = Newest;
 
     fn new(exclusion: &Arc<E>, _slot: usize) -> Self {
         ExclusiveExecutor {
@@ -177,13 +176,12 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             unused: Vec::new(),
             unlinked: Vec::new(),
             replaced: Vec::new(),
-            logged: Vec::new(),
             deferring: Vec::new(),
         }
     }
 
     #[inline(always)]
-    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         #[cfg(weft_sim)]
         memory.begin_undoable();
         self.exclusion.enter(memory)
@@ -205,14 +203,14 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         _table: TableRef,
         record: RecordPointer<()>,
         _memory: &WorkerMemory,
-    ) -> Result<Observation<*mut u8>, Abort> {
+    ) -> Result<Observation<Newest>, Abort> {
         let version = stored(record).newest.load(LOAD);
         Ok(Observation { visible: visible(version), version })
     }
 
-    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: *mut u8) {}
+    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: Newest) {}
 
-    fn is_current(&self, record: RecordPointer<()>, version: *mut u8) -> bool {
+    fn is_current(&self, record: RecordPointer<()>, version: Newest) -> bool {
         stored(record).newest.load(LOAD) == version
     }
 
@@ -221,30 +219,38 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         &mut self,
         table: TableRef,
         record: RecordPointer<()>,
-        version: *mut u8,
+        version: Newest,
         row: NonNull<u8>,
     ) {
-        self.log.push(Undo { record, table, before: version, created: false, removed: false });
+        self.log(record, table, version, None);
         header(row).set_previous(committed_before(version));
-        stored(record).newest.store(row.as_ptr(), STORE);
+        stored(record).newest.store(Newest::of(row), STORE);
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<()>, version: *mut u8) {
-        self.log.push(Undo { record, table, before: version, created: false, removed: true });
-        let deleted = committed_before(version);
-        let marked = match deleted.is_null() {
-            true => deleted,
-            false => deleted.map_addr(|address| address | ABSENT),
-        };
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        version: Newest,
+        key: EncodedKey,
+    ) {
+        self.log(record, table, version, Some(key)).removed = true;
+        let deleted = NonNull::new(committed_before(version));
+        let marked = deleted.map_or(Newest::NONE, |deleted| Newest::of(deleted).with(ABSENT));
         stored(record).newest.store(marked, STORE);
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<()>, row: NonNull<u8>) {
-        let before = ptr::null_mut();
-        self.log.push(Undo { record, table, before, created: true, removed: false });
-        stored(record).newest.store(row.as_ptr(), STORE);
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.log(record, table, Newest::NONE, Some(key)).created = true;
+        stored(record).newest.store(Newest::of(row), STORE);
     }
 
     #[inline(always)]
@@ -271,6 +277,31 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
         Ok(())
     }
 
+    /// What a record holds in the end is what its last step has made of it.
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        let records = self.log.iter().enumerate();
+        let mut steps: Vec<(NonNull<u8>, usize)> =
+            records.map(|(position, step)| (step.record.block(), position)).collect();
+        steps.sort_unstable();
+        for (index, &(record, position)) in steps.iter().enumerate() {
+            let step = &mut self.log[position];
+            let newest = stored(step.record).newest.load(LOAD);
+            let written = match newest.row() {
+                _ if steps.get(index + 1).is_some_and(|(later, _)| *later == record) => None,
+                Some(row) if !newest.has(ABSENT) => Some(Written::Row(row)),
+                Some(deleted) if !header(deleted).is_deleted() => Some(Written::Deleted(deleted)),
+                _ => None,
+            };
+            step.staged = match written {
+                Some(written) => {
+                    list.push(LoggedWrite { table: step.table, written });
+                    list.len() as u32 - 1
+                }
+                None => NOT_STAGED,
+            };
+        }
+    }
+
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         if self.log.is_empty() {
@@ -287,10 +318,6 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
                 && header(row).number() == UNNUMBERED
             {
                 memory.number(row);
-                if order.is_some() {
-                    let written = Written::Row(row);
-                    self.logged.push(LoggedWrite { table: step.table, written, order: 0 });
-                }
             }
             // The transaction's own row whose place the step took.
             if let Some(row) = present(step.before)
@@ -316,10 +343,11 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
                 self.defer();
             });
         }
-        self.log.clear();
         if let Some(order) = order {
-            memory.log(self.logged.drain(..).map(|write| LoggedWrite { order, ..write }));
+            let staged = self.log.iter().filter(|step| step.staged != NOT_STAGED);
+            memory.log(staged.map(|step| (step.staged, order)));
         }
+        self.log.clear();
         for (replaced, row) in self.replaced.drain(..) {
             if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
                 drop_row(memory, replaced);
@@ -344,7 +372,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             stored(step.record).newest.store(step.before, STORE);
             if let Some(row) = present(written) {
                 if step.created {
-                    self.unlinked.extend(unlink(memory, &step, row));
+                    self.unlinked.extend(unlink(memory, &step));
                 }
                 self.unused.push(Unused::uncommitted(row, &step));
             }
@@ -359,38 +387,50 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
 }
 
 impl<E: Exclusion> ExclusiveExecutor<E> {
+    /// Notes a step.
+    #[inline(always)]
+    fn log(
+        &mut self,
+        record: RecordPointer<()>,
+        table: TableRef,
+        before: Newest,
+        key: Option<EncodedKey>,
+    ) -> &mut Undo {
+        let (created, removed, staged) = (false, false, NOT_STAGED);
+        self.log.push(Undo { record, table, before, key, created, removed, staged });
+        self.log.last_mut().expect("just pushed")
+    }
+
     /// What the commit has to do about one step: whom it has replaced or deleted.
     #[inline(always)]
     fn settle(&mut self, position: usize, is_alone: bool, memory: &WorkerMemory) {
         let step = &self.log[position];
         let (record, table) = (step.record, step.table);
         let newest = stored(record).newest.load(LOAD);
-        match row_of_newest(newest) {
-            // Inserted and deleted again: the record's last deletion unlinks it, when the row that
-            // tells its key is still there.
+        match newest.row() {
+            // Inserted and deleted again: the record's last deletion unlinks it.
             None => {
                 if step.removed {
-                    let row = NonNull::new(step.before).expect("only visible rows are removed");
-                    self.unlinked.extend(unlink(memory, step, row));
+                    self.unlinked.extend(unlink(memory, step));
                 }
             }
             // Deleted, and not inserted again.
-            Some(deleted) if newest.addr() & ABSENT != 0 => {
+            Some(deleted) if newest.has(ABSENT) => {
                 if !step.removed || header(deleted).is_deleted() {
                     return;
                 }
                 // SAFETY: this transaction has deleted it, and nobody else is there.
                 unsafe { memory.mark_deleted(record.block(), deleted) };
-                if memory.is_logging() {
-                    let written = Written::Deleted(deleted);
-                    self.logged.push(LoggedWrite { table, written, order: 0 });
-                }
                 // SAFETY: pinned.
-                if is_alone && unsafe { memory.shared().may_unlink(header(deleted)) } {
-                    self.unlinked.extend(unlink(memory, step, deleted));
-                    self.unused.push(Unused { row: deleted, record, table, is_passed: false });
-                } else {
-                    self.deferring.push((record.block(), table));
+                let may_go = is_alone && unsafe { memory.shared().may_unlink(header(deleted)) };
+                if may_go {
+                    if let Some(unlinked) = unlink(memory, step) {
+                        self.unlinked.push(unlinked);
+                        self.unused.push(Unused { row: deleted, record, table, is_passed: false });
+                    }
+                } else if let Some(key) = step.key.clone() {
+                    let record = record.block();
+                    self.deferring.push(DeletedRecord { record, table, key });
                 }
             }
             Some(row) => {
@@ -406,8 +446,8 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     #[inline(always)]
     fn replaced_by(&self, position: usize) -> Option<NonNull<u8>> {
         let step = &self.log[position];
-        let before = row_of_newest(step.before)?;
-        let is_first = if step.before.addr() & ABSENT == 0 {
+        let before = step.before.row()?;
+        let is_first = if !step.before.has(ABSENT) {
             header(before).number() != UNNUMBERED
         } else {
             // Into the place of a row that was deleted: by an earlier transaction, or by this one.
@@ -436,7 +476,6 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         self.unused.clear();
         self.unlinked.clear();
         self.replaced.clear();
-        self.logged.clear();
         self.deferring.clear();
         memory.undo();
     }
@@ -469,7 +508,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 unsafe { memory.free_record(record.block(), table) };
             } else {
                 // Its row is retired by itself.
-                stored(record).newest.store(ptr::null_mut(), STORE);
+                stored(record).newest.store(Newest::NONE, STORE);
                 memory.retire_record(record.block(), table);
             }
         }
@@ -478,19 +517,18 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
 
 /// Goes through the list of deleted records.
 #[cold]
-fn unlink_unneeded(deferred: &mut Vec<(NonNull<u8>, TableRef)>, memory: &WorkerMemory) {
-    deferred.retain(|&(block, table)| {
+fn unlink_unneeded(deferred: &mut Vec<DeletedRecord>, memory: &WorkerMemory) {
+    deferred.retain(|&DeletedRecord { record: block, table, ref key }| {
         // SAFETY: a record on the list is not freed, and nobody else writes it now.
         let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
         let newest = record.newest.load(LOAD);
-        let Some(row) = row_of_newest(newest).filter(|_| newest.addr() & ABSENT != 0) else {
+        let Some(row) = newest.row().filter(|_| newest.has(ABSENT)) else {
             return false; // It has a row again.
         };
         // SAFETY: pinned.
         let may_go = unsafe { memory.shared().may_unlink(header(row)) };
-        if may_go {
-            // SAFETY: the row is the record's, and is dropped with it.
-            unsafe { table.unlink(block, row, memory) };
+        // SAFETY: the record is of the table. Its row is dropped with it.
+        if may_go && unsafe { table.unlink(block, key, memory) } {
             memory.retire_record(block, table);
         }
         !may_go
@@ -500,22 +538,20 @@ fn unlink_unneeded(deferred: &mut Vec<(NonNull<u8>, TableRef)>, memory: &WorkerM
 /// The committed row that a write of this transaction stands for, which finds `newest` in the
 /// record: what was written earlier in the same transaction leads on to it.
 #[inline(always)]
-fn committed_before(newest: *mut u8) -> *mut u8 {
-    match row_of_newest(newest) {
-        None => ptr::null_mut(),
+fn committed_before(newest: Newest) -> *mut u8 {
+    match newest.row() {
+        None => std::ptr::null_mut(),
         Some(row) if header(row).number() == UNNUMBERED => header(row).private_previous(),
         Some(row) => row.as_ptr(),
     }
 }
 
-/// Takes a record out of its index by the key of `row`; `None` if it is out already.
-fn unlink(
-    memory: &WorkerMemory,
-    step: &Undo,
-    row: NonNull<u8>,
-) -> Option<(RecordPointer<()>, TableRef)> {
-    // SAFETY: the row is one of the record's, and not dropped yet.
-    let unlinked = unsafe { step.table.unlink(step.record.block(), row, memory) };
+/// Takes a record out of its index by the key of a step that has inserted or deleted it; `None` if it is
+/// out already, or the index leads to it from elsewhere.
+fn unlink(memory: &WorkerMemory, step: &Undo) -> Option<(RecordPointer<()>, TableRef)> {
+    let key = step.key.as_ref()?;
+    // SAFETY: the record is of the table, and the worker is pinned.
+    let unlinked = unsafe { step.table.unlink(step.record.block(), key, memory) };
     unlinked.then_some((step.record, step.table))
 }
 
@@ -530,7 +566,6 @@ fn drop_row(memory: &WorkerMemory, unused: Unused) {
 
 /// [`Protocol::settle_deleted`](super::Protocol::settle_deleted): records are unlinked by the
 /// commit that deletes their row, so none is ever queued.
-pub fn settle_deleted(unlink: impl FnOnce()) -> Settled {
-    unlink();
-    Settled::Unlinked
+pub fn settle_deleted(unlink: impl FnOnce() -> bool) -> Settled {
+    if unlink() { Settled::Unlinked } else { Settled::Kept }
 }

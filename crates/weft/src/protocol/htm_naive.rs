@@ -56,7 +56,7 @@
 use weft_htm::ElidedLock;
 
 use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
-use super::{Busy, Protocol, Settled};
+use super::{Protocol, Refusal, Settled};
 use crate::record::StoredRecord;
 use crate::worker::WorkerMemory;
 
@@ -78,7 +78,7 @@ impl Protocol for HtmNaive {
     fn settle_deleted(
         _record: &StoredRecord<()>,
         _may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         exclusive::settle_deleted(unlink)
     }
@@ -95,7 +95,7 @@ impl Exclusion for Coarse {
     const IS_ONE_WORKER: bool = false;
 
     #[inline(always)]
-    fn enter(&self, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn enter(&self, memory: &WorkerMemory) -> Result<(), Refusal> {
         // ==== serialization point, if this takes the lock ====
         self.lock.enter(memory.regions());
         Ok(())

@@ -51,6 +51,7 @@ pub use timestamp_ordering::TimestampOrdering;
 pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
 
 use crate::database::Inner;
+use crate::encoding::EncodedKey;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -58,7 +59,7 @@ use crate::operation::{ColumnOperation, UndoLog};
 use crate::procedure::{Instance, Pieces, Shape, StepColumns};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{Worker, WorkerMemory};
+use crate::worker::{LoggedWrite, Worker, WorkerMemory};
 
 /// A concurrency-control protocol: a type that is never instantiated, to be named as the
 /// parameter of a [`Database`](crate::Database).
@@ -183,12 +184,13 @@ pub trait Protocol: Sized + Send + Sync + 'static {
     /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
     /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
     /// Nobody else writes the record meanwhile. `may_go` is told the epoch of the deletion, if
-    /// versions begin anew with a new record under the key; else 0.
+    /// versions begin again with a new record under the key; else 0. If `unlink` does not find the record
+    /// where it was said to be, it returns false, and the record stays as it is.
     #[doc(hidden)]
     fn settle_deleted(
         record: &StoredRecord<Self::Header>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled;
 }
 
@@ -238,7 +240,7 @@ impl RecordHeader for () {
 pub enum Settled {
     /// It is out of the index.
     Unlinked,
-    /// It has a row again.
+    /// It stays: it has a row again, or the index does not lead to it from where it should.
     Kept,
     /// A transaction holds it, or it may not go yet: ask again later.
     Busy,
@@ -311,9 +313,20 @@ impl Abort {
     }
 }
 
-/// Another thread runs a transaction under a protocol that allows one at a time.
-#[derive(Clone, Copy, Debug)]
-pub struct Busy;
+/// Why a transaction does not begin.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// Another thread runs a transaction, under a protocol that allows one at a time.
+    Busy,
+    /// Something else, which concerns the caller.
+    Failure(Failure),
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        Refusal::Failure(failure)
+    }
+}
 
 /// Runs one worker's transactions under a protocol. It owns the access sets, which are reused
 /// from one transaction to the next.
@@ -322,6 +335,8 @@ pub struct Busy;
 /// Callers keep three rules, which implementations rely on: the worker is pinned from `begin` to
 /// the end of `commit` or `abort`; records and tables passed in belong to the executor's database;
 /// a row passed in is of the record's table, complete, and from then on the executor's.
+///
+/// In return no method runs code of the user's, but for those that say so.
 pub trait Executor {
     /// See [`Protocol::Header`].
     type Header: RecordHeader;
@@ -355,7 +370,7 @@ pub trait Executor {
     }
 
     /// Starts a transaction; `attempt` counts the times that it was tried before.
-    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy>;
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal>;
 
     /// Reads a record: this transaction's own write of it, or else its newest committed row.
     fn read(
@@ -395,12 +410,14 @@ pub trait Executor {
         row: NonNull<u8>,
     );
 
-    /// Makes the record hold no row. `version` is current, and a row was visible.
+    /// Makes the record hold no row. `version` is current, and a row was visible. The index leads to the
+    /// record from `key`.
     fn remove(
         &mut self,
         table: TableRef,
         record: RecordPointer<Self::Header>,
         version: Self::Version,
+        key: EncodedKey,
     );
 
     /// Where an operation on a record goes; `None` is one that only rows can take. If it is the row, it is
@@ -422,14 +439,14 @@ pub trait Executor {
         unreachable!("asked of those alone that have slices")
     }
 
-    /// Notes the operation that was just applied to a slice, for the log: `write` appends its bytes.
+    /// Notes the operation that was just applied to a slice, for the log: these are its bytes.
     fn log_operation(
         &mut self,
         table: TableRef,
         record: RecordPointer<Self::Header>,
-        write: impl FnOnce(&mut Vec<u8>),
+        bytes: &[u8],
     ) {
-        let _ = (table, record, write);
+        let _ = (table, record, bytes);
         unreachable!("asked of those alone that have slices")
     }
 
@@ -446,9 +463,15 @@ pub trait Executor {
         let _ = record;
     }
 
-    /// Notes a placeholder that this transaction has put into an index, and the row that is to
-    /// become visible in it.
-    fn insert(&mut self, table: TableRef, record: RecordPointer<Self::Header>, row: NonNull<u8>);
+    /// Notes a placeholder that this transaction has put into an index under `key`, and the row that is
+    /// to become visible in it.
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<Self::Header>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    );
 
     /// Notes an index node that stands for keys found absent, or for the `range` that was scanned in it.
     /// Returns the position of the note, for [`Executor::stop_scan`].
@@ -477,6 +500,10 @@ pub trait Executor {
     /// Whether all that was read so far could still be committed, so that what the transaction
     /// concludes from it (an error, a panic) is real.
     fn validate(&mut self) -> Result<(), Abort>;
+
+    /// Lists what is to be logged if the transaction commits as it is now, and remembers of each write its
+    /// position in the list, which [`WorkerMemory::log`] wants to be told.
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>);
 
     /// Commits, or else leaves everything as it was. `epoch` draws the transaction's snapshot
     /// number, and returns its epoch; whoever has written something calls it once, at the

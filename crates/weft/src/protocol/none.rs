@@ -16,7 +16,7 @@
 use weft_htm::word::{Ordering, Word};
 
 use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
-use super::{Busy, Protocol, Settled};
+use super::{Protocol, Refusal, Settled};
 use crate::record::StoredRecord;
 use crate::worker::WorkerMemory;
 
@@ -37,7 +37,7 @@ impl Protocol for NoControl {
     fn settle_deleted(
         _record: &StoredRecord<()>,
         _may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         exclusive::settle_deleted(unlink)
     }
@@ -54,12 +54,12 @@ impl Exclusion for Running {
     const IS_ONE_WORKER: bool = true;
 
     #[inline(always)]
-    fn enter(&self, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn enter(&self, _memory: &WorkerMemory) -> Result<(), Refusal> {
         // ==== serialization point ====
         // Acquire: pairs with the release in `leave` of the transaction before.
         match self.flag.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Busy),
+            Err(_) => Err(Refusal::Busy),
         }
     }
 

@@ -77,7 +77,7 @@ impl Protocol for Occ {
     fn settle_deleted(
         record: &StoredRecord<OccHeader>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         // A reader that has locked the record shared has found it absent, as it still is.
         settle_deleted(record, may_go, unlink)

@@ -31,14 +31,15 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, fence_before_validation};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory};
 
 /// An optimistic protocol: how it validates and writes.
 #[doc(hidden)]
@@ -100,7 +101,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.set.reads.is_empty() && self.set.writes.is_empty());
         self.attempt = attempt;
         Ok(())
@@ -155,17 +156,29 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         version: Replaced,
         row: NonNull<u8>,
     ) {
-        self.set.put(table, record, version, Some(row));
+        self.set.put(table, record, version, Some(row), None);
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<P::Header>, version: Replaced) {
-        self.set.put(table, record, version, None);
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.set.put(table, record, version, None, Some(key));
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<P::Header>, row: NonNull<u8>) {
-        self.set.insert(table, record, row);
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.set.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -209,6 +222,10 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
         validate_reads(&self.set, |_| false)
     }
 
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
+    }
+
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         let context = CommitContext {
@@ -224,8 +241,8 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
-        self.set.drop_private(memory, |entry, row| {
-            discard_placeholder(entry.record, entry.table, row, memory);
+        self.set.drop_private(memory, |entry, key| {
+            discard_placeholder(entry.record, entry.table, key, memory);
         });
     }
 }
@@ -234,8 +251,8 @@ impl<P: CommitPhases> OptimisticExecutor<P> {
     /// What is left to do after the writes were installed.
     #[inline(always)]
     pub(super) fn retire(&mut self, memory: &WorkerMemory) {
-        self.set.retire(memory, |entry, row| {
-            discard_placeholder(entry.record, entry.table, row, memory);
+        self.set.retire(memory, |entry, key| {
+            discard_placeholder(entry.record, entry.table, key, memory);
         });
     }
 }
@@ -248,7 +265,7 @@ pub fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
     let record = stored(record);
     // Acquire: pairs with the release store of the pointer in `install`. A region's stores all
     // appear at once, so the second look at the word would find it changed.
-    record.header.tid().read_with(|| record.newest.load(Ordering::Acquire))
+    record.header.tid().read_with(|| record.newest.load(Ordering::Acquire).address())
 }
 
 /// Locks the records of the write set, each at the version that its write expects: lock and
@@ -315,14 +332,14 @@ pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEn
         if Bug::UnlockedBeforeInstalled.is_planted() {
             record.header.tid().unlock(version(write));
             if let Some(row) = write.row {
-                record.newest.store(row.as_ptr(), Ordering::Release);
+                record.newest.store(Newest::of(row), Ordering::Release);
             }
             continue;
         }
         if let Some(row) = write.row {
             // Release: pairs with the acquire in `read_newest`: whoever sees the row sees its
             // contents, and that the record is locked.
-            record.newest.store(row.as_ptr(), Ordering::Release);
+            record.newest.store(Newest::of(row), Ordering::Release);
         }
         record.header.tid().unlock(version(write));
     }
@@ -347,22 +364,19 @@ pub fn commit_with_locks<H: TidHeader>(
     Ok(())
 }
 
-/// Unlinks a placeholder that this transaction has put into the index with `row`, unless another
+/// Unlinks a placeholder that this transaction has put into the index under `key`, unless another
 /// transaction has committed a row into it, or has it on its garbage list.
 pub fn discard_placeholder<H: TidHeader>(
     record: RecordPointer<H>,
     table: TableRef,
-    row: NonNull<u8>,
+    key: &EncodedKey,
     memory: &WorkerMemory,
 ) {
     let word = stored(record).header.tid();
     let tid = word.lock();
-    let unlinked = tid.is_absent() && !tid.is_queued();
-    if unlinked {
-        // SAFETY: whatever the transaction did to the record later, the row was written before the
-        // placeholder was linked, and is dropped after this.
-        unsafe { table.unlink(record.block(), row, memory) };
-    }
+    // SAFETY: the record is of the table, and the worker is pinned.
+    let unlinked =
+        tid.is_absent() && !tid.is_queued() && unsafe { table.unlink(record.block(), key, memory) };
     word.unlock(if unlinked { tid.removed() } else { tid });
     if unlinked {
         memory.retire_record(record.block(), table);
@@ -374,7 +388,7 @@ pub fn discard_placeholder<H: TidHeader>(
 pub fn settle_deleted<H: TidHeader>(
     record: &StoredRecord<H>,
     may_go: impl Fn(u64) -> bool,
-    unlink: impl FnOnce(),
+    unlink: impl FnOnce() -> bool,
 ) -> Settled {
     let word = record.header.tid();
     let tid = word.lock();
@@ -382,9 +396,9 @@ pub fn settle_deleted<H: TidHeader>(
         word.unlock(tid.dequeued());
         Settled::Kept
     } else if may_go(tid.epoch()) {
-        unlink();
-        word.unlock(tid.removed());
-        Settled::Unlinked
+        let unlinked = unlink();
+        word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
+        if unlinked { Settled::Unlinked } else { Settled::Kept }
     } else {
         word.unlock(tid);
         Settled::Busy

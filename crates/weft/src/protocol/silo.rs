@@ -64,7 +64,7 @@ impl Protocol for Silo {
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }

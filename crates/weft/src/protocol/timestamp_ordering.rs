@@ -119,14 +119,15 @@ use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
 use super::optimistic::{abort_at, node_version, stored};
-use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory};
 
 /// Timestamp ordering with small hardware regions. See the [module](self) for the paper and the
 /// idea.
@@ -147,7 +148,7 @@ impl Protocol for TimestampOrdering {
     fn settle_deleted(
         record: &StoredRecord<RecordTimestamps>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         let word = &record.header.tid;
         let tid = word.lock();
@@ -159,9 +160,9 @@ impl Protocol for TimestampOrdering {
             word.unlock(tid.dequeued());
             Settled::Kept
         } else if may_go(0) {
-            unlink();
-            word.unlock(tid.removed());
-            Settled::Unlinked
+            let unlinked = unlink();
+            word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
+            if unlinked { Settled::Unlinked } else { Settled::Kept }
         } else {
             word.unlock(tid);
             Settled::Busy
@@ -340,7 +341,7 @@ fn install(record: &TimedRecord, after: Tid, row: Option<NonNull<u8>>, regions: 
         if let Some(row) = row {
             // Release: pairs with the acquire of those who look at a record's newest row, for its
             // key, without accessing the record (`Transaction::locate`).
-            record.newest.store(row.as_ptr(), Ordering::Release);
+            record.newest.store(Newest::of(row), Ordering::Release);
         }
         record.header.pending.store(NOBODY, Ordering::Relaxed);
         (after, ())
@@ -363,7 +364,7 @@ fn release(record: &TimedRecord, read_at: Option<u64>, index: &IndexTimestamps, 
 /// The newest row. Relaxed: by the latch, or the region, its contents are seen as well.
 #[inline(always)]
 fn newest(record: &TimedRecord) -> *mut u8 {
-    record.newest.load(Ordering::Relaxed)
+    record.newest.load(Ordering::Relaxed).address()
 }
 
 /// Rounds of a wait that spin: about as long as a short transaction takes.
@@ -503,7 +504,7 @@ impl Executor for TimestampOrderingExecutor {
     }
 
     #[inline(always)]
-    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.set.writes.is_empty() && self.reservations.is_empty());
         self.snapshots_opened = memory.shared().retention.openings();
         // ==== serialization point ====
@@ -578,7 +579,7 @@ impl Executor for TimestampOrderingExecutor {
         version: Replaced,
         row: NonNull<u8>,
     ) {
-        self.set.put(table, record, version, Some(row));
+        self.set.put(table, record, version, Some(row), None);
     }
 
     #[inline(always)]
@@ -587,8 +588,9 @@ impl Executor for TimestampOrderingExecutor {
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
         version: Replaced,
+        key: EncodedKey,
     ) {
-        self.set.put(table, record, version, None);
+        self.set.put(table, record, version, None, Some(key));
     }
 
     #[inline(always)]
@@ -604,8 +606,9 @@ impl Executor for TimestampOrderingExecutor {
         table: TableRef,
         record: RecordPointer<RecordTimestamps>,
         row: NonNull<u8>,
+        key: EncodedKey,
     ) {
-        self.set.insert(table, record, row);
+        self.set.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -645,10 +648,14 @@ impl Executor for TimestampOrderingExecutor {
             mark_read(record, tid, self.time, self.shared.index_of(table));
             record.header.tid.unlock(tid);
         }
-        for entry in self.set.writes.iter().filter(|entry| entry.created.is_some()) {
+        for entry in self.set.writes.iter().filter(|entry| entry.is_created) {
             self.shared.index_of(entry.table).mark_read(self.time);
         }
         Ok(())
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
     }
 
     #[inline]
@@ -673,8 +680,8 @@ impl Executor for TimestampOrderingExecutor {
                 }
                 let after = written_at(entry, version);
                 install(stored(entry.record), after, entry.row, memory.regions());
-                reservations_used += usize::from(entry.created.is_none());
-            } else if entry.created.is_some() {
+                reservations_used += usize::from(!entry.is_created);
+            } else if entry.is_created {
                 // Inserted and deleted again: all that remains is that the key was absent.
                 self.shared.index_of(entry.table).mark_read(self.time);
             }
@@ -685,8 +692,8 @@ impl Executor for TimestampOrderingExecutor {
         self.reservations.clear();
         // Committed; what follows is nobody else's concern.
         let order = |_: &WriteEntry<RecordTimestamps>| self.time;
-        let discard = |entry: &WriteEntry<RecordTimestamps>, row| {
-            discard_placeholder(entry, row, memory);
+        let discard = |entry: &WriteEntry<RecordTimestamps>, key: &EncodedKey| {
+            discard_placeholder(entry, key, memory);
         };
         self.set.retire_in_order(memory, order, discard);
         Ok(())
@@ -695,7 +702,7 @@ impl Executor for TimestampOrderingExecutor {
     fn abort(&mut self, memory: &WorkerMemory) {
         self.release_reservations(None, memory);
         self.reservations.clear();
-        self.set.drop_private(memory, |entry, row| discard_placeholder(entry, row, memory));
+        self.set.drop_private(memory, |entry, key| discard_placeholder(entry, key, memory));
     }
 }
 
@@ -732,21 +739,23 @@ fn give_way_or_wait(
     }
 }
 
-/// Unlinks a placeholder that this transaction has put into the index with `row`.
+/// Unlinks a placeholder that this transaction has put into the index under `key`.
 fn discard_placeholder(
     entry: &WriteEntry<RecordTimestamps>,
-    row: NonNull<u8>,
+    key: &EncodedKey,
     memory: &WorkerMemory,
 ) {
     let header = &stored(entry.record).header;
     let tid = header.tid.lock();
     // Pending by this transaction from the start: nobody else has written it.
     debug_assert_eq!(tid, Tid::PLACEHOLDER);
-    // SAFETY: the row was written before the placeholder was linked, and is dropped after this.
-    unsafe { entry.table.unlink(entry.record.block(), row, memory) };
+    // SAFETY: the record is of the table, and the worker is pinned.
+    let unlinked = unsafe { entry.table.unlink(entry.record.block(), key, memory) };
     header.pending.store(NOBODY, Ordering::Relaxed);
-    header.tid.unlock(tid.removed());
-    memory.retire_record(entry.record.block(), entry.table);
+    header.tid.unlock(if unlinked { tid.removed() } else { tid });
+    if unlinked {
+        memory.retire_record(entry.record.block(), entry.table);
+    }
 }
 
 #[cfg(all(test, loom))]

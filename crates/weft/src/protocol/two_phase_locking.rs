@@ -90,14 +90,15 @@ use super::access_set::{
     AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
-use super::{Abort, Busy, Executor, Observation, Protocol, Settled, Visible};
+use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::record::tid::{Tid, TidWord, fence_before_validation};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory};
 
 /// Strict two-phase locking with wait-die. See the [module](self) for the papers and the idea.
 #[derive(Debug)]
@@ -117,7 +118,7 @@ impl Protocol for TwoPhaseLocking {
     fn settle_deleted(
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }
@@ -140,7 +141,7 @@ impl Protocol for TwoPhaseLockingNoWait {
     fn settle_deleted(
         record: &StoredRecord<LockHeader>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }
@@ -343,7 +344,7 @@ impl TidHeader for LockHeader {
 fn settle_deleted(
     record: &StoredRecord<LockHeader>,
     may_go: impl Fn(u64) -> bool,
-    unlink: impl FnOnce(),
+    unlink: impl FnOnce() -> bool,
 ) -> Settled {
     let LockHeader { tid: word, lock } = &record.header;
     // Everybody is older and may wait for this: it waits for nobody while it holds the lock.
@@ -355,9 +356,9 @@ fn settle_deleted(
         word.unlock(tid.dequeued());
         Settled::Kept
     } else if may_go(tid.epoch()) {
-        unlink();
-        word.unlock(tid.removed());
-        Settled::Unlinked
+        let unlinked = unlink();
+        word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
+        if unlinked { Settled::Unlinked } else { Settled::Kept }
     } else {
         Settled::Busy
     };
@@ -474,7 +475,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.held.locks.is_empty() && self.set.writes.is_empty());
         self.grow_older(attempt);
         Ok(())
@@ -539,12 +540,18 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         version: Replaced,
         row: NonNull<u8>,
     ) {
-        self.set.put(table, record, version, Some(row));
+        self.set.put(table, record, version, Some(row), None);
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<LockHeader>, version: Replaced) {
-        self.set.put(table, record, version, None);
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.set.put(table, record, version, None, Some(key));
     }
 
     #[inline(always)]
@@ -553,9 +560,15 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<LockHeader>, row: NonNull<u8>) {
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
         self.held.push(record, true);
-        self.set.insert(table, record, row);
+        self.set.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -593,6 +606,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         validate_nodes(&self.set)
     }
 
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
+    }
+
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         // ==== serialization point ====
@@ -623,8 +640,8 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 
     fn abort(&mut self, memory: &WorkerMemory) {
         for write in &self.set.writes {
-            if let Some(row) = write.created {
-                discard_placeholder(write, row, memory);
+            if let Some(key) = write.created_key() {
+                discard_placeholder(write, key, memory);
             }
         }
         self.held.release();
@@ -700,15 +717,15 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         let record = stored(write.record);
         debug_assert!(record.header.lock.is_exclusive_of(self.timestamp));
         debug_assert_eq!(record.header.tid.load_relaxed(), write.expected);
-        match (write.row, write.created) {
+        match (write.row, write.created_key()) {
             (Some(row), _) => {
                 // Release: pairs with the acquire loads by which `Transaction::locate`, and
                 // whoever names a key in a conflict, look at rows without a lock.
-                record.newest.store(row.as_ptr(), Ordering::Release);
+                record.newest.store(Newest::of(row), Ordering::Release);
                 record.header.tid.unlock(successor(write, epoch));
             }
             // Inserted and deleted again.
-            (None, Some(row)) => discard_placeholder(write, row, memory),
+            (None, Some(key)) => discard_placeholder(write, key, memory),
             (None, None) => record.header.tid.unlock(successor(write, epoch)),
         }
     }
@@ -719,17 +736,17 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
 #[inline(always)]
 fn current(record: RecordPointer<LockHeader>) -> (Tid, *mut u8) {
     let record = stored(record);
-    (record.header.tid.load_relaxed(), record.newest.load(Ordering::Relaxed))
+    (record.header.tid.load_relaxed(), record.newest.load(Ordering::Relaxed).address())
 }
 
-/// Unlinks a placeholder that this transaction has put into the index with `row`, and has locked
+/// Unlinks a placeholder that this transaction has put into the index under `key`, and has locked
 /// since before. Who waits for the lock finds the record removed, and looks the key up again.
-fn discard_placeholder(write: &WriteEntry<LockHeader>, row: NonNull<u8>, memory: &WorkerMemory) {
-    // SAFETY: the row was written before the placeholder was linked, and is not dropped before
-    // all placeholders are discarded.
-    unsafe { write.table.unlink(write.record.block(), row, memory) };
-    stored(write.record).header.tid.unlock(write.expected.removed());
-    memory.retire_record(write.record.block(), write.table);
+fn discard_placeholder(write: &WriteEntry<LockHeader>, key: &EncodedKey, memory: &WorkerMemory) {
+    // SAFETY: the record is of the table, and the worker is pinned.
+    if unsafe { write.table.unlink(write.record.block(), key, memory) } {
+        stored(write.record).header.tid.unlock(write.expected.removed());
+        memory.retire_record(write.record.block(), write.table);
+    }
 }
 
 #[cold]

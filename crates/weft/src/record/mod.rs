@@ -41,22 +41,106 @@ use crate::prefetch::{LINE_BYTES, prefetch_lines};
 pub struct StoredRecord<H> {
     /// What the protocol keeps with the record.
     pub header: H,
-    /// The newest committed row, perhaps with a protocol's [flags](FLAGS_OF_NEWEST); null before
-    /// the first commit.
-    pub newest: WordPointer<u8>,
+    /// The newest committed row, perhaps with a protocol's flags; nothing before the first commit.
+    pub newest: NewestWord,
 }
 
-/// The bits of [`StoredRecord::newest`] that no row's address uses: blocks and inline rows are
-/// aligned to 16 bytes. A protocol may keep flags in them.
-pub const FLAGS_OF_NEWEST: usize = 0xf;
+/// A record's word for its newest row, which threads share.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct NewestWord(WordPointer<u8>);
 
-/// The row that a value of [`StoredRecord::newest`] leads to, whatever its flags.
-#[inline(always)]
-pub fn row_of_newest(newest: *mut u8) -> Option<NonNull<u8>> {
-    NonNull::new(newest.map_addr(|address| address & !FLAGS_OF_NEWEST))
+/// What a [`NewestWord`] holds: the address of a row, and a protocol's flags. No row's address uses
+/// the four lowest bits, since blocks and inline rows are aligned to 16 bytes.
+///
+/// It is no pointer, so that nobody follows it with the flags in it: [`Newest::row`] leads to the row.
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Newest(*mut u8);
+
+/// The bits that no row's address uses.
+const FLAGS: usize = 0xf;
+
+const _: () = assert!(align_of::<StoredRecord<()>>() > FLAGS);
+
+impl Newest {
+    /// No row, and no flags.
+    pub const NONE: Newest = Newest(std::ptr::null_mut());
+
+    /// A row, without flags.
+    #[inline(always)]
+    pub fn of(row: NonNull<u8>) -> Newest {
+        debug_assert_eq!(row.addr().get() & FLAGS, 0, "rows are aligned to 16 bytes");
+        Newest(row.as_ptr())
+    }
+
+    /// The row, whatever the flags.
+    #[inline(always)]
+    pub fn row(self) -> Option<NonNull<u8>> {
+        NonNull::new(self.address())
+    }
+
+    /// The row's address, whatever the flags; null if there is no row.
+    #[inline(always)]
+    pub fn address(self) -> *mut u8 {
+        self.0.map_addr(|address| address & !FLAGS)
+    }
+
+    /// Whether one of these flags is set.
+    #[inline(always)]
+    pub fn has(self, flags: usize) -> bool {
+        debug_assert_eq!(flags & !FLAGS, 0);
+        self.0.addr() & flags != 0
+    }
+
+    /// The same, with these flags, too.
+    #[inline(always)]
+    pub fn with(self, flags: usize) -> Newest {
+        debug_assert_eq!(flags & !FLAGS, 0);
+        Newest(self.0.map_addr(|address| address | flags))
+    }
+
+    /// The same, without these flags.
+    #[inline(always)]
+    pub fn without(self, flags: usize) -> Newest {
+        debug_assert_eq!(flags & !FLAGS, 0);
+        Newest(self.0.map_addr(|address| address & !flags))
+    }
 }
 
-const _: () = assert!(align_of::<StoredRecord<()>>() > FLAGS_OF_NEWEST);
+impl NewestWord {
+    /// No row yet.
+    pub fn new() -> NewestWord {
+        NewestWord(WordPointer::new(std::ptr::null_mut()))
+    }
+
+    /// What it holds.
+    #[inline(always)]
+    pub fn load(&self, order: Ordering) -> Newest {
+        Newest(self.0.load(order))
+    }
+
+    /// Puts something else in.
+    #[inline(always)]
+    pub fn store(&self, newest: Newest, order: Ordering) {
+        self.0.store(newest.0, order);
+    }
+
+    /// Puts `new` in place of `current`.
+    ///
+    /// # Errors
+    /// What it holds instead of `current`.
+    #[inline(always)]
+    pub fn compare_exchange(
+        &self,
+        current: Newest,
+        new: Newest,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<Newest, Newest> {
+        self.0.compare_exchange(current.0, new.0, success, failure).map(Newest).map_err(Newest)
+    }
+}
 
 /// See [`StoredRecord::ROW_OFFSET`].
 const fn row_offset<H>() -> usize {
@@ -85,8 +169,7 @@ impl<H: Default> StoredRecord<H> {
     #[inline(always)]
     pub unsafe fn initialise(block: NonNull<u8>) -> RecordPointer<H> {
         let record = block.cast::<StoredRecord<H>>();
-        let empty =
-            StoredRecord { header: H::default(), newest: WordPointer::new(std::ptr::null_mut()) };
+        let empty = StoredRecord { header: H::default(), newest: NewestWord::new() };
         // SAFETY: by the contract.
         unsafe { record.write(empty) };
         RecordPointer(record)
@@ -165,7 +248,7 @@ impl<H> RecordPointer<H> {
         // Relaxed: nothing is read through the pointer.
         // SAFETY: passed on to the caller.
         let newest = unsafe { self.get() }.newest.load(Ordering::Relaxed);
-        prefetch_lines(newest, bytes);
+        prefetch_lines(newest.address(), bytes);
     }
 
     /// Writes the header of the inline version, and returns the place of its row.

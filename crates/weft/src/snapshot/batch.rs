@@ -101,7 +101,10 @@ impl<P: Protocol> Snapshot<P> {
                 let record = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
                 // Relaxed: nothing is read through the pointer.
                 let newest = record.newest.load(Ordering::Relaxed);
-                prefetch_lines(newest.wrapping_sub(size_of::<VersionHeader>()), 2 * LINE_BYTES);
+                prefetch_lines(
+                    newest.address().wrapping_sub(size_of::<VersionHeader>()),
+                    2 * LINE_BYTES,
+                );
             }
             // SAFETY: likewise.
             let see =

@@ -44,8 +44,8 @@ use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::protocol::{Dbx, Protocol};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use crate::record::RecordPointer;
 use crate::record::version::{self, Seen};
-use crate::record::{RecordPointer, row_of_newest};
 use crate::schema::{Index, Record};
 use crate::table::{PickForm, Table, TableInner, with_form, with_secondary};
 use crate::worker::{Pinned, Worker};
@@ -360,7 +360,7 @@ impl<P: Protocol> Snapshot<P> {
             let seen = unsafe {
                 let record = RecordPointer::<P::Header>::from_address(address).get();
                 // Acquire: pairs with the publication of the version.
-                let newest = row_of_newest(record.newest.load(Ordering::Acquire));
+                let newest = record.newest.load(Ordering::Acquire).row();
                 version::seen_at(newest, self.number)
             };
             match seen {

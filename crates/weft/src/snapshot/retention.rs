@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use weft_htm::word::{Mutex, Ordering, Word, spin_loop};
 
+use crate::encoding::EncodedKey;
 use crate::epoch::clock::Clock;
 use crate::metrics::SnapshotMetrics;
 use crate::record::version::{ChainLocks, NEVER, UNNUMBERED, VersionHeader};
@@ -78,12 +79,12 @@ pub struct Retained {
 }
 
 /// What is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// A version that was replaced, by its row.
     Version(NonNull<u8>),
-    /// A deleted record, in its index.
-    DeletedRecord,
+    /// A deleted record, in its index under this key.
+    DeletedRecord(EncodedKey),
 }
 
 // SAFETY: the addresses are of memory that whoever holds the entry owns, on any thread.
@@ -131,7 +132,7 @@ impl Retained {
         let core = self.table.core();
         match self.kept {
             Kept::Version(_) => core.row_class.bytes() as u64,
-            Kept::DeletedRecord => core.record_class.bytes() as u64,
+            Kept::DeletedRecord(_) => core.record_class.bytes() as u64,
         }
     }
 }

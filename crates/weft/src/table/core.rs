@@ -7,12 +7,13 @@ use std::ptr::NonNull;
 use weft_htm::word::{Ordering, Word};
 
 use crate::column::ColumnSet;
+use crate::encoding::EncodedKey;
 use crate::error::Failure;
 use crate::protocol::access_set::is_inline;
 use crate::protocol::{Protocol, Settled};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::version::VersionHeader;
-use crate::record::{RecordPointer, StoredRecord, row_of_newest};
+use crate::record::{RecordPointer, StoredRecord};
 use crate::worker::WorkerMemory;
 
 /// What the type-erased layers know of a table, or of a secondary index. It is the first field
@@ -50,17 +51,19 @@ pub struct TableCore {
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
     /// Writes a copy of a row to another place.
     clone_row: unsafe fn(NonNull<u8>, NonNull<u8>),
-    /// The record in the index under a row's key.
-    find: unsafe fn(TableRef, NonNull<u8>) -> Option<NonNull<u8>>,
+    /// A row's key, as the index holds it.
+    index_key: unsafe fn(NonNull<u8>) -> EncodedKey,
+    /// The record in the index under a key.
+    find: unsafe fn(TableRef, &EncodedKey) -> Option<NonNull<u8>>,
     /// The key of a row, for histories.
     #[cfg(feature = "history")]
     history_key: unsafe fn(NonNull<u8>) -> crate::history::HistoryKey,
     /// The key of a row, for people.
     pub format_key: unsafe fn(NonNull<u8>) -> String,
-    /// Removes a record from the index, by the key of a row; false if it was not there.
-    unlink: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>, &WorkerMemory) -> bool,
+    /// Removes a record from under a key of the index; false if it was not there.
+    unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
     /// See [`Protocol::settle_deleted`].
-    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory) -> Settled,
+    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> Settled,
     /// A record's newest row.
     pub newest: unsafe fn(NonNull<u8>) -> Option<NonNull<u8>>,
     /// Whether a row of a record lies inline in it.
@@ -191,6 +194,15 @@ impl TableCore {
         unsafe { (self.history_key)(row) }
     }
 
+    /// A row's key, as the index holds it. Calls the user's code.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile.
+    pub unsafe fn index_key(&self, row: NonNull<u8>) -> EncodedKey {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.index_key)(row) }
+    }
+
     /// Whether a record's first row lies inline in it: see [`record`](crate::record).
     #[inline(always)]
     pub fn holds_rows_inline(&self) -> bool {
@@ -250,28 +262,29 @@ impl TableRef {
         unsafe { self.0.as_ref() }
     }
 
-    /// The record under the key of `row`, if there is one.
+    /// The record under a key of the table, if there is one.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile; the worker is pinned.
-    pub unsafe fn find(self, row: NonNull<u8>) -> Option<NonNull<u8>> {
+    /// The worker is pinned.
+    pub unsafe fn find(self, key: &EncodedKey) -> Option<NonNull<u8>> {
         // SAFETY: passed on to the caller.
-        unsafe { (self.core().find)(self, row) }
+        unsafe { (self.core().find)(self, key) }
     }
 
-    /// Removes a record from the index, by the key of `row`; false if it was not there.
+    /// Removes a record from under a key of the index; false if it was not there. Then the index may
+    /// lead to it all the same, from another key, and it must not be freed.
     ///
     /// # Safety
-    /// The record is of this table, and `row` is a row of it that is not dropped; the worker of
-    /// `memory` is pinned.
+    /// The record is of this table; the worker of `memory` is pinned.
+    #[must_use]
     pub unsafe fn unlink(
         self,
         record: NonNull<u8>,
-        row: NonNull<u8>,
+        key: &EncodedKey,
         memory: &WorkerMemory,
     ) -> bool {
         // SAFETY: passed on to the caller.
-        unsafe { (self.core().unlink)(self, record, row, memory) }
+        unsafe { (self.core().unlink)(self, record, key, memory) }
     }
 }
 
@@ -282,8 +295,9 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
     fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
     fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
-    fn remove(&self, row: &Self::Row, address: u64, memory: &WorkerMemory) -> bool;
-    fn find(&self, row: &Self::Row) -> Option<u64>;
+    fn index_key(row: &Self::Row) -> EncodedKey;
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool;
+    fn find(&self, key: &EncodedKey) -> Option<u64>;
     #[cfg(feature = "history")]
     fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
 
@@ -356,6 +370,7 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             rebase: rebase::<Self, P>,
             same_index_keys: same_index_keys::<Self, P>,
             may_be_written: may_be_written::<Self, P>,
+            index_key: index_key::<Self, P>,
             find: find::<Self, P>,
             #[cfg(feature = "history")]
             history_key: history_key::<Self, P>,
@@ -417,13 +432,17 @@ unsafe fn history_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> crate::his
     I::history_key(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
+unsafe fn index_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> EncodedKey {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::index_key(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
 unsafe fn find<I: RowsOf<P>, P: Protocol>(
     table: TableRef,
-    row: NonNull<u8>,
+    key: &EncodedKey,
 ) -> Option<NonNull<u8>> {
     // SAFETY: as in `unlink`.
-    let (index, row) = unsafe { (table.0.cast::<I>().as_ref(), row.cast::<I::Row>().as_ref()) };
-    let address = index.find(row)?;
+    let address = unsafe { table.0.cast::<I>().as_ref() }.find(key)?;
     NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize))
 }
 
@@ -461,20 +480,19 @@ unsafe fn format_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> String {
 unsafe fn unlink<I: RowsOf<P>, P: Protocol>(
     table: TableRef,
     record: NonNull<u8>,
-    row: NonNull<u8>,
+    key: &EncodedKey,
     memory: &WorkerMemory,
 ) -> bool {
     // SAFETY: the core is the first field of an `I` (both are repr(C)), and the reference was
     // made from the address of the whole.
     let index = unsafe { table.0.cast::<I>().as_ref() };
-    // SAFETY: a row of this table, not dropped, by the contract of `TableRef::unlink`.
-    let row = unsafe { row.cast::<I::Row>().as_ref() };
-    index.remove(row, record.as_ptr().expose_provenance() as u64, memory)
+    index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
 }
 
 unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
     table: TableRef,
     record: NonNull<u8>,
+    key: &EncodedKey,
     memory: &WorkerMemory,
 ) -> Settled {
     // SAFETY: the record waits on this worker's list, so it is not freed; it is of this table.
@@ -490,18 +508,14 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
         // SAFETY: likewise.
         header.is_none_or(|header| unsafe { memory.shared().may_unlink(header) })
     };
-    P::settle_deleted(stored, may_go, || {
-        // SAFETY: as above.
-        let row = unsafe { newest::<P>(record) }.expect("a deleted record keeps its row");
-        // SAFETY: the row is dropped with the record, after it was unlinked.
-        unsafe { unlink::<I, P>(table, record, row, memory) };
-    })
+    // SAFETY: as above.
+    P::settle_deleted(stored, may_go, || unsafe { unlink::<I, P>(table, record, key, memory) })
 }
 
 pub(super) unsafe fn newest<P: Protocol>(record: NonNull<u8>) -> Option<NonNull<u8>> {
     // SAFETY: called with a record of the database, which is not freed meanwhile.
     let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
-    row_of_newest(stored.newest.load(Ordering::Acquire))
+    stored.newest.load(Ordering::Acquire).row()
 }
 
 unsafe fn lies_inline<P: Protocol>(table: TableRef, record: NonNull<u8>, row: NonNull<u8>) -> bool {

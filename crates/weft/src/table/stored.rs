@@ -22,7 +22,7 @@ use crate::index::bplus_tree::LeafHint;
 use crate::index::{Insertion, Lookup};
 use crate::protocol::{Protocol, RecordHeader};
 use crate::record::version::VersionHeader;
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::schema::Record;
 use crate::snapshot::Snapshot;
 use crate::transaction::index_key;
@@ -52,6 +52,22 @@ thread_local! {
     static SEAT: Cell<usize> = const { Cell::new(0) };
 }
 
+/// A worker's memory, pinned as long as this lives: also if the user's code panics.
+struct PinnedMemory<'m>(&'m WorkerMemory);
+
+impl<'m> PinnedMemory<'m> {
+    fn new(memory: &'m WorkerMemory) -> Self {
+        memory.pin();
+        PinnedMemory(memory)
+    }
+}
+
+impl Drop for PinnedMemory<'_> {
+    fn drop(&mut self) {
+        self.0.unpin();
+    }
+}
+
 impl FillingMemories {
     pub fn new(shared: Arc<Shared>) -> Self {
         let seats = (0..shared.counters.len()).map(|_| Seat::default()).collect();
@@ -71,9 +87,11 @@ impl FillingMemories {
             let slot = self.shared.take_slot().expect("no more threads than workers");
             (slot, WorkerMemory::new(Arc::clone(&self.shared), slot))
         });
-        memory.pin();
+        let pinned = PinnedMemory::new(memory);
         let result = work(memory, buffers);
-        memory.unpin();
+        drop(pinned);
+        // What was replaced, or taken out again.
+        memory.run_discarded();
         result
     }
 
@@ -301,7 +319,7 @@ fn fill<K: KeyForm, R, H: RecordHeader>(
         place.cast::<R>().write(row);
         VersionHeader::of(place).set_number(0);
         record.get().header.mark_loaded();
-        record.get().newest.store(place.as_ptr(), Ordering::Release);
+        record.get().newest.store(Newest::of(place), Ordering::Release);
         let mut hint = LeafHint::new();
         let existing = match index.get_or_insert(key, record.address(), &mut hint, memory) {
             Insertion::Inserted { .. } => return Filled::New,
@@ -316,8 +334,8 @@ fn fill<K: KeyForm, R, H: RecordHeader>(
         }
         memory.free_block(block, core.record_class);
         let newest = &existing.get().newest;
-        let replaced = NonNull::new(newest.load(Ordering::Acquire)).expect("filled in with a row");
-        newest.store(moved.as_ptr(), Ordering::Release);
+        let replaced = newest.load(Ordering::Acquire).row().expect("filled in with a row");
+        newest.store(Newest::of(moved), Ordering::Release);
         memory.drop_row(replaced, table, is_inline(table, existing, replaced));
         Filled::Replaced
     }

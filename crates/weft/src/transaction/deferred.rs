@@ -28,7 +28,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// As [`Transaction::apply`], of an addition, which is done later.
-    pub(crate) fn apply_later<T: Record, V, O: Operation<V>>(
+    pub(crate) fn apply_later<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T, P>,
         key: &T::Key,

@@ -12,7 +12,7 @@ use crate::protocol::{Executor, Protocol};
 use crate::record::RecordPointer;
 use crate::schema::Record;
 use crate::table::{PickForm, TableInner, with_form};
-use crate::worker::Counters;
+use crate::worker::{Counters, Expected};
 
 /// What stands under a key.
 pub(super) enum Located<P: Protocol> {
@@ -47,9 +47,13 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(never)]
     fn restore<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
         let counters = self.worker.memory.counters();
-        let workset = &mut self.worker.buffer(table.number()).workset;
-        let found = workset.take(|address| self.record_of(table, key, address).is_some());
-        if let Some(address) = found {
+        // The buffer is not held while keys are compared, which is the user's code.
+        let buffer = || self.worker.buffer(table.number());
+        let expected = buffer().workset.expected();
+        let is_it = |found: &Expected| self.record_of(table, key, found.address).is_some();
+        let found = expected.into_iter().find(is_it);
+        buffer().workset.note(found.as_ref());
+        if let Some(Expected { address, .. }) = found {
             Counters::count(&counters.restored_fast);
             // SAFETY: found in the table's own index, in this transaction.
             return Located::Record(unsafe { RecordPointer::from_address(address) });
@@ -89,31 +93,32 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Option<NonNull<u8>> {
         // SAFETY: pinned, as long as `self` is there.
         let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
-        // All rows of a record have the same key, whatever their version.
-        let row = NonNull::new(newest)?;
+        // All rows of a record have the same key, whatever their version; so has one that was deleted.
+        let row = newest.row()?;
         // SAFETY: a row that was published; it is not freed while the worker is pinned.
         unsafe { self.row::<T>(row) }.key_equals(key).then_some(row)
     }
 
     #[inline(always)]
     fn look_up<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
-        let buffer = self.worker.buffer(table.number());
-        if let Some((address, row)) = buffer.last {
+        // The buffer is not held while keys are compared or encoded, which is the user's code.
+        let buffer = || self.worker.buffer(table.number());
+        if let Some((address, row)) = buffer().last {
             // SAFETY: remembered in this transaction.
             if unsafe { self.row::<T>(row) }.key_equals(key) {
                 // SAFETY: likewise.
                 return Located::Record(unsafe { RecordPointer::from_address(address) });
             }
         }
-        if let Some(&address) = buffer.announced.get(buffer.expected)
+        if let Some(address) = buffer().next_announced()
             && let Some(record) = self.record_of(table, key, address)
         {
-            buffer.expected += 1;
+            buffer().expected += 1;
             return Located::Record(record);
         }
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(key);
-            K::pick(&table.primary).get(&key, buffer.hint::<K>())
+            K::pick(&table.primary).get(&key, buffer().hint::<K>())
         });
         match found {
             Lookup::Found(address) => {

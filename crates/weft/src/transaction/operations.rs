@@ -37,7 +37,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After a failure the row is as it was
     /// before the call.
     #[inline]
-    pub fn apply<T: Record, V, O: Operation<V>>(
+    pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T, P>,
         key: &T::Key,
@@ -71,7 +71,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Applies an operation to this worker's slice of a row, if the row is split; false if it is not, and
     /// the operation is to be applied to the row itself.
     #[inline(always)]
-    fn apply_to_slice<T: Record, V, O: Operation<V>>(
+    fn apply_to_slice<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &TableInner<T, P>,
         record: RecordOf<P>,
@@ -79,29 +79,42 @@ impl<P: Protocol> Transaction<'_, P> {
         column: ColumnOf<T, V>,
         operation: &O,
     ) -> Result<bool, Error> {
-        let (executor, memory) = (self.worker.executor(), &self.worker.memory);
+        let memory = &self.worker.memory;
         // A row that is checked has to be looked at as a whole, and so has one whose index entries move.
         let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();
         let splittable = if is_splittable { ColumnOperation::new::<T, V, O>(column) } else { None };
         let reference = table.reference();
-        let target = executor.target(reference, record, splittable.as_ref(), memory);
+        let target = self.worker.executor().target(reference, record, splittable.as_ref(), memory);
         let slice = match target.map_err(|abort| self.doom_by(abort))? {
             Target::Row => return Ok(false),
             Target::Slice(slice) => slice,
         };
-        // SAFETY: a slice of this operation, which this worker alone uses, in this transaction.
-        let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
+        // First what runs the user's code, and may panic: then nothing has happened.
+        let is_logged = memory.is_logging() && reference.core().log_number().is_some();
+        let mut bytes = Vec::new();
+        if is_logged {
+            bytes = memory.take_scratch();
+            memory.in_user_code(|| {
+                write_operation(key, column, operation, memory.core(), &mut bytes);
+            });
+        }
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(slice.as_ptr(), size_of::<O::Slice>(), true);
-        let Ok(undo) = operation.accumulate(gathered, memory.core()) else {
+        let accumulated = memory.in_user_code(|| {
+            // SAFETY: a slice of this operation, which this worker alone uses, in this transaction; what
+            // the user's types do in it is refused.
+            let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
+            operation.accumulate(gathered, memory.core())
+        });
+        let executor = self.worker.executor();
+        let Ok(undo) = accumulated else {
             return Err(self.doom_by(executor.refuse_undecided(reference, record)));
         };
         // SAFETY: this was done to the slice just now, which stays as long as the phase lasts.
         unsafe { executor.undo_log().push::<V, O>(slice, undo) };
-        if memory.is_logging() && reference.core().log_number().is_some() {
-            executor.log_operation(reference, record, |output| {
-                write_operation(key, column, operation, memory.core(), output);
-            });
+        if is_logged {
+            executor.log_operation(reference, record, &bytes);
+            memory.give_scratch(bytes);
         }
         Ok(true)
     }
@@ -172,7 +185,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// # Errors
     /// As [`Transaction::apply`].
     #[inline]
-    pub fn or<T: Record, V>(
+    pub fn or<T: Record, V: 'static>(
         &self,
         table: &Table<T, P>,
         key: &T::Key,
@@ -190,7 +203,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// # Errors
     /// As [`Transaction::apply`].
     #[inline]
-    pub fn and<T: Record, V>(
+    pub fn and<T: Record, V: 'static>(
         &self,
         table: &Table<T, P>,
         key: &T::Key,
@@ -253,7 +266,7 @@ impl<P: Protocol> Transaction<'_, P> {
 }
 
 /// Appends an operation as the log holds it.
-fn write_operation<T: Record, V, O: Operation<V>>(
+fn write_operation<T: Record, V: 'static, O: Operation<V>>(
     key: &T::Key,
     column: ColumnOf<T, V>,
     operation: &O,

@@ -60,7 +60,7 @@ fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
     // SAFETY: an index of the transaction's database holds addresses of its records, and the
     // transaction keeps its worker pinned.
     let entry = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
-    if let Some(row) = NonNull::new(entry.newest.load(Ordering::Acquire)) {
+    if let Some(row) = entry.newest.load(Ordering::Acquire).row() {
         // SAFETY: a row that was published is not changed, nor freed while the worker is pinned.
         let leads_to = unsafe { transaction.row::<Entry<K>>(row) }.record;
         prefetch_lines(std::ptr::without_provenance(leads_to as usize), LINE_BYTES);
@@ -266,6 +266,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
     #[inline(always)]
     fn read_row(&mut self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
         let (transaction, table) = (self.transaction, &self.table.inner);
+        transaction.check_user_code()?;
         let record = if self.is_secondary() {
             match self.read_entry(address, to_come)? {
                 Some(record) => record,
@@ -466,7 +467,10 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
     fn finish(&mut self, transaction: &Transaction<'_, P>, stopped_at: Option<u64>) {
         if let State::Within { page, noted, .. } = std::mem::replace(&mut self.state, State::After)
         {
-            if let Some(address) = stopped_at {
+            // (What the user's types drop in the middle of an operation relies on all of its page.)
+            if let Some(address) = stopped_at
+                && transaction.check_user_code().is_ok()
+            {
                 transaction.worker.executor().stop_scan(noted.position, noted.node, address);
             }
             transaction.worker.give_page(page);

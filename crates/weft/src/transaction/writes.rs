@@ -7,7 +7,7 @@ use weft_htm::word::spin_loop;
 
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
-use super::{RecordOf, Transaction};
+use super::{RecordOf, Tearing, Transaction};
 use crate::durability::format::STORED_BYTES_MAX;
 use crate::encoding::{Key, KeyForm};
 use crate::error::{ConflictReason, Error, Failure};
@@ -92,7 +92,7 @@ impl<P: Protocol> Transaction<'_, P> {
             match index.get_or_insert(key, record.address(), hint, memory) {
                 Insertion::Inserted { change, sibling } => {
                     let executor = self.worker.executor();
-                    executor.insert(table, record, row);
+                    executor.insert(table, record, row, key.erase());
                     executor
                         .note_own_insertion(table, change, sibling)
                         .map_err(|abort| self.doom_by(abort))?;
@@ -145,6 +145,7 @@ impl<P: Protocol> Transaction<'_, P> {
         table: &TableInner<T, P>,
         record: RecordOf<P>,
     ) -> Result<(), Error> {
+        let _tearing = Tearing(&self.is_torn);
         let Visible::Row(row) = self.read(table.reference(), record)? else {
             unreachable!("the row was just written by this transaction")
         };
@@ -153,10 +154,13 @@ impl<P: Protocol> Transaction<'_, P> {
         for position in 0..table.secondary.len() {
             if let Err(error) = self.insert_entry(table, position, row, record) {
                 for (earlier, secondary) in table.secondary[..position].iter().enumerate() {
-                    with_secondary!(secondary, |index| self.remove_entry(index, row, earlier)?);
+                    with_secondary!(secondary, |index| {
+                        self.remove_entry(index, row, earlier, record)?
+                    });
                 }
+                let key = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&row.key()).erase());
                 let own = self.read_for_write(table.reference(), record)?;
-                self.worker.executor().remove(table.reference(), record, own.version);
+                self.worker.executor().remove(table.reference(), record, own.version, key);
                 self.record(table.reference(), &row.key(), Event::Delete);
                 return Err(error);
             }
@@ -199,12 +203,15 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Removes the index entry of a visible row.
+    /// Removes the index entry of a visible row of a record. It has to lead to that record: each record has one
+    /// entry in each index, as long as it has a row, whatever the user's types say of their keys. So when a
+    /// record is freed, no entry leads to it.
     pub(super) fn remove_entry<K: StoredForm, T: Record>(
         &self,
         index: &Secondary<K, P>,
         row: &T,
         position: usize,
+        record: RecordOf<P>,
     ) -> Result<(), Error> {
         let key: K = index_key(row, position);
         let hint = self.worker.buffer(index.number()).hint::<K>();
@@ -216,8 +223,12 @@ impl<P: Protocol> Transaction<'_, P> {
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;
         match observed.visible {
-            Visible::Row(present) => {
-                self.worker.executor().remove(index.reference(), entry, observed.version);
+            // SAFETY: a visible row of the index; see `row`.
+            Visible::Row(present)
+                if unsafe { self.row::<Entry<K>>(present) }.record == record.address() =>
+            {
+                let (reference, erased) = (index.reference(), key.erase());
+                self.worker.executor().remove(reference, entry, observed.version, erased);
                 self.record_entry(index.reference(), &key, Event::Read(Some(present)));
                 self.record_entry(index.reference(), &key, Event::Delete);
                 Ok(())
@@ -254,23 +265,25 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// Replaces the row of a record, which is not in any transaction's way, by a copy that `change` has
-    /// been at. The columns that it changes are in no secondary index.
-    pub(crate) fn replace_untyped(
+    /// Replaces the row of a record, which is not in any transaction's way, by a changed copy of it. The
+    /// columns that were changed are in no secondary index.
+    ///
+    /// # Safety
+    /// `new` is a row of the table, in a block of its own, and the caller's; from here on it is not.
+    pub(crate) unsafe fn replace_untyped(
         &self,
         table: TableRef,
         record: RecordOf<P>,
-        change: impl FnOnce(NonNull<u8>),
+        new: NonNull<u8>,
     ) -> Result<(), Abort> {
         let (memory, executor) = (&self.worker.memory, self.worker.executor());
-        let observed = executor.read_for_write(table, record, memory)?;
+        let observed = executor.read_for_write(table, record, memory).inspect_err(|_| {
+            // SAFETY: by the contract.
+            unsafe { memory.drop_row(new, table, false) };
+        })?;
         let Visible::Row(old) = observed.visible else {
             unreachable!("a record that nobody can change has lost its row")
         };
-        let new = memory.allocate_row(table);
-        // SAFETY: a visible row of the table; and a new place, which becomes the executor's.
-        unsafe { table.core().clone_row(old, new) };
-        change(new);
         // SAFETY: complete, and nobody else has its address.
         unsafe { stamp(self.worker, table, new) };
         self.record_untyped(table, old, Event::Read(Some(old)));
@@ -288,19 +301,22 @@ impl<P: Protocol> Transaction<'_, P> {
         old: &T,
         new: &T,
     ) -> Result<(), Error> {
+        let _tearing = Tearing(&self.is_torn);
         let moved = |position: &usize| old.index_key_differs(new, *position);
         for position in (0..table.secondary.len()).filter(moved) {
             if let Err(error) = self.insert_entry(table, position, new, record) {
                 for earlier in (0..position).filter(moved) {
                     let secondary = &table.secondary[earlier];
-                    with_secondary!(secondary, |index| self.remove_entry(index, new, earlier)?);
+                    with_secondary!(secondary, |index| {
+                        self.remove_entry(index, new, earlier, record)?
+                    });
                 }
                 return Err(error);
             }
         }
         for position in (0..table.secondary.len()).filter(moved) {
             let secondary = &table.secondary[position];
-            with_secondary!(secondary, |index| self.remove_entry(index, old, position)?);
+            with_secondary!(secondary, |index| self.remove_entry(index, old, position, record)?);
         }
         Ok(())
     }

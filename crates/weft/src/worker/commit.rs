@@ -1,10 +1,19 @@
-//! What a commit does when the protocol has done its part: it appends its writes to the log, numbers
-//! its versions, and sees to what they have replaced or deleted.
+//! What a commit does besides the protocol's part, the same for all protocols.
 //!
-//! In this order: a commit *draws* its number; its writes go to the log; its versions get the number;
-//! what they have replaced is *superseded*, which keeps it for snapshots or unlinks it. See
-//! [`version`](crate::record::version) for the chains, [`retention`](crate::snapshot::retention) for
-//! who needs what.
+//! ```text
+//!   stage      encode the writes for the log                          the user's code runs here
+//!   ---------- the protocol's part: lock, validate, draw the number, install, unlock
+//!   log        append what was staged                                 from here on no code of the
+//!   number     give the versions that were installed the number       user's runs, and nothing
+//!   supersede  keep what they have replaced for snapshots, or         can fail
+//!              unlink and retire it
+//! ```
+//!
+//! [`WorkerMemory::stage`] comes before the serialization point: if a row's encoding panics, the
+//! transaction rolls back like after any other panic. The three steps behind it are
+//! [`WorkerMemory::log`], and [`WorkerMemory::conclude`] for each record. See
+//! [`version`](crate::record::version) for the chains of versions, and
+//! [`retention`](crate::snapshot::retention) for which snapshots need what.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,6 +23,7 @@ use weft_htm::word::{Ordering, Word, yield_now};
 use super::WorkerMemory;
 use crate::durability::Log;
 use crate::durability::format::{self, WriteKind};
+use crate::encoding::EncodedKey;
 use crate::epoch::clock::epoch_of;
 use crate::index::IndexWorker;
 use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
@@ -54,20 +64,64 @@ impl EngineLog {
     }
 }
 
-/// A write of a committed transaction, for the log.
+/// A write of a transaction that is about to commit, for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedWrite {
     pub table: TableRef,
     pub written: Written,
-    /// Orders the writes of a key within an epoch.
-    pub order: u64,
+}
+
+// SAFETY: rows and tables are the database's, on whatever thread.
+unsafe impl Send for LoggedWrite {}
+
+/// The position of a write that is not staged: nothing of it goes to the log.
+pub const NOT_STAGED: u32 = u32::MAX;
+
+/// Writes of the commit under way, encoded for the log.
+#[derive(Debug, Default)]
+pub struct Staged {
+    /// What is to be staged, while the executor lists it.
+    list: Vec<LoggedWrite>,
+    /// One for each of the list.
+    writes: Vec<StagedWrite>,
+    bytes: Vec<u8>,
+}
+
+/// An entry of the log.
+#[derive(Clone, Copy, Debug)]
+struct StagedWrite {
+    kind: WriteKind,
+    /// The table's number; `None` if the table is not logged.
+    table: Option<u32>,
+    /// Where its bytes end, which begin where those of the one before end.
+    end: usize,
+}
+
+/// What a commit has made of a record.
+#[derive(Debug)]
+pub enum Outcome<'k> {
+    /// A row was installed, perhaps in place of another.
+    Written { row: NonNull<u8>, replaced: Option<Replaced> },
+    /// The row was deleted. It stays with the record until that is unlinked from under its key: older
+    /// snapshots may need it. If the record `is_queued`, it is on a list of deleted records already.
+    Deleted { row: NonNull<u8>, key: &'k EncodedKey, is_queued: bool },
+}
+
+/// A row that a commit has replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    pub row: NonNull<u8>,
+    /// Whether it was deleted before.
+    pub was_deleted: bool,
+    /// Whether it lies inline in its record.
+    pub inline: bool,
 }
 
 /// A commutative operation of a committed transaction, for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedOperation<'a> {
     pub table: TableRef,
-    /// As [`LoggedWrite::order`].
+    /// Orders the writes of a key within an epoch.
     pub order: u64,
     /// Its stored form.
     pub bytes: &'a [u8],
@@ -158,44 +212,104 @@ impl WorkerMemory {
         self.is_reconciling.set(is_reconciling);
     }
 
-    /// A number for the log, greater than all before: see [`LoggedWrite::order`].
+    /// A number for the log, greater than all before, for protocols whose versions do not order the
+    /// writes of a record.
     pub fn next_in_log(&self) -> u64 {
         let log = self.shared.log.get().expect("asked only if commits are logged");
         // Relaxed: two who write the same record draw one after the other.
         log.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Appends the writes of the commit under way to the log, if there is one.
+    /// Whether the transaction's writes have to be staged.
+    #[inline(always)]
+    pub fn is_staging(&self) -> bool {
+        self.is_logging() && !self.is_reconciling()
+    }
+
+    /// Encodes writes for the log. `list_writes` lists them; the position of a write in the list is what
+    /// [`WorkerMemory::log`] knows it by.
+    ///
+    /// This runs the user's code, which may panic: nothing has happened then. The caller holds nothing
+    /// of the worker's meanwhile.
+    ///
+    /// # Safety
+    /// The worker is pinned; the rows are of their tables, and not freed before it is unpinned.
+    #[cold]
     #[inline(never)]
-    pub fn log(&self, writes: impl Iterator<Item = LoggedWrite>) {
+    pub unsafe fn stage(&self, list_writes: impl FnOnce(&mut Vec<LoggedWrite>)) {
+        // Taken out while the user's code runs.
+        let mut staged = self.staged.take();
+        let Staged { list, writes, bytes } = &mut staged;
+        list.clear();
+        writes.clear();
+        bytes.clear();
+        list_writes(list);
+        for write in list.iter() {
+            let core = write.table.core();
+            let table = core.log_number();
+            let kind = match write.written {
+                Written::Row(_) => WriteKind::Put,
+                Written::Changed { .. } => WriteKind::Change,
+                Written::Deleted(_) => WriteKind::Delete,
+            };
+            if table.is_some() {
+                let start = bytes.len();
+                // SAFETY: passed on to the caller; only logged tables have a number.
+                unsafe {
+                    match write.written {
+                        Written::Row(row) => core.encode_row(row, bytes),
+                        Written::Changed { row, before } => core.encode_change(row, before, bytes),
+                        Written::Deleted(row) => core.encode_key(row, bytes),
+                    }
+                }
+                // What `stored_bytes` has said of the row was another length.
+                assert!(
+                    bytes.len().saturating_sub(start) <= format::ENTRY_BYTES_MAX,
+                    "a row of table '{}' is too long for the log",
+                    core.name
+                );
+            }
+            writes.push(StagedWrite { kind, table, end: bytes.len() });
+        }
+        self.staged.replace(staged);
+    }
+
+    /// An empty buffer, to be given back.
+    pub fn take_scratch(&self) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
+        scratch.clear();
+        scratch
+    }
+
+    /// Gives back a buffer that was taken.
+    pub fn give_scratch(&self, scratch: Vec<u8>) {
+        self.scratch.replace(scratch);
+    }
+
+    /// Appends staged writes of the commit under way to the log. Of each there is its position among the
+    /// staged ones, and a number that orders the writes of a key within an epoch.
+    #[inline(never)]
+    pub fn log(&self, writes: impl Iterator<Item = (u32, u64)>) {
         let Some(engine) = self.shared.log.get().filter(|_| !self.is_reconciling()) else { return };
-        let mut writes = writes.filter_map(|write| Some((write.table.core().log_number()?, write)));
+        let mut staged = self.staged.borrow_mut();
+        let Staged { writes: staged_writes, bytes: staged_bytes, .. } = &*staged;
+        let mut writes = writes.filter_map(|(position, order)| {
+            let position = position as usize;
+            let StagedWrite { kind, table, end } = staged_writes[position];
+            let start = position.checked_sub(1).map_or(0, |before| staged_writes[before].end);
+            Some((kind, table?, order, &staged_bytes[start..end]))
+        });
         let Some(first) = writes.next() else { return };
         let epoch = self.drawn_epoch();
         engine.log.append(self.slot, epoch, |buffer| {
             format::push_transaction(buffer);
-            for (number, write) in std::iter::once(first).chain(writes) {
-                let core = write.table.core();
-                let kind = match write.written {
-                    Written::Row(_) => WriteKind::Put,
-                    Written::Changed { .. } => WriteKind::Change,
-                    Written::Deleted(_) => WriteKind::Delete,
-                };
-                format::push_write(buffer, kind, number, write.order, |buffer| {
-                    // SAFETY: pinned, so what was written, replaced or deleted just now is not freed;
-                    // only logged tables have a number.
-                    unsafe {
-                        match write.written {
-                            Written::Row(row) => core.encode_row(row, buffer),
-                            Written::Changed { row, before } => {
-                                core.encode_change(row, before, buffer);
-                            }
-                            Written::Deleted(row) => core.encode_key(row, buffer),
-                        }
-                    }
+            for (kind, table, order, bytes) in std::iter::once(first).chain(writes) {
+                format::push_write(buffer, kind, table, order, |buffer| {
+                    buffer.extend_from_slice(bytes);
                 });
             }
         });
+        staged.writes.clear();
         if engine.last_epoch.load(Ordering::Relaxed) < epoch {
             engine.raise_last_epoch(epoch);
         }
@@ -223,6 +337,39 @@ impl WorkerMemory {
         });
         if engine.last_epoch.load(Ordering::Relaxed) < epoch {
             engine.raise_last_epoch(epoch);
+        }
+    }
+
+    /// Ends the commit under way as to one record: numbers the row that was installed, and supersedes the
+    /// one that was replaced; or marks a row as deleted, and queues its record to be unlinked.
+    ///
+    /// # Safety
+    /// The commit has made this of the record in block `record`, of `table`, and is called once for it;
+    /// the worker is pinned since before.
+    #[inline(always)]
+    pub unsafe fn conclude(&self, table: TableRef, record: NonNull<u8>, outcome: Outcome<'_>) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match outcome {
+                Outcome::Written { row, replaced } => {
+                    self.number(row);
+                    match replaced {
+                        None => {}
+                        Some(Replaced { row: replaced, was_deleted: false, inline }) => {
+                            self.supersede(table, record, row, replaced, inline);
+                        }
+                        Some(Replaced { row: deleted, was_deleted: true, inline }) => {
+                            self.supersede_deleted(table, record, row, deleted, inline);
+                        }
+                    }
+                }
+                Outcome::Deleted { row, key, is_queued } => {
+                    self.mark_deleted(record, row);
+                    if !is_queued {
+                        self.retire_deleted(record, table, key.clone());
+                    }
+                }
+            }
         }
     }
 
@@ -384,7 +531,7 @@ impl WorkerMemory {
             match entry.kept {
                 // SAFETY: by the contract.
                 Kept::Version(_) => unsafe { self.unlink_version(&entry) },
-                Kept::DeletedRecord => self.retire_deleted(entry.record, entry.table),
+                Kept::DeletedRecord(key) => self.retire_deleted(entry.record, entry.table, key),
             }
         }
     }

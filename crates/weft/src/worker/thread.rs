@@ -5,6 +5,8 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+
 use super::{Shared, WorkerMemory};
 use crate::encoding::KeyForm;
 use crate::index::LongKey;
@@ -40,32 +42,51 @@ pub struct Workset {
     misses: u32,
 }
 
+/// A record that may be looked for next. Some that were found before may not be looked for again.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    pub address: u64,
+    /// Which of the two lists it is on.
+    list: usize,
+    /// How many are expected before it on its list.
+    ahead: usize,
+}
+
+/// How many records of a list are expected.
+const WINDOW: usize = 4;
+
 impl Workset {
     /// Adds a record.
     pub fn push(&mut self, address: u64, is_written: bool) {
         self.records[usize::from(is_written)].push(address);
     }
 
-    /// The record that is looked for, if it is among the next few, which `is_it` says.
-    pub fn take(&mut self, is_it: impl Fn(u64) -> bool) -> Option<u64> {
-        /// Some that were found before may not be looked for again.
-        const WINDOW: usize = 4;
+    /// The records that may be looked for next, of those read and then of those written.
+    pub fn expected(&self) -> ArrayVec<Expected, { 2 * WINDOW }> {
+        let mut expected = ArrayVec::new();
+        for list in 0..2 {
+            let ahead = self.records[list][self.next[list]..].iter().take(WINDOW).enumerate();
+            expected.extend(ahead.map(|(ahead, &address)| Expected { address, list, ahead }));
+        }
+        expected
+    }
+
+    /// Notes which of those that were [expected](Workset::expected) was looked for, if one was.
+    pub fn note(&mut self, found: Option<&Expected>) {
         /// So many misses in a row, and the keys have moved: to look on would cost more than it saves.
         const MISSES_MAX: u32 = 2;
-        let Workset { records, next, misses } = self;
-        for (records, next) in records.iter().zip(next) {
-            let ahead = records[*next..].iter().take(WINDOW).position(|&address| is_it(address));
-            if let Some(ahead) = ahead {
-                *next += ahead + 1;
-                *misses = 0;
-                return Some(records[*next - 1]);
+        match found {
+            Some(&Expected { list, ahead, .. }) => {
+                self.next[list] = (self.next[list] + ahead + 1).min(self.records[list].len());
+                self.misses = 0;
+            }
+            None => {
+                self.misses += 1;
+                if self.misses == MISSES_MAX {
+                    self.clear();
+                }
             }
         }
-        *misses += 1;
-        if *misses == MISSES_MAX {
-            self.clear();
-        }
-        None
     }
 
     /// Forgets all records.
@@ -153,6 +174,12 @@ impl IndexBuffer {
         self.last = None;
         self.announced.clear();
         self.expected = 0;
+    }
+
+    /// The record that was announced and is expected next.
+    #[inline(always)]
+    pub fn next_announced(&self) -> Option<u64> {
+        self.announced.get(self.expected).copied()
     }
 
     #[inline(always)]
@@ -270,10 +297,9 @@ impl<'w, P: Protocol> Pinned<'w, P> {
 impl<P: Protocol> Drop for Pinned<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
-        // This may drop rows, as at the end of a transaction: a `drop` of the user's that comes back
-        // here must not unpin the worker in the middle of that.
         self.0.memory.unpin();
         self.0.active.set(false);
+        self.0.memory.run_discarded();
     }
 }
 
@@ -325,6 +351,7 @@ impl<P: Protocol> Workers<P> {
                 Box::leak(worker);
                 return;
             }
+            // Out of the cell first: what is dropped of the user's may come back to the database.
             worker.memory.leave();
         }
         shared.give_slot(slot);

@@ -36,14 +36,16 @@ use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 
 use super::super::access_set::TidOnly;
 use super::super::optimistic::OptimisticExecutor;
-use super::super::{Abort, Executor, Visible};
+use super::super::{Executor, Visible};
 use super::DbxTc;
 use crate::column::ColumnSet;
+use crate::error::Failure;
 use crate::record::RecordPointer;
+use crate::record::version::VersionHeader;
 use crate::schema::Record;
 use crate::table::TableRef;
 use crate::transaction::Committing;
-use crate::worker::WorkerMemory;
+use crate::worker::{Discarded, WorkerMemory};
 
 /// A change to a row that is made later.
 pub struct DeferredChange<H> {
@@ -150,50 +152,97 @@ impl Deferred {
 
     /// Publishes all that waits; or waits until somebody else has. To be called behind the gate, while no
     /// procedure runs in pieces, on a worker that is pinned and in no transaction.
+    ///
+    /// # Errors
+    /// [`Failure::DeferredOutOfRange`]: something waits on, since a column does not hold the sum.
     #[inline]
-    pub fn publish(&self, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+    pub fn publish(
+        &self,
+        executor: &mut OptimisticExecutor<DbxTc>,
+        memory: &WorkerMemory,
+    ) -> Result<(), Failure> {
         #[cfg(feature = "canary")]
         if self.is_forgotten {
-            return;
+            return Ok(());
         }
         // Acquire: what others have published is there.
-        if self.batches.load(Ordering::Acquire) != 0 {
-            self.publish_all(executor, memory);
+        if self.batches.load(Ordering::Acquire) == 0 {
+            return Ok(());
         }
+        self.publish_all(executor, memory)
     }
 
     #[cold]
-    fn publish_all(&self, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+    fn publish_all(
+        &self,
+        executor: &mut OptimisticExecutor<DbxTc>,
+        memory: &WorkerMemory,
+    ) -> Result<(), Failure> {
         let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.since.store(0, Ordering::Relaxed);
+        let mut refused = None;
         for waiting in &self.waiting {
-            // One by one: if this panics, the others wait on.
-            let next = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            while let Some(batch) = next() {
-                let published =
-                    catch_unwind(AssertUnwindSafe(|| publish_batch(&batch, executor, memory)));
-                // Release: see `publish`. If it has panicked, its changes are lost, as the program is told.
-                self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
-                if let Err(panic) = published {
-                    executor.abort(memory);
-                    resume_unwind(panic);
+            let lock = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut batches = std::mem::take(&mut *lock());
+            while let Some(batch) = batches.pop() {
+                let publish = || publish_batch(&batch, executor, memory);
+                match catch_unwind(AssertUnwindSafe(publish)) {
+                    Ok(Ok(())) => {
+                        // Release: see `publish`.
+                        self.batches.fetch_add(1_u64.wrapping_neg(), Ordering::Release);
+                        for DeferredChange { sums, .. } in batch {
+                            memory.discard(Discarded::Value(sums));
+                        }
+                    }
+                    // Another batch, which waits elsewhere, may make room.
+                    Ok(Err(failure)) => {
+                        refused = Some(failure);
+                        lock().push(batch);
+                    }
+                    Err(panic) => {
+                        // What has committed is not lost: it waits on.
+                        executor.abort(memory);
+                        batches.push(batch);
+                        lock().append(&mut batches);
+                        self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
+                        resume_unwind(panic);
+                    }
                 }
+            }
+        }
+        match refused {
+            None => Ok(()),
+            Some(failure) => {
+                self.since.store(memory.shared().clock.epoch(), Ordering::Relaxed);
+                Err(failure)
             }
         }
     }
 }
 
 /// Makes the changes of one procedure, in a transaction.
-fn publish_batch(batch: &Batch, executor: &mut OptimisticExecutor<DbxTc>, memory: &WorkerMemory) {
+fn publish_batch(
+    batch: &Batch,
+    executor: &mut OptimisticExecutor<DbxTc>,
+    memory: &WorkerMemory,
+) -> Result<(), Failure> {
     let mut attempt = 0;
     loop {
         let begun = executor.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "others do not matter to it");
         let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
         let committing = Committing(memory);
-        match changed.and_then(|()| executor.commit(memory, || memory.draw())) {
-            Ok(()) => return,
-            Err(_) => executor.abort(memory),
+        let committed = changed.and_then(|()| {
+            executor.commit(memory, || memory.draw()).map_err(|_| Unpublished::Conflict)
+        });
+        match committed {
+            Ok(()) => return Ok(()),
+            Err(unpublished) => {
+                executor.abort(memory);
+                if let Unpublished::OutOfRange(table) = unpublished {
+                    return Err(Failure::DeferredOutOfRange { table: table.core().name });
+                }
+            }
         }
         drop(committing);
         attempt += 1;
@@ -201,26 +250,33 @@ fn publish_batch(batch: &Batch, executor: &mut OptimisticExecutor<DbxTc>, memory
     }
 }
 
+/// Why a change could not be made.
+enum Unpublished {
+    Conflict,
+    /// A sum is no value of its column's type, in this table.
+    OutOfRange(TableRef),
+}
+
 fn make(
     change: &DeferredChange<TidOnly>,
     executor: &mut OptimisticExecutor<DbxTc>,
     memory: &WorkerMemory,
-) -> Result<(), Abort> {
+) -> Result<(), Unpublished> {
     let DeferredChange { table, record, sums } = change;
-    let observed = executor.read_for_write(*table, *record, memory)?;
+    let observed =
+        executor.read_for_write(*table, *record, memory).map_err(|_| Unpublished::Conflict)?;
     let Visible::Row(onto) = observed.visible else {
         // The analysis: no procedure deletes rows of the table. And no stranger has run since.
         unreachable!("a row to which something was to be added is gone")
     };
     let place = memory.allocate_row(*table);
     // SAFETY: a visible row of the table, on a worker that is pinned; and a new place.
-    let has_added = unsafe { sums.add_to(onto, place) };
-    assert!(
-        has_added,
-        "a sum that was deferred is out of the range of its column in table '{}'; sums of registered procedures \
-         that are deferred must not overflow",
-        table.core().name
-    );
+    let has_added = memory.in_user_code(|| unsafe { sums.add_to(onto, place) });
+    if !has_added {
+        // SAFETY: new, and no row was written there.
+        unsafe { memory.free_block(VersionHeader::block(place), table.core().row_class) };
+        return Err(Unpublished::OutOfRange(*table));
+    }
     executor.write(*table, *record, observed.version, place);
     Ok(())
 }

@@ -74,9 +74,11 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
 };
 use super::{
-    Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Visible,
+    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
+    Visible,
 };
 use crate::database::Inner;
+use crate::encoding::EncodedKey;
 use crate::error::Failure;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
@@ -84,7 +86,7 @@ use crate::procedure::chopping::{Chopping, NotAdmitted};
 use crate::procedure::{Instance, Pieces, Shape, StepColumns};
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{Counters, Pinned, Worker, WorkerMemory};
+use crate::worker::{Counters, Discarded, LoggedWrite, Pinned, Worker, WorkerMemory};
 
 /// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -110,11 +112,16 @@ impl Protocol for DbxTc {
         if gate.is_in_pieces(worker.memory.core() as usize) {
             return Err(Failure::NestedTransaction);
         }
+        if worker.memory.is_in_user_code() {
+            return Err(Failure::NestedOperation);
+        }
+        // Rows are dropped when procedures run in pieces again.
+        let _held = worker.memory.hold_discarded();
         let _stranger = Stranger::enter(gate, || database.shared.grace.slots_used());
         // A transaction that is not in pieces has come through the gate before.
         if !worker.active.get() {
             let pinned = Pinned::new(worker);
-            pinned.worker().executor().publish(&worker.memory);
+            pinned.worker().executor().publish(&worker.memory)?;
         }
         Ok(body())
     }
@@ -122,7 +129,7 @@ impl Protocol for DbxTc {
     fn settle_deleted(
         record: &StoredRecord<TidOnly>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }
@@ -235,16 +242,24 @@ struct Expected {
 
 impl PieceExecutor {
     /// Comes through the gate, as a stranger that has not left again.
-    fn come_through(&mut self, memory: &WorkerMemory) {
+    fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         let shared = &self.shared;
         let stranger = Stranger::enter(&shared.gate, || memory.shared().grace.slots_used());
-        shared.deferred.publish(&mut self.optimistic, memory);
+        shared.deferred.publish(&mut self.optimistic, memory)?;
         std::mem::forget(stranger);
+        Ok(())
     }
 
     /// Publishes what is deferred. The worker is pinned, behind the gate, and in no transaction.
-    fn publish(&mut self, memory: &WorkerMemory) {
-        self.shared.deferred.publish(&mut self.optimistic, memory);
+    fn publish(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
+        self.shared.deferred.publish(&mut self.optimistic, memory)
+    }
+
+    /// Forgets what the present piece has deferred.
+    fn forget_deferring(&mut self, memory: &WorkerMemory) {
+        for DeferredChange { sums, .. } in self.deferring.drain(..) {
+            memory.discard(Discarded::Value(sums));
+        }
     }
 
     /// The transaction has ended.
@@ -253,7 +268,7 @@ impl PieceExecutor {
         for Superseded { record, row, table } in self.garbage.drain(..) {
             drop_private(record, row, table, memory);
         }
-        self.deferring.clear();
+        self.forget_deferring(memory);
         self.accesses.end();
         match std::mem::replace(&mut self.standing, Standing::Idle) {
             Standing::Stranger => self.shared.gate.leave(),
@@ -295,10 +310,10 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         let expected = self.expected.take();
         if expected.is_some() && self.shared.deferred.is_due(|| memory.shared().clock.epoch()) {
-            self.come_through(memory);
+            self.come_through(memory)?;
             self.shared.gate.leave();
         }
         self.standing = match expected {
@@ -307,7 +322,7 @@ impl Executor for PieceExecutor {
             }
             Some(Expected { publishes: false, .. }) => Standing::Whole,
             Some(_) | None => {
-                self.come_through(memory);
+                self.come_through(memory)?;
                 Standing::Stranger
             }
         };
@@ -377,13 +392,25 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
-        self.optimistic.remove(table, record, version);
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.optimistic.remove(table, record, version, key);
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<TidOnly>, row: NonNull<u8>) {
-        self.optimistic.insert(table, record, row);
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.optimistic.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -423,6 +450,10 @@ impl Executor for PieceExecutor {
             return Ok(()); // If it commits, which it has to for anybody to know.
         }
         self.optimistic.validate()
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.optimistic.list_writes(list);
     }
 
     /// Commits the transaction, or a piece of it.
@@ -490,7 +521,7 @@ impl Executor for PieceExecutor {
 
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
         self.known.meets_another();
-        PieceExecutor::carry_over(self, columns, memory)
+        memory.in_user_code(|| PieceExecutor::carry_over(self, columns, memory))
     }
 
     fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
@@ -500,15 +531,15 @@ impl Executor for PieceExecutor {
         self.garbage.append(&mut set.superseded);
         for entry in &set.writes {
             let (record, table) = (entry.record, entry.table);
-            if let Some(created) = entry.created {
-                discard_placeholder(record, table, created, memory);
+            if let Some(key) = entry.created_key() {
+                discard_placeholder(record, table, key, memory);
             }
             if let Some(row) = entry.row {
                 self.garbage.push(Superseded { record, row, table });
             }
         }
         set.clear();
-        self.deferring.clear();
+        self.forget_deferring(memory);
         let begun = self.optimistic.begin(attempt, memory);
         debug_assert!(begun.is_ok(), "others do not matter to it");
     }

@@ -51,7 +51,7 @@ fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (T
         memory.regions().abort_open_locked();
     }
     // Acquire: pairs with the release store of whoever has installed the row.
-    (tid, record.newest.load(Ordering::Acquire))
+    (tid, record.newest.load(Ordering::Acquire).address())
 }
 
 impl PieceExecutor {
@@ -135,7 +135,7 @@ impl PieceExecutor {
     pub(super) fn forget_region(&mut self, memory: &WorkerMemory) {
         self.accesses.clear();
         self.optimistic.set.clear();
-        self.deferring.clear();
+        self.forget_deferring(memory);
         self.is_in_region = false;
         #[cfg(weft_sim)]
         memory.undo();

@@ -6,14 +6,14 @@
 //! (the *Space-Saving* sketch of Metwally, Agrawal and El Abbadi, ICDT 2005). So the most contended
 //! records are in it, with counts that are too high by that of the least at most.
 //!
-//! The record may be gone when the sketch is looked at. So an entry holds a copy of its row, by whose
-//! key the record is looked up again.
+//! The record may be gone when the sketch is looked at. So an entry holds its key, by which the record
+//! is looked up again.
 
-use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
+use crate::encoding::EncodedKey;
 use crate::operation::ColumnOperation;
 use crate::protocol::Abort;
 use crate::table::TableRef;
@@ -27,15 +27,14 @@ pub struct Contended {
     /// The record's block, if it is still there.
     pub record: NonNull<u8>,
     pub table: TableRef,
-    /// A copy of its row.
-    row: NonNull<u8>,
+    key: EncodedKey,
     pub conflicts: u64,
     /// Operations that these transactions had applied to it, and how often.
     pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
 }
 
 impl Contended {
-    /// A record without conflicts so far.
+    /// A record without conflicts so far, whose key is that of its row. This runs the user's code.
     ///
     /// # Safety
     /// `row` is a row of the record, of `table`, and is not freed meanwhile.
@@ -45,10 +44,9 @@ impl Contended {
         row: NonNull<u8>,
         memory: &WorkerMemory,
     ) -> Contended {
-        let copy = memory.allocate_row(table);
-        // SAFETY: by the contract; a new place.
-        unsafe { table.core().clone_row(row, copy) };
-        Contended { record, table, row: copy, conflicts: 0, operations: SmallVec::new() }
+        // SAFETY: by the contract.
+        let key = memory.in_user_code(|| unsafe { table.core().index_key(row) });
+        Contended { record, table, key, conflicts: 0, operations: SmallVec::new() }
     }
 
     /// How many of its conflicts were about operations that can be split.
@@ -56,10 +54,10 @@ impl Contended {
         self.operations.iter().map(|(_, conflicts)| *conflicts).max().unwrap_or_default()
     }
 
-    /// The record under the key of the row, if there is one.
+    /// The record under the key, if there is one.
     pub fn find(&self) -> Option<NonNull<u8>> {
-        // SAFETY: the row is this entry's own; sketches are looked at by workers that are pinned.
-        unsafe { self.table.find(self.row) }
+        // SAFETY: sketches are looked at by workers that are pinned.
+        unsafe { self.table.find(&self.key) }
     }
 
     fn note(&mut self, operations: impl Iterator<Item = ColumnOperation>) {
@@ -75,14 +73,6 @@ impl Contended {
         for &(operation, conflicts) in &other.operations {
             add(&mut self.operations, operation, conflicts);
         }
-    }
-
-    /// Gives the copy of the row back.
-    fn drop_row(self, memory: &WorkerMemory) {
-        let mut this = ManuallyDrop::new(self);
-        this.operations = SmallVec::new();
-        // SAFETY: the copy has a block of its own, and nobody else has it.
-        unsafe { memory.drop_row(this.row, this.table, false) };
     }
 }
 
@@ -117,7 +107,7 @@ pub struct Sketch {
     entries: Vec<Contended>,
 }
 
-// SAFETY: rows are Send, and nobody else has the copies.
+// SAFETY: records and tables are the database's, on whatever thread.
 unsafe impl Send for Sketch {}
 
 impl Sketch {
@@ -145,9 +135,7 @@ impl Sketch {
         if self.entries.len() == ENTRIES {
             let entries = self.entries.iter().enumerate();
             let least = entries.min_by_key(|(_, entry)| entry.conflicts).expect("there are some").0;
-            let replaced = self.entries.swap_remove(least);
-            entry.conflicts = replaced.conflicts;
-            replaced.drop_row(memory);
+            entry.conflicts = self.entries.swap_remove(least).conflicts;
         }
         entry.note(operations);
         self.entries.push(entry);
@@ -155,21 +143,15 @@ impl Sketch {
 }
 
 /// The sketches of all workers, put together: by record, the most contended first. They are empty
-/// then; what is returned is to be given back by [`give_back`].
-pub fn gather<'a>(
-    sketches: impl Iterator<Item = &'a mut Sketch>,
-    memory: &WorkerMemory,
-) -> Vec<Contended> {
+/// then.
+pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<Contended> {
     let mut gathered: Vec<Contended> = Vec::new();
     for sketch in sketches {
         for entry in sketch.entries.drain(..) {
             let known =
                 |other: &&mut Contended| other.record == entry.record && other.table == entry.table;
             match gathered.iter_mut().find(known) {
-                Some(other) => {
-                    other.absorb(&entry);
-                    entry.drop_row(memory);
-                }
+                Some(other) => other.absorb(&entry),
                 None => gathered.push(entry),
             }
         }
@@ -178,24 +160,10 @@ pub fn gather<'a>(
     gathered
 }
 
-/// Gives back what [`gather`] has returned.
-pub fn give_back(gathered: Vec<Contended>, memory: &WorkerMemory) {
-    gathered.into_iter().for_each(|entry| entry.drop_row(memory));
-}
-
-impl Drop for Contended {
-    fn drop(&mut self) {
-        // The block goes with the database's memory.
-        if let Some(drop_row) = self.table.core().drop_row {
-            // SAFETY: the copy is the entry's own, and dropped once.
-            unsafe { drop_row(self.row) };
-        }
-    }
-}
-
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+    use crate::encoding::KeyForm;
     use crate::operation::{Add, ColumnOf, Integer, Max, Operation};
     use crate::protocol::Dbx;
     use crate::{Database, Record, column_of};
@@ -240,12 +208,9 @@ mod tests {
             })
             .unwrap();
         memory.pin();
-        let record = |id| {
-            let row = memory.allocate_row(table);
-            // SAFETY: a new place, of the table's rows.
-            unsafe { row.cast::<Counter>().write(Counter { id, value: 0, highest: 0 }) };
-            // SAFETY: a row of the table; pinned.
-            unsafe { table.find(row) }.expect("it was inserted")
+        let record = |id: u32| {
+            // SAFETY: pinned.
+            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it was inserted")
         };
         let add = operation::<Add<_>, _>(column_of!(Counter.value));
         let mut sketch = Sketch::default();
@@ -256,13 +221,12 @@ mod tests {
                 sketch.note(&abort, std::iter::once(add), memory);
             }
         }
-        let gathered = gather(std::iter::once(&mut sketch), memory);
+        let gathered = gather(std::iter::once(&mut sketch));
         assert_eq!(gathered.len(), ENTRIES);
         assert_eq!(gathered[0].record, record(7));
         assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
         assert_eq!(gathered[0].find(), Some(record(7)));
         assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
-        give_back(gathered, memory);
         memory.unpin();
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::index::bplus_tree::LeafHint;
 use crate::operation::{ColumnOf, ColumnOperation, Operation};
 use crate::protocol::access_set::TidHeader;
-use crate::record::{RecordPointer, row_of_newest};
+use crate::record::RecordPointer;
 use crate::schema::Record;
 use crate::table::{PickForm, Table, with_form};
 use crate::worker::{Pinned, Worker};
@@ -48,7 +48,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// [`Failure::NoSuchRow`]; [`Failure::Unsplittable`] if the column is in a secondary index or owns
     /// memory, or the table has checks; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
     /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
-    pub fn label_split<T: Record, V, O: Operation<V>>(
+    pub fn label_split<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T, PhaseReconciliation<J>>,
         key: &T::Key,
@@ -92,8 +92,8 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
         table: &Table<T, PhaseReconciliation<J>>,
         key: &T::Key,
     ) -> Result<(), Failure> {
-        self.with_record(table, key, |worker, record, _| {
-            transition::remove_labels(self.inner(), worker, table.inner.reference(), record);
+        self.with_record(table, key, |_, record, _| {
+            transition::remove_labels(self.inner(), table.inner.reference(), record);
         })
     }
 }
@@ -126,7 +126,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
                 (record, record.get())
             };
             let is_there = !stored.header.tid().load_unlocked().is_absent();
-            let row = row_of_newest(stored.newest.load(Ordering::Acquire)).filter(|_| is_there)?;
+            let row = stored.newest.load(Ordering::Acquire).row().filter(|_| is_there)?;
             Some((record.block(), row))
         });
         let Some((record, row)) = row else {

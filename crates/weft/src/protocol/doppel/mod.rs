@@ -90,17 +90,18 @@ use self::turn::Turn;
 use super::access_set::TidHeader;
 use super::optimistic::abort_at;
 use super::{
-    Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Silo,
-    Target, TwoPhaseLocking, Visible,
+    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
+    Silo, Target, TwoPhaseLocking, Visible,
 };
 use crate::database::Inner;
+use crate::encoding::EncodedKey;
 use crate::error::{ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
-use crate::record::{RecordPointer, StoredRecord, row_of_newest};
+use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::{LoggedOperation, Worker, WorkerMemory};
+use crate::worker::{LoggedOperation, LoggedWrite, Worker, WorkerMemory};
 
 /// Phase reconciliation over optimistic concurrency control. See the [module](self) for the paper and
 /// the idea.
@@ -189,7 +190,7 @@ impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     fn settle_deleted(
         record: &StoredRecord<J::Header>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         J::settle_deleted(record, may_go, unlink)
     }
@@ -486,7 +487,7 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         if self.is_reconciling {
             self.is_split = false;
         } else {
@@ -555,9 +556,10 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         table: TableRef,
         record: RecordPointer<J::Header>,
         version: Self::Version,
+        key: EncodedKey,
     ) {
         self.is_joined_written = true;
-        self.joined.remove(table, record, version);
+        self.joined.remove(table, record, version, key);
     }
 
     #[inline(always)]
@@ -566,9 +568,15 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<J::Header>, row: NonNull<u8>) {
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
         (self.is_joined_used, self.is_joined_written) = (true, true);
-        self.joined.insert(table, record, row);
+        self.joined.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -614,12 +622,12 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
                 let row = || {
                     // SAFETY: pinned; the record had a row when it was split, and nobody has changed it.
                     let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
-                    row_of_newest(newest).expect("a split record has a row")
+                    newest.row().expect("a split record has a row")
                 };
                 let phase = self.present.number();
                 let slice = operation.and_then(|operation| {
                     // SAFETY: in a transaction of this worker, in this phase.
-                    unsafe { split.slice(operation, self.slot, phase, row) }
+                    unsafe { split.slice(operation, self.slot, phase, memory, row) }
                 });
                 return match slice {
                     Some(slice) => Ok(Target::Slice(slice)),
@@ -641,13 +649,8 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         &mut self.undo
     }
 
-    fn log_operation(
-        &mut self,
-        table: TableRef,
-        record: RecordPointer<J::Header>,
-        write: impl FnOnce(&mut Vec<u8>),
-    ) {
-        write(&mut self.logged.bytes);
+    fn log_operation(&mut self, table: TableRef, record: RecordPointer<J::Header>, bytes: &[u8]) {
+        self.logged.bytes.extend_from_slice(bytes);
         self.logged.operations.push((record.block(), table, self.logged.bytes.len()));
     }
 
@@ -661,6 +664,10 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
             Some(abort) => Err(abort),
             None => self.joined.validate(),
         }
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.joined.list_writes(list);
     }
 
     /// The split phase commit protocol (§5.2, Figure 3). What was done to slices becomes final.

@@ -10,6 +10,9 @@
 //! A worker makes its slices when it first needs them in a phase, from the row, which nobody changes
 //! until the phase has ended. So what it costs to split a record depends on who uses it, and not on how
 //! many workers there are. What a slice holds does not grow with the operations (Doppel, §4).
+//!
+//! With its slices a worker makes a copy of the row, to which all slices are added in the end. So when
+//! the phase changes, which everybody waits for, no code of the user's runs.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -17,7 +20,9 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::operation::ColumnOperation;
+use crate::record::version::VersionHeader;
 use crate::table::TableRef;
+use crate::worker::{WorkerMemory, contain};
 
 /// The most records that are split at a time.
 pub const SPLITS_MAX: usize = 64;
@@ -48,6 +53,8 @@ struct Slices {
 pub struct BlockHeader {
     /// The number of the phase that the slices were made in; another if there are none.
     phase: u64,
+    /// A copy of the row, if there are slices.
+    copy: Option<NonNull<u8>>,
     /// Operations gathered.
     pub gathered: u64,
     /// Accesses refused that were no operations, or such as cannot be gathered.
@@ -126,6 +133,7 @@ impl SplitRecord {
         operation: &ColumnOperation,
         slot: usize,
         phase: u64,
+        memory: &WorkerMemory,
         row: impl FnOnce() -> NonNull<u8>,
     ) -> Option<NonNull<u8>> {
         let is_same = |selected: &&(ColumnOperation, usize)| selected.0.is_same(operation);
@@ -137,7 +145,7 @@ impl SplitRecord {
         let header = unsafe { self.header(slot) };
         if header.phase != phase {
             // SAFETY: likewise.
-            unsafe { self.make(slot, row()) };
+            unsafe { self.make(slot, row(), memory) };
             header.phase = phase;
         }
         header.gathered += 1;
@@ -145,18 +153,44 @@ impl SplitRecord {
         Some(unsafe { self.block(slot).add(offset) })
     }
 
-    /// Makes a worker's slices.
+    /// Makes a worker's slices, and its copy of the row. This runs the user's code.
     ///
     /// # Safety
     /// As for [`SplitRecord::slice`].
     #[cold]
-    unsafe fn make(&self, slot: usize, row: NonNull<u8>) {
+    unsafe fn make(&self, slot: usize, row: NonNull<u8>, memory: &WorkerMemory) {
         let block = self.block(slot);
-        for (operation, offset) in &self.operations {
-            // SAFETY: each has its place in the block; slices own nothing, so what was there before, of
-            // an earlier phase, needs not be dropped.
-            unsafe { operation.initialise(row, self.slices.cores as u32, block.add(*offset)) };
+        memory.in_user_code(|| {
+            for (operation, offset) in &self.operations {
+                // SAFETY: each has its place in the block; slices own nothing, so what was there before,
+                // of an earlier phase, needs not be dropped.
+                unsafe { operation.initialise(row, self.slices.cores as u32, block.add(*offset)) };
+            }
+            // SAFETY: by the contract.
+            let copy = unsafe { copy_row(self.table, row, memory) };
+            // SAFETY: likewise. If the user's code has panicked before, there is no copy, nor are there
+            // slices.
+            unsafe { self.header(slot) }.copy = Some(copy);
+        });
+    }
+
+    /// Takes a copy of the row from those who have gathered anything, for all slices to be added to it.
+    /// The other copies are dropped.
+    ///
+    /// # Safety
+    /// The caller changes the phase.
+    pub unsafe fn take_copy(&self, memory: &WorkerMemory) -> Option<NonNull<u8>> {
+        let mut taken = None;
+        for slot in 0..self.slices.cores {
+            // SAFETY: passed on to the caller.
+            if let Some(copy) = unsafe { self.header(slot) }.copy.take()
+                && let Some(other) = taken.replace(copy)
+            {
+                // SAFETY: the copy was made by `make`, and was taken.
+                unsafe { memory.drop_row(other, self.table, false) };
+            }
         }
+        taken
     }
 
     /// Whether anybody has gathered anything in the phase of this number.
@@ -233,6 +267,41 @@ impl BlockHeader {
             Some((candidate, votes)) if votes >= count => (candidate, votes - count),
             _ => (operation, count),
         });
+    }
+}
+
+/// A copy of a row, in a block of its own. This runs the user's code.
+///
+/// # Safety
+/// `row` is a row of the table, and not freed meanwhile.
+pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory) -> NonNull<u8> {
+    /// Gives the block back if the user's code panics.
+    struct Place<'w>(NonNull<u8>, TableRef, &'w WorkerMemory);
+    impl Drop for Place<'_> {
+        fn drop(&mut self) {
+            // SAFETY: allocated below, and no row is in it.
+            unsafe { self.2.free_block(VersionHeader::block(self.0), self.1.core().row_class) };
+        }
+    }
+    let place = Place(memory.allocate_row(table), table, memory);
+    // SAFETY: by the contract; a new place.
+    unsafe { table.core().clone_row(row, place.0) };
+    let copy = place.0;
+    std::mem::forget(place);
+    copy
+}
+
+/// When the database is dropped in a split phase.
+impl Drop for SplitRecord {
+    fn drop(&mut self) {
+        for slot in 0..self.slices.cores {
+            // SAFETY: nobody else has the record any more.
+            let copy = unsafe { self.header(slot) }.copy.take();
+            if let (Some(copy), Some(drop_row)) = (copy, self.table.core().drop_row) {
+                // SAFETY: the copy is nobody else's. Its block goes with the database's memory.
+                contain(|| unsafe { drop_row(copy) });
+            }
+        }
     }
 }
 

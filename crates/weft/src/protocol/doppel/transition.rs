@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
-use super::contention::{Contended, add, gather, give_back, most_of_each_column};
+use super::contention::{Contended, add, gather, most_of_each_column};
 use super::phases::Phase;
-use super::splits::{SPLITS_MAX, SplitRecord, Splits};
+use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
 use crate::database::Inner;
 use crate::error::Failure;
@@ -261,6 +261,9 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
     worker: &WorkerOf<J>,
     body: impl FnOnce() -> R,
 ) -> Result<R, Failure> {
+    if worker.memory.is_in_user_code() {
+        return Err(Failure::NestedOperation);
+    }
     if worker.active.get() {
         // No phase ends before this transaction.
         return match worker.executor().is_split() {
@@ -272,6 +275,7 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
         };
     }
     let shared = &*database.protocol;
+    let _held = worker.memory.hold_discarded();
     let mut plans = shared.plans.take();
     while shared.phases.present().phase() == Some(Phase::Split) {
         database.shared.check_open()?;
@@ -316,15 +320,13 @@ pub unsafe fn label<J: JoinedProtocol>(
 /// Takes the labels of a record back. It may be split all the same, if it is contended.
 pub fn remove_labels<J: JoinedProtocol>(
     database: &Database<J>,
-    worker: &WorkerOf<J>,
     table: TableRef,
     record: NonNull<u8>,
 ) {
     let mut plans = database.protocol.plans.take();
     let is_it = |chosen: &Chosen| chosen.is_labelled && chosen.is_of(table, Some(record));
     if let Some(position) = plans.chosen.iter().position(is_it) {
-        let chosen = plans.chosen.swap_remove(position);
-        give_back(vec![chosen.contended], &worker.memory);
+        plans.chosen.swap_remove(position);
         database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
     }
 }
@@ -382,6 +384,8 @@ fn change_phase<J: JoinedProtocol>(
     if database.shared.check_open().is_err() {
         return;
     }
+    // Rows are dropped when the phase has changed, and nobody waits for that any more.
+    let _held = worker.memory.hold_discarded();
     let shared = &*database.protocol;
     let before = shared.clock.now();
     let phase = shared.phases.present().phase().expect("changes are made with the lock");
@@ -424,7 +428,7 @@ fn split<J: JoinedProtocol>(
     let shared = &*database.protocol;
     // Records are looked up.
     let _pinned = Pinned::new(worker);
-    choose(database, worker, plans);
+    choose(database, plans);
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
     plans.chosen.retain(|chosen| {
@@ -452,18 +456,17 @@ fn split<J: JoinedProtocol>(
 }
 
 /// Adds what has become contended to what is to be split.
-fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans: &mut Plans) {
+fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
     let shared = &*database.protocol;
     let sketches = shared.slots.iter().map(|slot| {
         // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
         unsafe { &mut *slot.sketch.get() }
     });
-    let contended = gather(sketches, &worker.memory);
+    let contended = gather(sketches);
     let commits = commits(database);
     let committed = commits.saturating_sub(plans.commits_before);
     let committed_since_choice = commits.saturating_sub(plans.commits_at_choice);
     plans.commits_at_choice = commits;
-    let mut unneeded = Vec::new();
     plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
     for contended in contended {
         let operations = most_of_each_column(&contended.operations);
@@ -483,19 +486,15 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>, plans
                     known.contention = contention;
                     known.is_active = true;
                 }
-                unneeded.push(contended);
             }
             None if is_worth_it && is_room => {
                 plans.chosen.push(Chosen::new(contended, operations, contention));
             }
-            None => unneeded.push(contended),
+            None => {}
         }
     }
     // What is not contended when it might be split again is forgotten.
-    let is_forgotten = |chosen: &mut Chosen| !chosen.is_active && chosen.barred == 0;
-    let forgotten = plans.chosen.extract_if(.., is_forgotten);
-    unneeded.extend(forgotten.map(|chosen| chosen.contended));
-    give_back(unneeded, &worker.memory);
+    plans.chosen.retain(|chosen| chosen.is_active || chosen.barred > 0);
 }
 
 /// Whether a record is to be split, by the conflicts about it, those of them that are about one operation,
@@ -552,7 +551,7 @@ fn reconcile<J: JoinedProtocol>(
     let _pinned = Pinned::new(worker);
     let now = shared.clock.now();
     for split in splits.into_records() {
-        reconsider(&split, (committed, now), worker, plans, shared.options.is_hasty);
+        reconsider(&split, (committed, now), plans, shared.options.is_hasty);
     }
     Phase::Joined
 }
@@ -565,17 +564,27 @@ fn merge<J: JoinedProtocol>(
     phase: u64,
 ) {
     // SAFETY: the record is in its index as long as it is split.
-    let record =
+    let record: RecordPointer<J::Header> =
         unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
+    // SAFETY: the phase is changing.
+    let mut copy = unsafe { split.take_copy(&worker.memory) };
     let mut attempt = 0;
     loop {
         let transaction = Transaction::begin(database, worker, attempt, None)
             .expect("a reconciliation is not kept from beginning");
-        // A copy of the row is made, and what the slices hold is added to it. If the transaction has to
-        // be run again, this is done again: slices are not changed by being merged.
-        // SAFETY: the phase is changing; the row is new.
-        let replaced = transaction
-            .replace_untyped(split.table, record, |row| unsafe { split.merge(phase, row) });
+        // What the slices hold is added to a copy of the row. If the transaction has to be run again, this
+        // is done again, on another copy: slices are not changed by being merged.
+        let copy = copy.take().unwrap_or_else(|| {
+            // SAFETY: pinned since before the record was found.
+            let newest = unsafe { record.get() }.newest.load(Ordering::Acquire).row();
+            let newest = newest.expect("a split record has a row");
+            // SAFETY: a row of the record.
+            unsafe { copy_row(split.table, newest, &worker.memory) }
+        });
+        // SAFETY: the phase is changing; the copy is nobody else's.
+        unsafe { split.merge(phase, copy) };
+        // SAFETY: likewise.
+        let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {
             Ok(()) => transaction.finish(None).map(drop),
             Err(abort) => Err((transaction, abort)),
@@ -611,10 +620,9 @@ impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
 }
 
 /// Decides whether a record is to be split again, and for what (§5.5).
-fn reconsider<J: JoinedProtocol>(
+fn reconsider(
     split: &SplitRecord,
     (committed, now): (u64, u64),
-    worker: &WorkerOf<J>,
     plans: &mut Plans,
     is_hasty: bool,
 ) {
@@ -643,8 +651,7 @@ fn reconsider<J: JoinedProtocol>(
     } else if is_hasty {
         // As if it were worth it.
     } else if !is_used(counts.gathered, committed) {
-        let chosen = plans.chosen.swap_remove(position);
-        give_back(vec![chosen.contended], &worker.memory);
+        plans.chosen.swap_remove(position);
     } else if pays(
         counts.gathered,
         refused,

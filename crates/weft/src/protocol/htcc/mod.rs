@@ -60,14 +60,16 @@ use super::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
 use super::dbx::commit_hot_and_cold;
 use super::optimistic::{CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored};
 use super::{
-    Abort, Busy, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Settled, Visible,
+    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
+    Visible,
 };
+use crate::encoding::EncodedKey;
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::procedure::Instance;
 use crate::record::{RecordPointer, StoredRecord};
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{LoggedWrite, WorkerMemory};
 
 /// HTCC: locks for hot records, HTM for cold ones, repair. See the [module](self) for the paper and the
 /// idea.
@@ -93,7 +95,7 @@ impl Protocol for Htcc {
     fn settle_deleted(
         record: &StoredRecord<HeatHeader>,
         may_go: impl Fn(u64) -> bool,
-        unlink: impl FnOnce(),
+        unlink: impl FnOnce() -> bool,
     ) -> Settled {
         settle_deleted(record, may_go, unlink)
     }
@@ -448,7 +450,7 @@ impl Executor for HybridExecutor {
     }
 
     #[inline(always)]
-    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Busy> {
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
         debug_assert!(self.held.locks.is_empty());
         (self.attempt, self.round, self.waits) = (attempt, 0, true);
         self.cold.begin(attempt, memory)
@@ -495,24 +497,36 @@ impl Executor for HybridExecutor {
     ) {
         self.cold.write(table, record, version, row);
         if self.steps.is_on() {
-            self.steps.note_write(table, record, version, Some(row));
+            self.steps.note_write(table, record, version, Some(row), None);
         }
     }
 
     #[inline(always)]
-    fn remove(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, version: Replaced) {
-        self.cold.remove(table, record, version);
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
         if self.steps.is_on() {
-            self.steps.note_write(table, record, version, None);
+            self.steps.note_write(table, record, version, None, Some(key.clone()));
         }
+        self.cold.remove(table, record, version, key);
     }
 
     #[inline(always)]
-    fn insert(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, row: NonNull<u8>) {
-        self.cold.insert(table, record, row);
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
         if self.steps.is_on() {
-            self.steps.note_insertion(table, record, row);
+            self.steps.note_insertion(table, record, row, key.clone());
         }
+        self.cold.insert(table, record, row, key);
     }
 
     #[inline(always)]
@@ -545,6 +559,10 @@ impl Executor for HybridExecutor {
 
     fn validate(&mut self) -> Result<(), Abort> {
         self.cold.validate()
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.cold.list_writes(list);
     }
 
     #[inline]
@@ -586,7 +604,7 @@ impl Executor for HybridExecutor {
     fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<HeatHeader>, bool)> {
         let AccessSet { reads, writes, .. } = &self.cold.set;
         let read = reads.iter().map(|entry| (entry.table, entry.record, false));
-        let written = writes.iter().filter(|entry| entry.created.is_none());
+        let written = writes.iter().filter(|entry| !entry.is_created);
         read.chain(written.map(|entry| (entry.table, entry.record, true)))
     }
 

@@ -24,12 +24,13 @@ use super::super::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, Superseded, TidHeader, WriteEntry, drop_private,
 };
 use super::super::optimistic::{discard_placeholder, node_version, stored};
+use crate::encoding::EncodedKey;
 use crate::index::NodeChange;
 use crate::procedure::{Instance, Parts};
 use crate::record::RecordPointer;
 use crate::record::tid::Tid;
 use crate::table::TableRef;
-use crate::worker::WorkerMemory;
+use crate::worker::{NOT_STAGED, WorkerMemory};
 
 /// A write of an operation.
 struct StepWrite<H> {
@@ -39,9 +40,20 @@ struct StepWrite<H> {
     replaced: *mut u8,
     row: Option<NonNull<u8>>,
     /// As in [`WriteEntry`].
-    created: Option<NonNull<u8>>,
+    key: Option<EncodedKey>,
+    /// As in [`WriteEntry`].
+    is_created: bool,
     /// Whether the next round has taken it over.
     is_taken: bool,
+}
+
+impl<H> StepWrite<H> {
+    /// The same, not taken over by anybody yet.
+    fn take_over(&self) -> Self {
+        let &StepWrite { record, table, expected, replaced, row, is_created, .. } = self;
+        let key = self.key.clone();
+        StepWrite { record, table, expected, replaced, row, key, is_created, is_taken: false }
+    }
 }
 
 /// What operations have added to reads, nodes and writes.
@@ -115,22 +127,39 @@ impl<H: TidHeader> Steps<H> {
         record: RecordPointer<H>,
         version: Replaced,
         row: Option<NonNull<u8>>,
+        key: Option<EncodedKey>,
     ) {
         let (expected, replaced) = (version.observed, version.newest());
-        let (created, is_taken) = (None, false);
-        self.writes.push(StepWrite { record, table, expected, replaced, row, created, is_taken });
+        let (is_created, is_taken) = (false, false);
+        self.writes.push(StepWrite {
+            record,
+            table,
+            expected,
+            replaced,
+            row,
+            key,
+            is_created,
+            is_taken,
+        });
     }
 
     /// Notes an insertion, which is in the access set by now.
     #[inline]
-    pub fn note_insertion(&mut self, table: TableRef, record: RecordPointer<H>, row: NonNull<u8>) {
+    pub fn note_insertion(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<H>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
         self.writes.push(StepWrite {
             record,
             table,
             expected: Tid::PLACEHOLDER,
             replaced: std::ptr::null_mut(),
             row: Some(row),
-            created: Some(row),
+            key: Some(key),
+            is_created: true,
             is_taken: false,
         });
     }
@@ -174,7 +203,7 @@ impl<H: TidHeader> Steps<H> {
             set.nodes.extend_from_slice(&nodes[node]);
             for entry in &mut written[write] {
                 entry.is_taken = true;
-                let taken = StepWrite { is_taken: false, ..*entry };
+                let taken = entry.take_over();
                 write_again(set, &taken);
                 note(taken.record);
                 writes.push(taken);
@@ -196,16 +225,18 @@ impl<H: TidHeader> Steps<H> {
 
     /// Undoes a write of the last round.
     fn undo(&mut self, set: &mut AccessSet<H>, entry: &StepWrite<H>, memory: &WorkerMemory) {
-        let &StepWrite { record, table, row, created, .. } = entry;
-        if let Some(created) = created {
+        let &StepWrite { record, table, row, is_created, .. } = entry;
+        if let Some(key) = entry.key.as_ref().filter(|_| is_created) {
             match set.find_write(record) {
                 // Whoever writes to the placeholder now has it.
                 Some(position) => {
-                    set.writes[position].created.get_or_insert(created);
+                    let now = &mut set.writes[position];
+                    (now.is_created, now.key) = (true, Some(key.clone()));
                     let own = self.writes.iter_mut().find(|own| own.record == record);
-                    own.expect("it has written").created.get_or_insert(created);
+                    let own = own.expect("it has written");
+                    (own.is_created, own.key) = (true, Some(key.clone()));
                 }
-                None => discard_placeholder(record, table, created, memory),
+                None => discard_placeholder(record, table, key, memory),
             }
         }
         if let Some(row) = row {
@@ -236,7 +267,10 @@ impl<H: TidHeader> Steps<H> {
             now.parts.begin(instance, true, now.lengths());
             now.reads.extend_from_slice(&last.reads[reads]);
             now.nodes.extend_from_slice(&last.nodes[nodes]);
-            now.writes.extend(last.writes[writes].iter().map(|entry| StepWrite { ..*entry }));
+            let missed = last.writes[writes].iter();
+            now.writes.extend(
+                missed.map(|entry| StepWrite { is_taken: entry.is_taken, ..entry.take_over() }),
+            );
         }
     }
 
@@ -268,12 +302,24 @@ impl<H: TidHeader> Steps<H> {
 
 /// Writes what was written before.
 fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
-    let &StepWrite { record, table, expected, replaced, row, created, .. } = entry;
+    let &StepWrite { record, table, expected, replaced, row, is_created, .. } = entry;
+    let key = entry.key.clone();
     let Some(position) = set.find_write(record) else {
-        return set.push_write(WriteEntry { record, table, expected, replaced, row, created });
+        return set.push_write(WriteEntry {
+            record,
+            table,
+            expected,
+            replaced,
+            row,
+            key,
+            is_created,
+            staged: NOT_STAGED,
+        });
     };
     let own = &mut set.writes[position];
-    own.created = own.created.or(created);
+    if !own.is_created {
+        (own.is_created, own.key) = (is_created, key);
+    }
     if let Some(row) = std::mem::replace(&mut own.row, row) {
         set.superseded.push(Superseded { record, row, table });
     }

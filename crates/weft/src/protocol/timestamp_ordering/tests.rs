@@ -6,14 +6,14 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_htm::Htm;
-use weft_htm::word::WordPointer;
 
 use super::*;
+use crate::record::NewestWord;
 use crate::{Database, Error, Failure};
 
 /// What an access returns needs no memory behind it: rows are told apart by their addresses.
 fn row(number: usize) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(number)).expect("rows are counted from 1")
+    NonNull::new(ptr::without_provenance_mut(number * 16)).expect("rows are counted from 1")
 }
 
 /// Accesses of one record, in software.
@@ -33,10 +33,7 @@ impl Fixture {
 
     fn placeholder() -> Self {
         Fixture {
-            record: StoredRecord {
-                header: RecordTimestamps::default(),
-                newest: WordPointer::new(ptr::null_mut()),
-            },
+            record: StoredRecord { header: RecordTimestamps::default(), newest: NewestWord::new() },
             index: IndexTimestamps::default(),
             regions: Regions::new(&Htm::software()),
         }
@@ -159,7 +156,14 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     install(&fixture.record, deleted, None, &fixture.regions);
     assert!(matches!(fixture.reserve(3), Access::Granted(..)));
     let settle = |unlinked: &mut bool| {
-        TimestampOrdering::settle_deleted(&fixture.record, |_| true, || *unlinked = true)
+        TimestampOrdering::settle_deleted(
+            &fixture.record,
+            |_| true,
+            || {
+                *unlinked = true;
+                true
+            },
+        )
     };
     let mut unlinked = false;
     assert_eq!(settle(&mut unlinked), Settled::Busy);
