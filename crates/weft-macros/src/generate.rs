@@ -391,9 +391,33 @@ fn by_column(row: &Row<'_>) -> TokenStream {
             }
         }
     });
+    let rooms = columns().map(|(position, column)| {
+        let (type_of, field) = (column.type_of, column.field);
+        quote_spanned! {at(column)=>
+            if adds.contains(#position)
+                && !<#type_of as ::weft::column::ColumnValue>::has_room(
+                    &onto.#field,
+                    &self.#field,
+                    &before.#field,
+                )
+            {
+                return #option::Some(#position);
+            }
+        }
+    });
     quote! {
         fn same_columns(&self, other: &Self, columns: ::weft::column::ColumnSet) -> bool {
             #(#comparisons)&&*
+        }
+
+        fn lacks_room(
+            &self,
+            before: &Self,
+            onto: &Self,
+            adds: ::weft::column::ColumnSet,
+        ) -> #option<usize> {
+            #(#rooms)*
+            #option::None
         }
 
         fn rebase(

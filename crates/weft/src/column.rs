@@ -178,6 +178,19 @@ pub trait ColumnValue: Sized {
         None
     }
 
+    /// Whether `self + (after - before)` is a value of the type, also if some thousand sums of that size are
+    /// added before: then the sum can be promised now, and made later. What is provided says yes, of types
+    /// without exact sums.
+    ///
+    /// Of an integer it is so if `self` is at least a quarter of the type's range away from the end that the
+    /// sum moves it to, and the difference is at most a 2^14th part of the range.
+    #[doc(hidden)]
+    #[inline]
+    fn has_room(&self, after: &Self, before: &Self) -> bool {
+        let _ = (after, before);
+        true
+    }
+
     /// Whether two lists of the same length are stored as the same bytes.
     #[doc(hidden)]
     #[inline]

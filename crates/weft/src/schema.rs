@@ -98,6 +98,15 @@ pub trait Record: Clone + Send + Sync + 'static {
         None
     }
 
+    /// The position of a column in `adds` whose sum cannot be deferred: added to `onto` at some later time, in
+    /// whatever order with others, it might come to no value of the column's type. See
+    /// [`ColumnValue::has_room`](crate::column::ColumnValue::has_room). This version was made of `before`.
+    #[doc(hidden)]
+    fn lacks_room(&self, before: &Self, onto: &Self, adds: ColumnSet) -> Option<usize> {
+        let _ = (before, onto, adds);
+        None
+    }
+
     /// Appends a primary key's stored form: its columns, in the order of the key, as in a row. For
     /// a volatile table, nothing.
     fn encode_key(key: &Self::Key, output: &mut Vec<u8>);

@@ -32,6 +32,18 @@ macro_rules! exact_sum {
             // side.
             ((after >= before) == (sum >= *self)).then_some(sum)
         }
+
+        #[inline]
+        fn has_room(&self, after: &Self, before: &Self) -> bool {
+            let quarter = Self::MAX / 4 - Self::MIN / 4;
+            let (greater, lesser) = if after >= before { (after, before) } else { (before, after) };
+            let small = quarter.checked_shr(12).unwrap_or(0);
+            greater.checked_sub(*lesser).is_some_and(|by| by <= small)
+                && match after >= before {
+                    true => *self <= Self::MAX - quarter,
+                    false => *self >= Self::MIN + quarter,
+                }
+        }
     };
 }
 

@@ -3,8 +3,8 @@
 use super::operations::{no_such_row, out_of_range};
 use super::{Located, RecordOf, Transaction};
 use crate::column::ColumnSet;
-use crate::error::Error;
-use crate::operation::{ColumnOf, Operation};
+use crate::error::{Error, Failure};
+use crate::operation::{ColumnOf, Operation, OperationKind};
 use crate::protocol::{DeferredChange, Executor, Moved, Protocol, Visible};
 use crate::schema::Record;
 use crate::table::{Table, TableInner};
@@ -23,7 +23,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let Some((record, row)) = self.find(table, key)? else { return Ok(None) };
         let mut after = row.clone();
         let result = change(&mut after);
-        self.defer(table, record, Moved { before: row.clone(), after, columns });
+        self.defer(table, record, Moved { before: row.clone(), after, columns })?;
         Ok(Some(result))
     }
 
@@ -42,14 +42,34 @@ impl<P: Protocol> Transaction<'_, P> {
             .apply(column.get_mut(&mut after), self.worker.memory.core())
             .map_err(|error| out_of_range(key, column, O::KIND, error))?;
         let columns = ColumnSet::of([column.position()]);
-        self.defer(table, record, Moved { before: row.clone(), after, columns });
-        Ok(())
+        self.defer(table, record, Moved { before: row.clone(), after, columns })
     }
 
-    fn defer<T: Record>(&self, table: &TableInner<T, P>, record: RecordOf<P>, moved: Moved<T>) {
+    /// Defers a change, if it is certain that its sums will be values of their columns' types: once the
+    /// procedure has committed it is too late to find out.
+    fn defer<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        record: RecordOf<P>,
+        moved: Moved<T>,
+    ) -> Result<(), Error> {
+        let Moved { before, after, columns } = &moved;
+        if let Some(column) = after.lacks_room(before, before, *columns) {
+            return Err(Failure::OutOfRange {
+                table: T::TABLE,
+                key: format!("{:?}", before.key()),
+                column: T::COLUMNS.get(column).map_or("", |column| column.name),
+                operation: OperationKind::Add,
+                message: "a sum that is deferred has to be small, and its column a quarter of its range away \
+                          from the end of it"
+                    .to_owned(),
+            }
+            .into());
+        }
         let sums = Box::new(moved);
         let change = DeferredChange { table: table.reference(), record, sums };
         self.worker.executor().defer(change);
+        Ok(())
     }
 
     /// A visible row, and its record.

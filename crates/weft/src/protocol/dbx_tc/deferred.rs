@@ -93,12 +93,18 @@ impl<T: Record> Sums for Moved<T> {
 /// What one procedure has deferred.
 pub type Batch = Vec<DeferredChange<TidOnly>>;
 
+/// How many changes may wait before whoever begins a procedure publishes them. Those that are under way then
+/// may defer as many again.
+const CHANGES_WAITING_MAX: u64 = 1 << 11;
+
 /// What waits to be published in a database.
 pub struct Deferred {
     /// By worker.
     waiting: Box<[Waiting]>,
     /// How many batches wait, or are being published.
     batches: Word,
+    /// How many changes have been deferred since all was published last.
+    changes: Word,
     /// An epoch in which something was deferred that waits; 0 if nothing waits.
     since: Word,
     publishing: Mutex<()>,
@@ -123,6 +129,7 @@ impl Deferred {
         Deferred {
             waiting: (0..workers_max).map(|_| Waiting::default()).collect(),
             batches: Word::new(0),
+            changes: Word::new(0),
             since: Word::new(0),
             publishing: Mutex::new(()),
             #[cfg(feature = "canary")]
@@ -134,6 +141,7 @@ impl Deferred {
     pub fn push(&self, slot: usize, batch: Batch, epoch: u64) {
         // Both before the procedure ends at the gate, which whoever publishes waits for.
         self.batches.fetch_add(1, Ordering::Relaxed);
+        self.changes.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let mut waiting = self.waiting[slot].0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.push(batch);
         drop(waiting);
@@ -142,12 +150,14 @@ impl Deferred {
         }
     }
 
-    /// Whether something has waited since an epoch before this one.
+    /// Whether something has waited since an epoch before this one, or so much waits that sums which had
+    /// [room](crate::column::ColumnValue::has_room) each might have none together.
     #[inline(always)]
     pub fn is_due(&self, epoch: impl FnOnce() -> u64) -> bool {
         // Relaxed: a hint.
         let since = self.since.load(Ordering::Relaxed);
-        since != 0 && since < epoch()
+        since != 0
+            && (since < epoch() || self.changes.load(Ordering::Relaxed) >= CHANGES_WAITING_MAX)
     }
 
     /// Publishes all that waits; or waits until somebody else has. To be called behind the gate, while no
@@ -180,6 +190,7 @@ impl Deferred {
     ) -> Result<(), Failure> {
         let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
         self.since.store(0, Ordering::Relaxed);
+        self.changes.store(0, Ordering::Relaxed);
         let mut refused = None;
         for waiting in &self.waiting {
             let lock = || waiting.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -261,7 +261,7 @@ fn step(records: &[Fixture], transaction: &mut Running, random: &mut fastrand::R
         }
     };
     if let Access::Granted(_, row) = access {
-        transaction.reads.push((record, row.addr()));
+        transaction.reads.push((record, row.addr() / 16));
     }
     true
 }
