@@ -477,18 +477,37 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
-    /// running ones have ended (so never, if one was leaked with [`std::mem::forget`]), and all that
-    /// has committed is durable, if the database has a directory.
+    /// running ones have ended (so never, if one was leaked with [`std::mem::forget`]; see
+    /// [`Database::close_within`]), and all that has committed is durable, if the database has a
+    /// directory.
     ///
     /// # Errors
     /// [`Failure::NestedTransaction`] if this very thread is in one; [`Failure::Storage`] if the last
     /// commits could not be made durable.
     pub fn close(&self) -> Result<(), Failure> {
+        self.close_by(None)
+    }
+
+    /// As [`Database::close`], but waits no longer than `limit` for running transactions.
+    ///
+    /// # Errors
+    /// Those of [`Database::close`]; [`Failure::StillRunning`] if a transaction is still running after
+    /// `limit`. No transaction begins any more all the same, and the database may be closed again.
+    pub fn close_within(&self, limit: Duration) -> Result<(), Failure> {
+        self.close_by(Instant::now().checked_add(limit).map(|deadline| (deadline, limit)))
+    }
+
+    fn close_by(&self, deadline: Option<(Instant, Duration)>) -> Result<(), Failure> {
         if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
         self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
         while self.inner.shared.grace.horizon() != OFFLINE {
+            if let Some((deadline, waited)) = deadline
+                && Instant::now() >= deadline
+            {
+                return Err(Failure::StillRunning { waited });
+            }
             yield_now();
         }
         match &self.inner.storage {

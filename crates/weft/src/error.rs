@@ -286,6 +286,15 @@ pub enum Failure {
         /// The table.
         table: &'static str,
     },
+    /// The database was to be closed, and a transaction, or a load, has not ended in time.
+    #[error(
+        "a transaction is still running {waited:?} after the database was closed; close it again when the \
+         transaction has ended"
+    )]
+    StillRunning {
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// Too many threads use the database at a time.
     #[error("{workers_max} threads use the database already, as many as it was opened for")]
     TooManyWorkers {

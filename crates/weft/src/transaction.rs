@@ -450,7 +450,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Encodes what is to be logged, before anything is locked or installed. If the user's types panic,
     /// this does, and the transaction rolls back.
     #[inline(always)]
-    fn stage_writes(&self) {
+    pub(super) fn stage_writes(&self) {
         assert!(
             !self.is_torn.get(),
             "an operation of this transaction has panicked, and the closure has caught that; such a \
@@ -537,6 +537,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return;
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
+        // One that has panicked as it was about to commit a piece may have left a region open.
+        self.worker.executor().close_region(&self.worker.memory);
         self.worker.executor().abort(&self.worker.memory);
         self.record_rollback();
         self.end();

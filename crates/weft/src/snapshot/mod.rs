@@ -195,6 +195,12 @@ impl<P: Protocol> Database<P> {
             snapshot.record_opened();
             snapshot
         })
+        .inspect(|_| {
+            // What was held back while rows were made whole.
+            if !worker.active.get() {
+                worker.memory.run_discarded();
+            }
+        })
     }
 }
 
@@ -210,17 +216,15 @@ impl<P: Protocol> Snapshot<P> {
     /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
     pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
-        let row = self.pinned(|_| {
-            let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-                let key = K::from_key(key);
-                K::pick(&inner.primary).get(&key, &mut LeafHint::new())
-            });
-            match found {
+        let row = with_form!(T::Key::WIDTH_BYTES, |K| {
+            // Before the worker is pinned: it is the user's code.
+            let key = K::from_key(key);
+            self.pinned(|_| match K::pick(&inner.primary).get(&key, &mut LeafHint::new()) {
                 // SAFETY: pinned, and the table's own index holds addresses of its records.
                 Lookup::Found(address) => unsafe { self.see(address) },
                 Lookup::Absent(_) => None,
-            }
-        })?;
+            })?
+        });
         self.record_read(inner, key, row);
         // SAFETY: a row of the table that the snapshot needs, which is kept as long as it is open.
         Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() }))

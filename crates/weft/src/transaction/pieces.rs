@@ -124,6 +124,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     fn try_commit(&self) -> Result<(), Abort> {
         let transaction = self.transaction;
         let memory = &transaction.worker.memory;
+        transaction.stage_writes();
         let _committing = Committing(memory);
         transaction.worker.executor().commit(memory, || {
             if !self.is_decided.get() {

@@ -32,11 +32,23 @@ struct Account {
     cents: i64,
 }
 
-#[derive(Clone, Debug, PartialEq, Record)]
+#[derive(Debug, PartialEq, Record)]
 struct Branch {
     #[record(key)]
     id: u32,
     cents: i64,
+}
+
+thread_local! {
+    /// Whether to copy a branch panics.
+    static CLONES_PANIC: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Clone for Branch {
+    fn clone(&self) -> Self {
+        assert!(!CLONES_PANIC.get(), "a branch is copied");
+        Branch { id: self.id, cents: self.cents }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Record)]

@@ -46,6 +46,11 @@ impl Contended {
     ) -> Contended {
         // SAFETY: by the contract.
         let key = memory.in_user_code(|| unsafe { table.core().index_key(row) });
+        Contended::of(record, table, key)
+    }
+
+    /// As [`Contended::new`], of a record whose key is known.
+    pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> Contended {
         Contended { record, table, key, conflicts: 0, operations: SmallVec::new() }
     }
 

@@ -3,19 +3,17 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft_htm::word::Ordering;
-
+use super::contention::Contended;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
 use crate::database::Database;
-use crate::encoding::{Key, KeyForm};
+use crate::encoding::{EncodedKey, Key, KeyForm};
 use crate::error::Failure;
-use crate::index::bplus_tree::LeafHint;
 use crate::operation::{ColumnOf, ColumnOperation, Operation};
 use crate::protocol::access_set::TidHeader;
-use crate::record::RecordPointer;
+use crate::record::StoredRecord;
 use crate::schema::Record;
-use crate::table::{PickForm, Table, with_form};
-use crate::worker::{Pinned, Worker};
+use crate::table::{Table, with_form};
+use crate::worker::Pinned;
 
 impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// Labels a row: as long as it is there, it is split for the operation `O` on a column in every split
@@ -69,16 +67,9 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
         let Some(operation) = ColumnOperation::new::<T, V, O>(column) else {
             return Err(unsplittable("the column owns memory"));
         };
-        self.with_record(table, key, |worker, record, row| {
-            // SAFETY: `with_record` is pinned.
-            unsafe {
-                transition::label(
-                    self.inner(),
-                    worker,
-                    (table.inner.reference(), record, row),
-                    operation,
-                )
-            };
+        self.with_record(table, key, |record, key| {
+            let contended = Contended::of(record, table.inner.reference(), key);
+            transition::label(self.inner(), contended, operation);
         })
     }
 
@@ -92,20 +83,19 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
         table: &Table<T, PhaseReconciliation<J>>,
         key: &T::Key,
     ) -> Result<(), Failure> {
-        self.with_record(table, key, |_, record, _| {
+        self.with_record(table, key, |record, _| {
             transition::remove_labels(self.inner(), table.inner.reference(), record);
         })
     }
 }
 
 impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
-    /// Runs `body` with the record of a row that is there now, and its newest row, on a worker that is
-    /// pinned.
+    /// Runs `body` with the record of a row that is there now, and its key, on a worker that is pinned.
     fn with_record<T: Record>(
         &self,
         table: &Table<T, PhaseReconciliation<J>>,
         key: &T::Key,
-        body: impl FnOnce(&Worker<PhaseReconciliation<J>>, NonNull<u8>, NonNull<u8>),
+        body: impl FnOnce(NonNull<u8>, EncodedKey),
     ) -> Result<(), Failure> {
         if !Arc::ptr_eq(&table.inner.identity, &self.inner().identity) {
             return Err(Failure::ForeignTable { table: T::TABLE });
@@ -115,24 +105,20 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
             return Err(Failure::NestedTransaction);
         }
         self.inner().shared.check_open()?;
-        let _pinned = Pinned::new(worker);
-        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
-            K::pick(&table.inner.primary).get(&K::from_key(key), &mut LeafHint::new())
-        });
-        let row = found.address().and_then(|address| {
+        // Before the worker is pinned: it is the user's code.
+        let encoded = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
+        let pinned = Pinned::new(worker);
+        // SAFETY: pinned.
+        let record = unsafe { table.inner.reference().find(&encoded) }.filter(|record| {
             // SAFETY: the table's own index holds addresses of its records; pinned.
-            let (record, stored) = unsafe {
-                let record = RecordPointer::<J::Header>::from_address(address);
-                (record, record.get())
-            };
-            let is_there = !stored.header.tid().load_unlocked().is_absent();
-            let row = stored.newest.load(Ordering::Acquire).row().filter(|_| is_there)?;
-            Some((record.block(), row))
+            let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
+            !stored.header.tid().load_unlocked().is_absent()
         });
-        let Some((record, row)) = row else {
-            return Err(Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") });
-        };
-        body(worker, record, row);
-        Ok(())
+        let is_there = record.map(|record| body(record, encoded)).is_some();
+        drop(pinned);
+        match is_there {
+            true => Ok(()),
+            false => Err(Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }),
+        }
     }
 }

@@ -287,24 +287,18 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
 }
 
 /// Labels a record: it is split for this operation, contended or not, and for the others on other
-/// columns that it was labelled with. `row` is a row of the record.
-///
-/// # Safety
-/// The row is of the record, of `table`, and is not freed meanwhile; the worker is pinned.
-pub unsafe fn label<J: JoinedProtocol>(
+/// columns that it was labelled with. The calling worker is pinned.
+pub fn label<J: JoinedProtocol>(
     database: &Database<J>,
-    worker: &WorkerOf<J>,
-    (table, record, row): (TableRef, NonNull<u8>, NonNull<u8>),
+    labelled: Contended,
     operation: ColumnOperation,
 ) {
     let mut plans = database.protocol.plans.take();
-    let is_it = |chosen: &&mut Chosen| chosen.is_of(table, Some(record));
+    let is_it = |chosen: &&mut Chosen| chosen.is_of(labelled.table, Some(labelled.record));
     let chosen = match plans.chosen.iter_mut().find(is_it) {
         Some(chosen) => chosen,
         None => {
-            // SAFETY: passed on to the caller.
-            let contended = unsafe { Contended::new(record, table, row, &worker.memory) };
-            plans.chosen.push(Chosen::new(contended, SmallVec::new(), Contention::default()));
+            plans.chosen.push(Chosen::new(labelled, SmallVec::new(), Contention::default()));
             plans.chosen.last_mut().expect("just pushed")
         }
     };
