@@ -369,7 +369,8 @@ pub trait Executor {
         unreachable!("nothing is refused under this protocol")
     }
 
-    /// Starts a transaction; `attempt` counts the times that it was tried before.
+    /// Starts a transaction; `attempt` counts the times that it was tried before. May run the user's code, to
+    /// publish what was deferred.
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal>;
 
     /// Reads a record: this transaction's own write of it, or else its newest committed row.
@@ -420,8 +421,8 @@ pub trait Executor {
         key: EncodedKey,
     );
 
-    /// Where an operation on a record goes; `None` is one that only rows can take. If it is the row, it is
-    /// read for that, and written.
+    /// Decides whether an operation applies to the row, or to this worker's slice of it. `operation` is
+    /// `None` if it cannot be split. May run the user's code, to make the slice.
     #[inline(always)]
     fn target(
         &mut self,
@@ -631,7 +632,8 @@ pub trait Executor {
 
     /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has
     /// changed that matters to the steps, of which these are the columns, has what the piece has read and written
-    /// refer to the versions that are there now, so that it can be committed.
+    /// refer to the versions that are there now, so that it can be committed. Runs the user's code, which compares
+    /// and copies rows.
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
         let _ = (columns, memory);
         unreachable!("asked of those alone that chop")

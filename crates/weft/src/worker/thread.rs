@@ -225,7 +225,8 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// The executor. Every use is one call of a method that runs no user code.
+    /// The executor. Every use is one call of a method. Most methods run no code of the user's; while one of the
+    /// others does, [`WorkerMemory::in_user_code`] keeps that from coming back here.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn executor(&self) -> &mut P::Executor {
@@ -234,8 +235,8 @@ impl<P: Protocol> Worker<P> {
         unsafe { &mut *self.executor.get() }
     }
 
-    /// What the worker remembers of an index in this transaction. As for the executor, every
-    /// use ends before user code runs or another is made.
+    /// What the worker remembers of an index in this transaction. Every use ends before code of the user's
+    /// runs, or another is made.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
