@@ -299,13 +299,16 @@ impl<P: Protocol> Database<P> {
 
     /// Whether commits are acknowledged when they are durable.
     pub(crate) fn acknowledges_durable(&self) -> bool {
-        self.inner.storage.as_ref().is_some_and(Storage::acknowledges_durable)
+        self.inner.acknowledges_durable()
     }
 
     /// Waits until the transaction may be acknowledged.
     #[inline(always)]
     pub(crate) fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
-        if self.acknowledges_durable() { self.wait_durable(token) } else { Ok(()) }
+        if !self.acknowledges_durable() {
+            return Ok(());
+        }
+        self.inner.wait_durable(self.registered_worker(), token)
     }
 
     /// As [`Database::transact_with`], but returns when the transaction has committed in memory,

@@ -26,7 +26,7 @@ use crate::epoch::clock::{epoch_of, last_number_of};
 use crate::error::Failure;
 use crate::protocol::{Protocol, Stranger};
 use crate::snapshot::Snapshot;
-use crate::worker::{EngineLog, Shared};
+use crate::worker::{EngineLog, Shared, Worker};
 
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -365,6 +365,33 @@ pub struct CheckpointReport {
     pub bytes: u64,
 }
 
+/// Waiting for durability, which has its one home here.
+impl<P: Protocol> Inner<P> {
+    /// Whether commits are acknowledged when they are durable.
+    #[inline(always)]
+    pub(crate) fn acknowledges_durable(&self) -> bool {
+        self.storage.as_ref().is_some_and(Storage::acknowledges_durable)
+    }
+
+    /// Waits until a commit is durable, and what it has read. `worker` is the calling thread's.
+    ///
+    /// # Errors
+    /// See [`Database::wait_durable`].
+    pub(crate) fn wait_durable(
+        &self,
+        worker: Option<&Worker<P>>,
+        commit: CommitToken,
+    ) -> Result<(), Failure> {
+        if let (Some(gate), Some(worker)) = (&self.shared.gate, worker)
+            && gate.is_in_pieces(worker.memory.core() as usize)
+        {
+            return Err(Failure::NestedTransaction);
+        }
+        let storage = self.storage.as_ref().ok_or(Failure::InMemory)?;
+        Ok(storage.log()?.wait_durable(commit.epoch)?)
+    }
+}
+
 impl<P: Protocol> Database<P> {
     fn storage(&self) -> Result<&Storage, Failure> {
         self.inner().storage.as_ref().ok_or(Failure::InMemory)
@@ -387,21 +414,16 @@ impl<P: Protocol> Database<P> {
     /// will be only if the error is [`StorageError::DiskFull`] and there is space again;
     /// [`Failure::NestedTransaction`] between two pieces of a procedure, whose end the log waits for.
     pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
-        if let (Some(gate), Some(worker)) = (&self.inner().shared.gate, self.registered_worker())
-            && gate.is_in_pieces(worker.memory.core() as usize)
-        {
-            return Err(Failure::NestedTransaction);
-        }
-        Ok(self.storage()?.log()?.wait_durable(commit.epoch)?)
+        self.inner().wait_durable(self.registered_worker(), commit)
     }
 
     /// Waits until everything is durable that may have been read so far, if commits are acknowledged
     /// when they are durable.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot<P>) -> Result<(), Failure> {
-        match (&self.inner().storage, self.inner().shared.log.get()) {
-            (Some(storage), Some(engine)) if storage.acknowledges_durable() => {
+        match self.inner().shared.log.get() {
+            Some(engine) if self.acknowledges_durable() => {
                 let epoch = engine.last_epoch().min(epoch_of(snapshot.number()));
-                Ok(engine.log.wait_durable(epoch)?)
+                self.inner().wait_durable(self.registered_worker(), CommitToken { epoch })
             }
             _ => Ok(()),
         }

@@ -394,14 +394,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Conflict`]: nothing was changed; run the transaction again. [`Failure::Storage`]: it has
     /// committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
-        let storage = self.database.storage.as_ref();
+        let (database, worker) = (self.database, self.worker);
         let token = self.finish(None).map_err(|(this, abort)| {
             let conflict = this.describe(abort);
             this.give_way(abort);
             Error::from(conflict)
         })?;
-        if let Some(storage) = storage.filter(|storage| storage.acknowledges_durable()) {
-            storage.log()?.wait_durable(token.epoch).map_err(Failure::from)?;
+        if database.acknowledges_durable() {
+            database.wait_durable(Some(worker), token)?;
         }
         Ok(token)
     }

@@ -88,6 +88,7 @@ use std::panic::Location;
 
 pub use crate::seeds::{SEED_VARIABLE, for_each_seed};
 pub use mutex::Mutex;
+pub use pause::Pause;
 pub use waits::{SpinCounter, spin_loop, yield_now};
 
 use crate::word::{Ordering, WATCHES};
@@ -95,6 +96,7 @@ use crate::word::{Ordering, WATCHES};
 mod baton;
 mod core;
 mod mutex;
+mod pause;
 mod strategy;
 mod waits;
 
@@ -231,6 +233,7 @@ impl Access {
     pub(crate) fn begin() -> Access {
         let is_watched = is_watched();
         if is_watched {
+            pause::point();
             baton::point(Location::caller());
         }
         Access { is_watched }

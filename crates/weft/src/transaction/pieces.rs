@@ -107,21 +107,20 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         if let Some(abort) = transaction.doomed.get() {
             return Err(abort);
         }
-        let memory = &transaction.worker.memory;
-        transaction.commit_by_columns(self.columns, || self.try_commit())?;
+        let epoch = transaction.commit_by_columns(self.columns, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
         self.is_decided.set(is_over && self.is_recorded.get());
-        self.epoch.set(self.epoch.get().max(memory.last_epoch_relied_on()));
+        self.epoch.set(self.epoch.get().max(epoch));
         self.is_begun.set(false);
         self.redone.set(0);
         self.closed.take();
         Ok(())
     }
 
-    /// Commits it, if all versions are current.
+    /// Commits it, if all versions are current. Returns the epoch that has to be durable for it to be so.
     #[inline]
-    fn try_commit(&self) -> Result<(), Abort> {
+    fn try_commit(&self) -> Result<u64, Abort> {
         let transaction = self.transaction;
         let memory = &transaction.worker.memory;
         transaction.stage_writes();
@@ -132,7 +131,8 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
                 self.is_recorded.set(true);
             }
             memory.draw()
-        })
+        })?;
+        Ok(memory.last_epoch_relied_on())
     }
 
     /// The first step behind the present piece.

@@ -36,7 +36,7 @@ pub struct EngineLog {
     pub log: Arc<Log>,
     /// For protocols whose versions do not order the writes of a record.
     sequence: Word,
-    /// The last epoch in which anything was appended.
+    /// The last epoch that a writer has drawn, as far as others can have seen what it wrote.
     last_epoch: Word,
 }
 
@@ -45,22 +45,36 @@ impl EngineLog {
         EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
     }
 
-    /// Notes that something was appended in an epoch.
+    /// Notes that a writer has drawn its number in this epoch, before it installs anything.
+    ///
+    /// So a reader that has seen anything of the writer's finds at least the writer's epoch in
+    /// [`EngineLog::last_epoch`]: the row, the absence of a row, a changed index node, a record that was
+    /// unlinked since. Relaxed, all of it. The reader has acquired what the writer released later, so its
+    /// load comes after the writer's load or exchange here, and of one word a later load does not return
+    /// an older value. (`atomic` installs before it draws; but readers wait for the number, which comes
+    /// after this.)
+    #[inline(always)]
+    fn note_drawn(&self, epoch: u64) {
+        if self.last_epoch.load(Ordering::Relaxed) < epoch {
+            self.raise_last_epoch(epoch);
+        }
+    }
+
     #[cold]
     fn raise_last_epoch(&self, epoch: u64) {
         let mut last = self.last_epoch.load(Ordering::Relaxed);
-        // Release: pairs with the acquire in `last_epoch`.
         while last < epoch
             && let Err(now) =
-                self.last_epoch.compare_exchange(last, epoch, Ordering::Release, Ordering::Relaxed)
+                self.last_epoch.compare_exchange(last, epoch, Ordering::Relaxed, Ordering::Relaxed)
         {
             last = now;
         }
     }
 
-    /// The last epoch in which anything was appended: if it is durable, all is.
+    /// The last epoch in which anything was written that the caller can have seen: if it is durable, all of
+    /// that is.
     pub fn last_epoch(&self) -> u64 {
-        self.last_epoch.load(Ordering::Acquire)
+        self.last_epoch.load(Ordering::Relaxed)
     }
 }
 
@@ -157,15 +171,19 @@ impl WorkerMemory {
         self.is_committing.store(1, Ordering::Relaxed);
         let number = self.shared.clock.number();
         self.drawn.store(number, Ordering::Relaxed);
-        epoch_of(number)
+        let epoch = epoch_of(number);
+        if let Some(engine) = self.shared.log.get() {
+            engine.note_drawn(epoch);
+        }
+        epoch
     }
 
-    /// The epoch that has to be durable for the transaction that has just committed to be so: its own
-    /// or, if it has written nothing, the last in which anything was written. 0 if there is no log.
+    /// The epoch that has to be durable for the transaction that is committing to be so: its own or, if
+    /// it has written nothing, the last in which anything was written that it can have read. 0 if there is
+    /// no log. To be called before the commit [ends](WorkerMemory::end_commit).
     #[inline(always)]
     pub fn last_epoch_relied_on(&self) -> u64 {
         let drawn = epoch_of(self.drawn.load(Ordering::Relaxed));
-        self.drawn.store(0, Ordering::Relaxed);
         match self.shared.log.get() {
             None => 0,
             Some(_) if drawn != 0 => drawn,
@@ -179,6 +197,8 @@ impl WorkerMemory {
     pub fn end_commit(&self) {
         if self.is_committing.load(Ordering::Relaxed) != 0 {
             self.is_committing.store(0, Ordering::Relaxed);
+            // If the commit has failed, the next attempt may write nothing, and draws no number then.
+            self.drawn.store(0, Ordering::Relaxed);
             self.shared.commits.end(self.slot);
             self.open_snapshots.borrow_mut().clear();
         }
@@ -310,9 +330,6 @@ impl WorkerMemory {
             }
         });
         staged.writes.clear();
-        if engine.last_epoch.load(Ordering::Relaxed) < epoch {
-            engine.raise_last_epoch(epoch);
-        }
     }
 
     /// Appends operations of the commit under way to the log; `is_more` says that its writes were
@@ -335,9 +352,6 @@ impl WorkerMemory {
                 });
             }
         });
-        if engine.last_epoch.load(Ordering::Relaxed) < epoch {
-            engine.raise_last_epoch(epoch);
-        }
     }
 
     /// Ends the commit under way as to one record: numbers the row that was installed, and supersedes the

@@ -11,7 +11,9 @@ use weft::procedure::chopping::{Options, PieceKind};
 use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
 use weft::{Database, Error, Failure, Snapshot, Table, Transaction};
 
-use super::{BEGINNING, Bank, Branch, CLONES_PANIC, NOTHING, Pay, Refused, Slip, open, open_by, options};
+use super::{
+    BEGINNING, Bank, Branch, CLONES_PANIC, NOTHING, Pay, Refused, Slip, open, open_by, options,
+};
 
 /// Writes down what a branch has got. It reads what payments add to, and meets them nowhere else.
 #[procedure(Review)]

@@ -1,0 +1,262 @@
+//! What a reader was told is durable survives a crash, whatever the writer it was read from was doing.
+//!
+//! A writer is paused before each access to shared memory of its transaction in turn: between installing and
+//! numbering, between numbering and logging, between unlocking one record and the next. While it is paused,
+//! readers read what it writes, inserts or deletes, and commit. If one is acknowledged as durable, the power
+//! fails, and what it has read has to be there when the database is opened again.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use weft::durability::SimulatedDisk;
+use weft::protocol::{Atomic, NoControl, Protocol, with_protocol};
+use weft::{Acknowledge, CommitToken, Database, DurabilityOptions, Error, Failure, Record, Table};
+use weft::{Transaction, TransactionOptions};
+use weft_htm::Choice;
+use weft_htm::interleave::Pause;
+
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Cell {
+    #[record(key)]
+    id: u32,
+    value: u64,
+}
+
+/// What is under each of the keys 1 to 3, of which the second is absent at first.
+type State = [Option<u64>; 3];
+
+const BEFORE: State = [Some(10), None, Some(30)];
+
+const IDS: [u32; 3] = [1, 2, 3];
+
+/// What the writer does, and what comes of it.
+#[derive(Clone, Copy, Debug)]
+enum Write {
+    Update,
+    Insert,
+    Delete,
+}
+
+impl Write {
+    fn after(self) -> State {
+        match self {
+            Write::Update => [Some(11), None, Some(30)],
+            Write::Insert => [Some(10), Some(20), Some(30)],
+            Write::Delete => [Some(10), None, None],
+        }
+    }
+
+    fn run<P: Protocol>(
+        self,
+        tx: &Transaction<'_, P>,
+        cells: &Table<Cell, P>,
+    ) -> Result<(), Error> {
+        match self {
+            Write::Update => tx.update(cells, &1, |cell| cell.value += 1).map(drop),
+            Write::Insert => tx.insert(cells, Cell { id: 2, value: 20 }),
+            Write::Delete => tx.delete(cells, &3).map(drop),
+        }
+    }
+}
+
+/// What a reader knows of each key: nothing, or what it has found.
+type Seen = [Option<Option<u64>>; 3];
+
+/// How a reader reads.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    One(u32),
+    All,
+    Range,
+    UpdateOfNothing,
+    Snapshot,
+    RecentSnapshot,
+}
+
+const READS: [Read; 8] = [
+    Read::One(1),
+    Read::One(2),
+    Read::One(3),
+    Read::All,
+    Read::Range,
+    Read::UpdateOfNothing,
+    Read::Snapshot,
+    Read::RecentSnapshot,
+];
+
+/// Reads, and returns when that is acknowledged as durable. `None` if the protocol does not have it.
+fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) -> Option<Seen> {
+    let position = |id: u32| id as usize - 1;
+    let seen: Result<Seen, Error> = match how {
+        Read::One(id) => database.transact(|tx| {
+            let mut seen = Seen::default();
+            seen[position(id)] = Some(tx.get(cells, &id)?.map(|cell| cell.value));
+            Ok(seen)
+        }),
+        Read::All => database.transact(|tx| {
+            let mut seen = Seen::default();
+            for id in IDS {
+                seen[position(id)] = Some(tx.get(cells, &id)?.map(|cell| cell.value));
+            }
+            Ok(seen)
+        }),
+        Read::Range => database.transact(|tx| {
+            let mut seen = [Some(None); 3];
+            for cell in tx.range(cells, ..) {
+                let cell = cell?;
+                seen[position(cell.id)] = Some(Some(cell.value));
+            }
+            Ok(seen)
+        }),
+        Read::UpdateOfNothing => database.transact(|tx| {
+            let mut seen = Seen::default();
+            seen[1] = match tx.update(cells, &2, |cell| cell.value)? {
+                // Nothing was changed, but that is a write of the same value.
+                Some(value) => Some(Some(value)),
+                None => Some(None),
+            };
+            Ok(seen)
+        }),
+        Read::Snapshot | Read::RecentSnapshot => {
+            let body = |snapshot: &weft::Snapshot<P>| {
+                let mut seen = Seen::default();
+                for id in IDS {
+                    seen[position(id)] = Some(snapshot.get(cells, &id)?.map(|cell| cell.value));
+                }
+                Ok(seen)
+            };
+            match how {
+                Read::Snapshot => database.snapshot(body),
+                _ => database.recent_snapshot(body),
+            }
+        }
+    };
+    match seen {
+        Ok(seen) => Some(seen),
+        Err(Error::Failure(Failure::SingleKey { .. })) => None,
+        Err(error) => panic!("{how:?}: {error}"),
+    }
+}
+
+fn open<P: Protocol>(disk: &SimulatedDisk) -> Database<P> {
+    Database::<P>::builder()
+        .table::<Cell>()
+        .directory(Path::new("/cells"))
+        .durability(DurabilityOptions::new().acknowledge(Acknowledge::Durable))
+        .htm(Choice::Software)
+        .workers_max(8)
+        .backend(Arc::new(disk.clone()), true)
+        .open()
+        .expect("opens")
+}
+
+/// Crashes, recovers, and checks that what was seen is there.
+fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &Seen, place: &str) {
+    let disk = disk.crash(7);
+    let database = open::<P>(&disk);
+    let cells = database.table::<Cell>().expect("is there");
+    let snapshot = database.open_snapshot().expect("opens");
+    for (id, seen) in IDS.into_iter().zip(seen) {
+        let Some(seen) = seen else { continue };
+        let found = snapshot.get(&cells, &id).expect("reads").map(|cell| cell.value);
+        // What a reader saw of the time before the writer may have been overwritten since.
+        let is_later = *seen == BEFORE[id as usize - 1];
+        assert!(
+            found == *seen || is_later,
+            "{} {place}: {how:?} was told that {seen:?} is durable under key {id}; after a crash there is \
+             {found:?}",
+            P::NAME
+        );
+    }
+}
+
+/// One round: a writer that is paused before this access; false if it has ended before that.
+fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64) -> bool {
+    let disk = SimulatedDisk::new(1);
+    let database = open::<P>(&disk);
+    let cells = database.table::<Cell>().expect("is there");
+    for (id, value) in IDS.into_iter().zip(BEFORE) {
+        if let Some(value) = value {
+            database.transact(|tx| tx.insert(&cells, Cell { id, value })).expect("inserts");
+        }
+    }
+    database.flush().expect("is durable");
+    let place = format!("{write:?} paused before access {access}");
+    let pause = Pause::before(access);
+    let is_paused = thread::scope(|scope| {
+        scope.spawn(|| {
+            // A worker by now, so that what is paused is the transaction.
+            let warm = database.transact(|tx| tx.get(&cells, &9).map(drop));
+            warm.expect("reads");
+            let options = TransactionOptions::default();
+            let written: Result<((), CommitToken), Error> =
+                pause.run(|| database.transact_with_token(&options, |tx| write.run(tx, &cells)));
+            written.expect("commits");
+        });
+        let is_paused = pause.until_paused();
+        let (tell, told) = channel();
+        for how in READS {
+            let (tell, database, cells) = (tell.clone(), &database, &cells);
+            scope.spawn(move || {
+                if let Some(seen) = read(database, cells, how) {
+                    // The round may have ended.
+                    let _ = tell.send((how, seen));
+                }
+            });
+        }
+        drop(tell);
+        let mut waits = 0;
+        loop {
+            match told.recv_timeout(Duration::from_millis(2)) {
+                Ok((how, seen)) => {
+                    *told_while_paused += u64::from(is_paused && waits == 0);
+                    check_survival::<P>(&disk, how, &seen, &place);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                // Who waits for the writer rightly does so.
+                Err(RecvTimeoutError::Timeout) => {
+                    waits += 1;
+                    pause.release();
+                }
+            }
+        }
+        pause.release();
+        is_paused
+    });
+    let after = write.after();
+    let snapshot = database.open_snapshot().expect("opens");
+    let is = IDS.map(|id| snapshot.get(&cells, &id).expect("reads").map(|cell| cell.value));
+    assert_eq!(is, after, "{place}");
+    is_paused
+}
+
+fn check<P: Protocol>() {
+    if P::WORKERS_MAX == 1 {
+        return; // Nobody reads while a writer is paused.
+    }
+    for write in [Write::Update, Write::Insert, Write::Delete] {
+        let mut told = 0;
+        let pauses = (0..).find(|&access| !pause_at::<P>(write, access, &mut told));
+        let pauses = pauses.expect("a transaction ends");
+        println!("{}: {write:?} paused at {pauses} places, {told} reads acknowledged", P::NAME);
+        assert!(pauses > 5, "{}: {write:?} was paused at {pauses} places", P::NAME);
+        assert!(told > 0, "{}: nothing was acknowledged while {write:?} was paused", P::NAME);
+    }
+}
+
+#[test]
+fn no_acknowledged_read_is_lost_in_a_crash() {
+    for name in weft::protocol::NAMES {
+        with_protocol!(*name, |P| check::<P>()).expect("a protocol of this name");
+    }
+}
+
+/// Neither of the two that have limits of their own is forgotten by [`check`].
+#[test]
+fn the_protocols_with_limits_are_the_known_ones() {
+    assert_eq!(NoControl::WORKERS_MAX, 1);
+    assert!(Atomic::SINGLE_KEY);
+}
