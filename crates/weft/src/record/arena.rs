@@ -22,6 +22,9 @@
 //!
 //! Blocks have no header and no owner: whoever frees a block keeps it. Chunks go back to the
 //! operating system when the database is dropped.
+//!
+//! AddressSanitizer and ThreadSanitizer see a chunk as one object that is never freed. So a build with
+//! `--cfg weft_sanitize` has no chunks: each block is an allocation of its own (see [`separate`]).
 
 use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
@@ -196,6 +199,8 @@ pub struct Memory {
     remainders: Mutex<Vec<Fresh>>,
     chunk_bytes: Word,
     depot: [Mutex<Vec<Magazine>>; CLASSES],
+    #[cfg(weft_sanitize)]
+    separate: separate::Blocks,
 }
 
 impl Default for Memory {
@@ -206,6 +211,8 @@ impl Default for Memory {
             remainders: Mutex::new(Vec::new()),
             chunk_bytes: Word::new(0),
             depot: std::array::from_fn(|_| Mutex::new(Vec::new())),
+            #[cfg(weft_sanitize)]
+            separate: separate::Blocks::default(),
         }
     }
 }
@@ -395,11 +402,16 @@ pub struct Arena {
     spans: [Fresh; CLASSES],
     /// What is left of a chunk.
     fresh: Fresh,
+    /// Whether blocks are cut from chunks all the same, for the tests of this file.
+    #[cfg(weft_sanitize)]
+    is_pooled: bool,
 }
 
 impl Default for Arena {
     fn default() -> Self {
         Arena {
+            #[cfg(weft_sanitize)]
+            is_pooled: false,
             active: [Magazine::EMPTY; CLASSES],
             spare: [Magazine::EMPTY; CLASSES],
             spans: [Fresh::NONE; CLASSES],
@@ -412,6 +424,10 @@ impl Arena {
     /// An uninitialised block of `class`.
     #[inline(always)]
     pub fn allocate(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
+        #[cfg(weft_sanitize)]
+        if !self.is_pooled {
+            return memory.separate.allocate(class);
+        }
         match self.active[class.index()].pop() {
             Some(block) => block,
             None => self.refill(class, memory),
@@ -467,6 +483,11 @@ impl Arena {
     /// uses it any more.
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>, class: Class, memory: &Memory) {
+        #[cfg(weft_sanitize)]
+        if !self.is_pooled {
+            // SAFETY: passed on to the caller.
+            return unsafe { memory.separate.free(block, class) };
+        }
         if self.active[class.index()].blocks >= magazine_blocks(class) {
             self.exchange(class, memory);
         }
@@ -507,10 +528,82 @@ impl Arena {
     }
 }
 
+/// Blocks for sanitizers: allocations of their own, with the layout of their class.
+#[cfg(weft_sanitize)]
+mod separate {
+    use std::alloc::{self, Layout};
+    use std::collections::HashMap;
+    use std::ptr::NonNull;
+    use std::sync::PoisonError;
+
+    use weft_htm::word::Mutex;
+
+    use super::Class;
+
+    /// The blocks that are in use, by address. The database does not free each block when it is dropped,
+    /// since its chunks go then; here the blocks go instead.
+    #[derive(Default)]
+    pub struct Blocks(Mutex<HashMap<usize, Class>>);
+
+    fn layout(class: Class) -> Layout {
+        Layout::from_size_align(class.bytes(), class.align()).expect("classes have valid layouts")
+    }
+
+    impl Blocks {
+        pub fn allocate(&self, class: Class) -> NonNull<u8> {
+            // SAFETY: no class is empty.
+            let block = NonNull::new(unsafe { alloc::alloc(layout(class)) });
+            let block = block.unwrap_or_else(|| alloc::handle_alloc_error(layout(class)));
+            let address = block.as_ptr().expose_provenance();
+            let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            assert!(blocks.insert(address, class).is_none(), "a block is given out once");
+            block
+        }
+
+        /// # Safety
+        /// As for [`Arena::free`](super::Arena::free).
+        pub unsafe fn free(&self, block: NonNull<u8>, class: Class) {
+            let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = blocks.remove(&block.as_ptr().addr());
+            drop(blocks);
+            assert!(
+                found.is_none_or(|found| found == class),
+                "a block is freed as what it was allocated"
+            );
+            // If the block is not in use, this frees it twice, which the sanitizer reports.
+            // SAFETY: by the contract, allocated above with this layout, and not used any more.
+            unsafe { alloc::dealloc(block.as_ptr(), layout(class)) };
+        }
+    }
+
+    impl Drop for Blocks {
+        fn drop(&mut self) {
+            let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            for (address, class) in blocks.drain() {
+                // SAFETY: allocated above with this layout; the database is going, and with it everything
+                // that could lead to its blocks.
+                unsafe {
+                    let block: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
+                    alloc::dealloc(block, layout(class));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    /// An arena that cuts its blocks from chunks, in every build.
+    fn pooled() -> Arena {
+        Arena {
+            #[cfg(weft_sanitize)]
+            is_pooled: true,
+            ..Arena::default()
+        }
+    }
 
     fn layout(size: usize, align: usize) -> Layout {
         Layout::from_size_align(size, align).unwrap()
@@ -534,7 +627,7 @@ mod tests {
     #[test]
     fn blocks_are_disjoint_and_aligned() {
         let memory = Memory::default();
-        let mut arena = Arena::default();
+        let mut arena = pooled();
         let mut seen: Vec<(usize, usize)> = Vec::new();
         for round in 0..2000usize {
             let class = Class::of(layout(1 + (round * 37) % 1500, 8)).unwrap();
@@ -551,7 +644,7 @@ mod tests {
     #[test]
     fn freed_blocks_come_back_and_cross_workers_without_new_chunks() {
         let memory = Memory::default();
-        let (mut producer, mut consumer) = (Arena::default(), Arena::default());
+        let (mut producer, mut consumer) = (pooled(), pooled());
         let class = Class::of(layout(320, 8)).unwrap();
         for _ in 0..200_000 {
             let block = producer.allocate(class, &memory);
@@ -569,14 +662,14 @@ mod tests {
     fn a_leaving_worker_gives_everything_up() {
         let memory = Memory::default();
         let class = Class::of(layout(64, 8)).unwrap();
-        let mut leaving = Arena::default();
+        let mut leaving = pooled();
         let blocks: Vec<_> = (0..1000).map(|_| leaving.allocate(class, &memory)).collect();
         for &block in &blocks {
             // SAFETY: from this memory, and not used afterwards.
             unsafe { leaving.free(block, class, &memory) };
         }
         leaving.give_up(&memory);
-        let mut next = Arena::default();
+        let mut next = pooled();
         let again: HashSet<_> = (0..1000).map(|_| next.allocate(class, &memory)).collect();
         assert_eq!(again.len(), 1000);
         for size in [32768, 16384, 8192, 64] {

@@ -222,19 +222,18 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: the index's own address.
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;
-        match observed.visible {
-            // SAFETY: a visible row of the index; see `row`.
-            Visible::Row(present)
-                if unsafe { self.row::<Entry<K>>(present) }.record == record.address() =>
-            {
-                let (reference, erased) = (index.reference(), key.erase());
-                self.worker.executor().remove(reference, entry, observed.version, erased);
-                self.record_entry(index.reference(), &key, Event::Read(Some(present)));
-                self.record_entry(index.reference(), &key, Event::Delete);
-                Ok(())
-            }
-            _ => Err(self.doom(ConflictReason::ReadChanged, index.reference())),
+        let Visible::Row(present) = observed.visible else {
+            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
+        };
+        // SAFETY: a visible row of the index; see `row`.
+        if unsafe { self.row::<Entry<K>>(present) }.record != record.address() {
+            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
         }
+        let (reference, erased) = (index.reference(), key.erase());
+        self.worker.executor().remove(reference, entry, observed.version, erased);
+        self.record_entry(index.reference(), &key, Event::Read(Some(present)));
+        self.record_entry(index.reference(), &key, Event::Delete);
+        Ok(())
     }
 
     /// Replaces a row that was observed by a new one, and moves its index entries.

@@ -474,13 +474,12 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
         };
         let is_room = plans.chosen.len() < SPLITS_MAX;
         match plans.chosen.iter_mut().find(is_it) {
-            Some(known) => {
-                if is_worth_it && !known.is_active && known.barred == 0 {
-                    known.operations = operations;
-                    known.contention = contention;
-                    known.is_active = true;
-                }
+            Some(known) if is_worth_it && !known.is_active && known.barred == 0 => {
+                known.operations = operations;
+                known.contention = contention;
+                known.is_active = true;
             }
+            Some(_) => {}
             None if is_worth_it && is_room => {
                 plans.chosen.push(Chosen::new(contended, operations, contention));
             }
