@@ -133,24 +133,36 @@ mod loom_tests {
     /// A stranger sees both of two pieces, or neither.
     #[test]
     fn loom_gate_a_stranger_sees_no_procedure_by_halves() {
-        loom::model(|| {
-            let gate = Arc::new(Gate::new(1));
-            let rows = Arc::new([Word::new(0), Word::new(0)]);
-            let procedure = {
-                let (gate, rows) = (gate.clone(), rows.clone());
-                thread::spawn(move || {
-                    let in_pieces = gate.begin_pieces(0);
-                    if in_pieces {
-                        rows.iter().for_each(|row| row.store(1, Ordering::Relaxed));
+        loom::model(|| procedures_beside_a_stranger(1));
+    }
+
+    /// The worker begins a second procedure, and the stranger may see that one's beginning instead of the
+    /// first one's end.
+    #[test]
+    fn loom_gate_a_stranger_sees_no_procedure_by_halves_when_another_follows() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| procedures_beside_a_stranger(2));
+    }
+
+    fn procedures_beside_a_stranger(procedures: u64) {
+        let gate = Arc::new(Gate::new(1));
+        let rows = Arc::new([Word::new(0), Word::new(0)]);
+        let worker = {
+            let (gate, rows) = (gate.clone(), rows.clone());
+            thread::spawn(move || {
+                for procedure in 1..=procedures {
+                    if gate.begin_pieces(0) {
+                        rows.iter().for_each(|row| row.store(procedure, Ordering::Relaxed));
                         gate.end_pieces(0);
                     }
-                })
-            };
-            let stranger = Stranger::enter(&gate, || 1);
-            let seen = [0, 1].map(|row: usize| rows[row].load(Ordering::Relaxed));
-            drop(stranger);
-            assert_eq!(seen[0], seen[1]);
-            procedure.join().unwrap();
-        });
+                }
+            })
+        };
+        let stranger = Stranger::enter(&gate, || 1);
+        let seen = [0, 1].map(|row: usize| rows[row].load(Ordering::Relaxed));
+        drop(stranger);
+        assert_eq!(seen[0], seen[1]);
+        worker.join().unwrap();
     }
 }

@@ -5,9 +5,9 @@
 use loom::sync::Arc;
 use loom::thread;
 use weft_htm::Htm;
-use weft_htm::word::WordPointer;
 
 use super::*;
+use crate::record::NewestWord;
 
 /// Two records that hold numbers, where their rows would be, and an index of one node and one key.
 struct Kernel {
@@ -30,9 +30,11 @@ const INITIAL: usize = 1;
 
 impl Kernel {
     fn new(tid: Tid) -> Arc<Kernel> {
-        let record = || StoredRecord {
-            header: RecordTimestamps { tid: TidWord::new(tid), ..RecordTimestamps::default() },
-            newest: WordPointer::new(number(INITIAL).as_ptr()),
+        let record = || {
+            let header = RecordTimestamps { tid: TidWord::new(tid), ..RecordTimestamps::default() };
+            let record = StoredRecord { header, newest: NewestWord::new() };
+            record.newest.store(Newest::of(row_of(INITIAL)), Ordering::Relaxed);
+            record
         };
         Arc::new(Kernel {
             clock: Word::new(0),
@@ -52,7 +54,7 @@ impl Kernel {
         let record = &self.records[index];
         loop {
             match access(record) {
-                Access::Granted(_, row) => return Some(row.addr()),
+                Access::Granted(_, row) => return Some(value_of(row)),
                 Access::Wait(writer) => {
                     while record.header.pending.load(Ordering::Relaxed) == writer {
                         yield_now();
@@ -72,7 +74,7 @@ impl Kernel {
     }
 
     fn install(&self, index: usize, time: u64, value: usize) {
-        install(&self.records[index], Tid::at(time), Some(number(value)), &software());
+        install(&self.records[index], Tid::at(time), Some(row_of(value)), &software());
     }
 
     fn release(&self, index: usize) {
@@ -80,7 +82,7 @@ impl Kernel {
     }
 
     fn value(&self, index: usize) -> usize {
-        newest(&self.records[index]).addr()
+        value_of(newest(&self.records[index]))
     }
 }
 
@@ -88,8 +90,14 @@ fn software() -> Regions {
     Regions::new(&Htm::software())
 }
 
-fn number(value: usize) -> NonNull<u8> {
-    NonNull::new(ptr::without_provenance_mut(value)).expect("numbers are not zero")
+/// The address that stands for a row with this value. Addresses of rows are multiples of 16.
+fn row_of(value: usize) -> NonNull<u8> {
+    NonNull::new(ptr::without_provenance_mut(value << 4)).expect("values are not zero")
+}
+
+/// The value of a row at this address.
+fn value_of(row: *mut u8) -> usize {
+    row.addr() >> 4
 }
 
 /// Two increments of the same record: each that commits counts.
@@ -236,8 +244,11 @@ fn loom_an_unlinked_record_leaves_its_readers_behind() {
             })
         };
         let time = kernel.begin();
-        let settled =
-            TimestampOrdering::settle_deleted(&kernel.records[0], |_| true, || link(&kernel, 0));
+        let unlink = || {
+            link(&kernel, 0);
+            true
+        };
+        let settled = TimestampOrdering::settle_deleted(&kernel.records[0], |_| true, unlink);
         assert_eq!(settled, Settled::Unlinked);
         link(&kernel, 2);
         let inserted = kernel.index.admits(time);
