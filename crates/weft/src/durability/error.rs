@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::backend::NotRegular;
+use crate::schema::Violation;
 
 /// Why something could not be read from or made durable in a database's directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,6 +62,20 @@ pub enum StorageError {
         path: PathBuf,
         /// What is there, such as "a FIFO".
         found: &'static str,
+    },
+    /// A stored row breaks a constraint of its row type, which was added after the row was written.
+    /// Of several such rows in a table this is the first one, in the order of the encoded keys.
+    #[error(
+        "table `{table}`: the stored row {key} breaks a constraint of its row type: {violation}; \
+         open the database without the constraint, correct the row, and open it again"
+    )]
+    Constraint {
+        /// The table.
+        table: String,
+        /// The row's primary key.
+        key: String,
+        /// The constraint that the row breaks.
+        violation: Violation,
     },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
