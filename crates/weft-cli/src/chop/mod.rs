@@ -189,6 +189,12 @@ impl ChopArguments {
         })?;
         let outlines: Outlines =
             text.parse().map_err(|error| Stop::Usage(format!("{name}: {error}")))?;
+        if outlines.procedures.is_empty() {
+            return Err(Stop::Usage(format!(
+                "{name}: there is no procedure in it; a file has at least one, as in 'procedure p', 'read t', \
+                 'end' on a line each (docs/chopping.md has the grammar)"
+            )));
+        }
         let steps: usize = outlines.procedures.iter().map(|procedure| procedure.steps.len()).sum();
         if steps > STEPS_MAX {
             return Err(Stop::Usage(format!(

@@ -173,6 +173,14 @@ fn refused(name: &str, content: &str) -> String {
 }
 
 #[test]
+fn file_without_procedures_is_refused() {
+    for content in ["", "\n \n", "# a comment\n  # another\n", "token a for b\n"] {
+        let errors = refused("no-procedures.txt", content);
+        assert!(errors.contains("there is no procedure in it"), "{content:?}: {errors}");
+    }
+}
+
+#[test]
 fn hostile_file_is_refused_briefly() {
     let bytes_max = 1 << 20;
     let errors = refused("brackets.txt", &"(".repeat(bytes_max));
