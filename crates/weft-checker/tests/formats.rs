@@ -1,7 +1,9 @@
 //! Files: what is read and written, and that bad input is an error with a line, never a panic.
 
+use std::io::{self, BufReader, Read};
+
 use proptest::prelude::*;
-use weft_checker::format::{self, Format, weft};
+use weft_checker::format::{self, Format, FormatError, weft};
 use weft_checker::{HistoryBuilder, Key, Observed, Options, Status, check};
 
 const HEADER: &str = "{\"format\":\"weft-history\",\"version\":1}\n";
@@ -157,6 +159,110 @@ fn only_numbered_versions_can_be_written() {
     let read = format::read(text.as_bytes(), None, &mut |_| {}).expect("it is well-formed");
     assert!(!read.history.is_order_known());
     assert!(weft::write(&read.history, Vec::new()).is_err());
+}
+
+/// A file that repeats a text without end. It panics when a reader has taken far more than any limit.
+struct Endless {
+    /// The text, some times over.
+    block: Vec<u8>,
+    position: usize,
+    taken_bytes: usize,
+}
+
+impl Endless {
+    fn new(text: &str) -> BufReader<Endless> {
+        let block = text.repeat((1 << 20) / text.len()).into_bytes();
+        BufReader::with_capacity(1 << 20, Endless { block, position: 0, taken_bytes: 0 })
+    }
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min(self.block.len() - self.position);
+        buffer[..length].copy_from_slice(&self.block[self.position..][..length]);
+        self.position = (self.position + length) % self.block.len();
+        self.taken_bytes += length;
+        assert!(self.taken_bytes < 300 << 20, "the reader takes an endless file into memory");
+        Ok(length)
+    }
+}
+
+#[test]
+fn line_without_end_is_refused() {
+    for format in [None, Some(Format::Weft), Some(Format::ListAppend)] {
+        let history = HEADER.as_bytes().chain(Endless::new("\0"));
+        let error = format::read(history, format, &mut |_| {}).expect_err("it has no end");
+        let message = error.to_string();
+        if format == Some(Format::ListAppend) {
+            // The header is no event.
+            assert_eq!(error.line(), 1, "{message}");
+            continue;
+        }
+        let FormatError::LineTooLong { line, bytes_max } = error else { panic!("{message}") };
+        assert_eq!((line, bytes_max), (2, format::LINE_BYTES_MAX));
+        assert!(message.starts_with("line 2: ") && message.contains("268435456"), "{message}");
+    }
+    let error = format::read(Endless::new("\0"), None, &mut |_| {}).expect_err("it has no end");
+    assert!(matches!(error, FormatError::LineTooLong { line: 1, .. }), "{error}");
+}
+
+#[test]
+fn event_without_end_is_refused() {
+    for endless in ["[1 2 3]\n", "; comment\n", "1 ", "[[[] [] []]]"] {
+        let start = "{:type :ok, :process 0, :value [[:append 1 2]]}\n{:type :ok, :value [\n";
+        let history = start.as_bytes().chain(Endless::new(endless));
+        let error = format::read(history, None, &mut |_| {}).expect_err("it has no end");
+        let message = error.to_string();
+        let is_one_line = !endless.ends_with('\n');
+        match error {
+            FormatError::EventTooLong { line: 2, bytes_max: format::EVENT_BYTES_MAX } => {}
+            FormatError::LineTooLong { line: 3, .. } if is_one_line => {}
+            other => panic!("{endless:?}: {other}"),
+        }
+        assert!(message.starts_with("line "), "{message}");
+    }
+}
+
+#[test]
+fn line_of_the_longest_length_is_read() {
+    let mut text = vec![b' '; format::LINE_BYTES_MAX];
+    text[..HEADER.len() - 1].copy_from_slice(&HEADER.as_bytes()[..HEADER.len() - 1]);
+    assert!(format::read(&text[..], None, &mut |_| {}).is_ok());
+    text.push(b'\n');
+    assert!(format::read(&text[..], None, &mut |_| {}).is_ok());
+    text.insert(0, b' ');
+    let error = format::read(&text[..], None, &mut |_| {}).expect_err("one byte too long");
+    assert!(matches!(error, FormatError::LineTooLong { line: 1, .. }), "{error}");
+}
+
+#[test]
+fn messages_quote_little_of_a_huge_line() {
+    let huge = "x".repeat(1 << 20);
+    let list = "[1 2]".repeat(1 << 18);
+    let events = |steps: &str| format!("{{:type :ok, :process 0, :value [{steps}]}}");
+    let operations =
+        |text: &str| format!("{HEADER}{{\"id\":1,\"status\":\"committed\",\"ops\":[{text}]}}\n");
+    let cases = [
+        (huge.clone(), "expected an event"),
+        (events(&huge), "is not a step"),
+        (events(&format!("[{list}]")), "is not a step"),
+        (events(&format!("[:{huge} 1 2]")), "is not a step"),
+        (events(&format!("[:append 1 2] [:w {huge} 2]")), "has no :w steps"),
+        (events(&format!("[:append {huge} {huge}] [:append {huge} {huge}]")), "twice"),
+        (events(&format!("[:w {huge} {huge}] [:w {huge} {huge}]")), "twice"),
+        (events(&format!("[:append 1 1] [:r 1 {huge}]")), "is not a list"),
+        (format!("{{\"{huge}\"}}"), "has no value"),
+        (operations(&format!("[\"{huge}\",\"t\",1,2]")), "expected one of `read`, `write`"),
+        (operations(&format!("[\"read\",\"t\",1,\"{huge}\"]")), "expected u64 (column"),
+        (operations(&format!("[\"scan\",\"t\",{{\"{huge}\":1}},[]]")), "expected one of `from`"),
+        (format!("{HEADER}{{\"{huge}\":1}}"), "expected one of `id`"),
+    ];
+    for (text, expected) in cases {
+        let message = error(&text);
+        let start: String = message.chars().take(200).collect();
+        assert!(message.contains(expected), "{start} does not say {expected:?}");
+        assert!(message.len() <= 600, "{} bytes: {start}", message.len());
+    }
 }
 
 /// Snippets that make nearly well-formed files.

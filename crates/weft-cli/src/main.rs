@@ -28,6 +28,7 @@ mod check;
 mod chop;
 mod durable;
 mod figures;
+mod input;
 mod memory;
 mod numbers;
 mod plot;

@@ -103,6 +103,32 @@ fn the_witness_can_be_drawn() {
     assert!(drawn.starts_with("digraph") && drawn.contains("a0_1 -> a0_2"), "{drawn}");
 }
 
+/// `/dev/zero` is one line without end.
+#[cfg(target_os = "linux")]
+#[test]
+fn line_without_end_exits_with_2() {
+    let output = run(&["/dev/zero"], "");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let told = text(&output.stderr);
+    for expected in ["/dev/zero: line 1: ", "268435456 bytes", "the limit"] {
+        assert!(told.contains(expected), "{told}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn history_may_come_through_a_fifo() {
+    let fifo = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("history.fifo");
+    // A run before this one may have left it.
+    let _ = std::fs::remove_file(&fifo);
+    assert!(Command::new("mkfifo").arg(&fifo).status().expect("mkfifo starts").success());
+    let path = fifo.clone();
+    let writer = std::thread::spawn(move || std::fs::write(path, format!("{HEADER}{READER}")));
+    let output = run(&[fifo.to_str().expect("the path is UTF-8")], "");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    writer.join().expect("it does not panic").expect("the reader takes everything");
+}
+
 #[test]
 fn bad_input_exits_with_2_and_names_file_and_line() {
     let directory = env!("CARGO_MANIFEST_DIR");

@@ -8,6 +8,7 @@ use crate::columnar::{BatchWriter, WriteFault};
 use crate::csv::CsvWriter;
 use crate::error::ExportError;
 use crate::format::Format;
+use crate::newtypes::without_newtypes;
 use crate::progress::{CountingWriter, Listener, Progress};
 
 /// Writes a table's rows to a file.
@@ -64,6 +65,7 @@ impl<'a, W: Write + Send> Exporter<'a, W> {
     /// # Errors
     /// If the writer fails, or the format has no room for one of the columns.
     pub fn new(table: &TableDescription, format: Format, writer: W) -> Result<Self, ExportError> {
+        let table = &without_newtypes(table);
         let writer = CountingWriter::new(writer);
         let sink = match format {
             Format::Csv => Ok(Sink::Csv(CsvWriter::new(table, writer))),

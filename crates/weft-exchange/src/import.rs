@@ -10,6 +10,7 @@ use crate::columnar::{IpcSource, ParquetSource};
 use crate::csv::CsvSource;
 use crate::error::ImportError;
 use crate::format::Format;
+use crate::newtypes::without_newtypes;
 use crate::progress::{Listener, Progress};
 use crate::source::{Fault, RowSource};
 
@@ -64,15 +65,14 @@ impl<'a> Importer<'a> {
         };
         let bytes_total = size_bytes(&mut file)
             .map_err(|source: io::Error| ImportError::Io { file: name.to_owned(), source })?;
+        let plain = without_newtypes(table);
         let source: Result<Box<dyn RowSource>, Fault> = match format {
-            Format::Csv => {
-                CsvSource::new(table.clone(), file).map(|source| Box::new(source) as Box<_>)
-            }
+            Format::Csv => CsvSource::new(plain, file).map(|source| Box::new(source) as Box<_>),
             Format::ArrowIpc => {
-                IpcSource::new(table.clone(), file).map(|source| Box::new(source) as Box<_>)
+                IpcSource::new(plain, file).map(|source| Box::new(source) as Box<_>)
             }
             Format::Parquet => {
-                ParquetSource::new(table.clone(), file).map(|source| Box::new(source) as Box<_>)
+                ParquetSource::new(plain, file).map(|source| Box::new(source) as Box<_>)
             }
         };
         Importer::from_source(table, name, source, Some(bytes_total))
@@ -88,7 +88,8 @@ impl<'a> Importer<'a> {
         name: &str,
         stream: R,
     ) -> Result<Self, ImportError> {
-        let source = CsvSource::new(table.clone(), stream).map(|source| Box::new(source) as Box<_>);
+        let source = CsvSource::new(without_newtypes(table), stream)
+            .map(|source| Box::new(source) as Box<_>);
         Importer::from_source(table, name, source, None)
     }
 

@@ -20,7 +20,8 @@
 //! | lists | List | JSON | an array |
 //! | arrays | FixedSizeList | JSON | an array |
 //! | tuples | Struct of `0`, `1`, … | JSON | an array |
-//! | structs | Struct | JSON | an object |
+//! | newtypes: tuple structs with one field | as its field | as its field | as its field |
+//! | other structs | Struct | JSON | an object |
 //! | `()`, what has no bytes else | Boolean, true | as above | as above |
 //! | `Option<T>` | as `T`, nullable | none: an empty field without quotes; else as `T` | `null`; else as `T` |
 //! | `Option<Option<T>>` | Struct of `some`, nullable | none: an empty field; else JSON | `null`; else an array of one |
@@ -57,6 +58,7 @@ mod error;
 mod export;
 mod format;
 mod import;
+mod newtypes;
 mod progress;
 mod source;
 mod table;

@@ -81,7 +81,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | `index(name = by_a, columns(a, b))` | a secondary index, ordered by these columns and then by the primary key; may be repeated |
 /// | `index(name = by_a, columns(a, b), unique)` | the same, but no two rows may share the same values of these columns |
 /// | `volatile` | the table is never logged: it is empty whenever the database is opened; its columns can be of any type |
-/// | `check = path` | a `fn(&Self) -> Result<(), Violation>` that every row must pass before it is written; may be repeated, and they run in the order written |
+/// | `check = path` | a `fn(&Self) -> Result<(), Violation>` that every row must pass before it is written, and every stored row when the database is opened; may be repeated, and they run in the order written |
 ///
 /// # On a field
 ///

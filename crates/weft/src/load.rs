@@ -194,8 +194,10 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
     }
 
     fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
-        let built =
-            self.memories.with(|memory| self.table.inner.build_indexes((part, parts), memory));
+        // The rows were checked when they were filled in.
+        let built = self
+            .memories
+            .with(|memory| self.table.inner.build_indexes((part, parts), memory, None));
         built.map_err(|duplicate| {
             let index = Some(T::INDEXES[duplicate.index].name);
             let key = format!("{:?}", duplicate.key);

@@ -124,6 +124,10 @@ pub trait Record: Clone + Send + Sync + 'static {
 
     /// Checks the row's own constraints, before it is inserted or replaces another.
     ///
+    /// When a database with a directory is opened, each stored row is checked, because the constraints
+    /// may have been added since. If it panics then, opening the database panics, and the directory
+    /// stays as it was.
+    ///
     /// # Errors
     /// The first constraint that the row breaks.
     fn check(&self) -> Result<(), Violation> {

@@ -6,8 +6,9 @@
 
 use std::io::BufRead;
 
+use super::excerpt::excerpt;
 use super::values::Value;
-use super::{FormatError, Lines};
+use super::{EVENT_BYTES_MAX, FormatError, Lines};
 
 /// How deeply values may be nested.
 const DEPTH_MAX: usize = 64;
@@ -18,11 +19,22 @@ pub(super) struct Reader<'a, R> {
     text: Vec<u8>,
     position: usize,
     line: u64,
+    /// The bytes of the lines before this one.
+    bytes_before: u64,
+    /// Where the event begins that is being read.
+    event: Option<EventStart>,
+}
+
+#[derive(Clone, Copy)]
+struct EventStart {
+    line: u64,
+    /// How many bytes stand before it.
+    bytes: u64,
 }
 
 impl<'a, R: BufRead> Reader<'a, R> {
     pub(super) fn new(lines: &'a mut Lines<R>) -> Self {
-        Reader { lines, text: Vec::new(), position: 0, line: 1 }
+        Reader { lines, text: Vec::new(), position: 0, line: 1, bytes_before: 0, event: None }
     }
 
     /// The number of the line that is being read.
@@ -35,11 +47,28 @@ impl<'a, R: BufRead> Reader<'a, R> {
     pub(super) fn next_value(&mut self) -> Result<Option<Value>, FormatError> {
         while let Some(byte) = self.peek()? {
             if !b"[]()".contains(&byte) {
-                return self.value(0).map(Some);
+                self.event = Some(EventStart { line: self.line, bytes: self.bytes_read() });
+                let value = self.value(0)?;
+                self.event = None;
+                return Ok(Some(value));
             }
             self.position += 1;
         }
         Ok(None)
+    }
+
+    /// How many bytes have been read.
+    fn bytes_read(&self) -> u64 {
+        self.bytes_before + self.position as u64
+    }
+
+    /// Refuses an event that is too long. Brackets, comments and spaces between events have no limit.
+    fn check_length(&self) -> Result<(), FormatError> {
+        let Some(EventStart { line, bytes }) = self.event else { return Ok(()) };
+        match self.bytes_read() - bytes > EVENT_BYTES_MAX as u64 {
+            true => Err(FormatError::EventTooLong { line, bytes_max: EVENT_BYTES_MAX }),
+            false => Ok(()),
+        }
     }
 
     fn error<T>(&self, message: impl Into<String>) -> Result<T, FormatError> {
@@ -55,7 +84,9 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 Some(byte) if byte.is_ascii_whitespace() || *byte == b',' => self.position += 1,
                 Some(&byte) => return Ok(Some(byte)),
                 None => {
+                    self.check_length()?;
                     let Some((line, text)) = self.lines.next_line()? else { return Ok(None) };
+                    self.bytes_before += self.text.len() as u64;
                     self.line = line;
                     self.text.clear();
                     self.text.extend_from_slice(text);
@@ -69,6 +100,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         if depth > DEPTH_MAX {
             return self.error(format!("values are nested more than {DEPTH_MAX} deep"));
         }
+        self.check_length()?;
         match self.peek()? {
             None => self.error("the file ends within a value"),
             Some(b'{') => self.map(depth),
@@ -117,7 +149,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                         self.position += 1;
                     }
                     if self.peek()? == Some(b'}') {
-                        return self.error(format!("the key {key} has no value"));
+                        return self.error(format!("the key {} has no value", excerpt(&key)));
                     }
                     entries.push((key, self.value(depth + 1)?));
                 }

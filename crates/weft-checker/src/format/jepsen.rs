@@ -11,6 +11,7 @@ use std::io::BufRead;
 use rustc_hash::FxHashMap;
 
 use super::edn::Reader;
+use super::excerpt::excerpt;
 use super::values::Value;
 use super::{Format, FormatError, Lines, PROGRESS_INTERVAL};
 use crate::history::Status;
@@ -136,7 +137,7 @@ fn event(value: &Value, line: u64, position: u64) -> Result<Option<Event>, Forma
 
 fn step(value: &Value, line: u64) -> Result<Step, FormatError> {
     let error = |what: &str| {
-        let message = format!("{value} is not a step: {what}");
+        let message = format!("{} is not a step: {what}", excerpt(value));
         Err(FormatError::syntax(line, message))
     };
     let shape = "expected [:append key element], [:w key value] or [:r key what-was-read]";

@@ -15,6 +15,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FormatError;
+use super::excerpt::excerpt;
 use super::jepsen::{JepsenTransaction, Step, Values};
 use super::values::Value;
 use crate::history::{
@@ -131,9 +132,9 @@ impl Import<'_> {
                 let list = self.lists.entry(key).or_default();
                 if let Some(earlier) = list.appends.insert(number, append) {
                     let message = format!(
-                        "{element} is appended to {} twice, also in line {}: elements must be \
-                         unique",
-                        self.list_name(key),
+                        "{} is appended to {} twice, also in line {}: elements must be unique",
+                        excerpt(element),
+                        excerpt(&self.list_name(key)),
                         earlier.line
                     );
                     return Err(FormatError::syntax(transaction.line, message));
@@ -186,7 +187,7 @@ impl Import<'_> {
             Value::List(elements) => {
                 Ok(elements.iter().map(|element| self.values.number(element)).collect())
             }
-            _ => Err(FormatError::syntax(line, format!("{read} is not a list"))),
+            _ => Err(FormatError::syntax(line, format!("{} is not a list", excerpt(read)))),
         }
     }
 

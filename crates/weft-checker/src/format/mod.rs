@@ -9,18 +9,27 @@
 //! The first line of the file tells `weft` from the others, and the first transaction that does
 //! not only read tells those two apart. `docs/history-format.md` describes all three with examples.
 //!
-//! Files are read line by line. Bad input is an error that names the line, never a panic.
+//! Files are read line by line, and may be pipes. Bad input is an error that names the line, never a
+//! panic. A line has at most [`LINE_BYTES_MAX`] bytes and an event at most [`EVENT_BYTES_MAX`], so a
+//! file without end cannot use up the memory in one of them. Messages quote at most 80 characters.
 
 mod edn;
+mod excerpt;
 mod jepsen;
 mod list_append;
 mod register;
 mod values;
 pub mod weft;
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 use crate::history::History;
+
+/// The most bytes that are read of one line, its end not included: 256 MiB.
+pub const LINE_BYTES_MAX: usize = 256 << 20;
+
+/// The most bytes that are read of one of Jepsen's events, on however many lines: 16 MiB.
+pub const EVENT_BYTES_MAX: usize = 16 << 20;
 
 /// How a file is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,6 +58,7 @@ impl Format {
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum FormatError {
     /// The file itself could not be read.
     #[error("line {line}: cannot read: {source}")]
@@ -57,6 +67,28 @@ pub enum FormatError {
         line: u64,
         /// What the operating system says.
         source: io::Error,
+    },
+    /// A line is longer than [`LINE_BYTES_MAX`].
+    #[error(
+        "line {line}: the line is longer than {bytes_max} bytes, which is the limit; check that the \
+         file is a history, and put each transaction or event on a line of its own"
+    )]
+    LineTooLong {
+        /// The number of the line, from 1.
+        line: u64,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// An event is longer than [`EVENT_BYTES_MAX`].
+    #[error(
+        "line {line}: the event that begins here is longer than {bytes_max} bytes, which is the \
+         limit; check that its brackets are closed"
+    )]
+    EventTooLong {
+        /// The number of the line where the event begins, from 1.
+        line: u64,
+        /// The limit.
+        bytes_max: usize,
     },
     /// A line is not what the format asks for.
     #[error("line {line}: {message}")]
@@ -76,7 +108,10 @@ impl FormatError {
     /// The number of the line at fault, from 1.
     pub fn line(&self) -> u64 {
         match self {
-            FormatError::Io { line, .. } | FormatError::Syntax { line, .. } => *line,
+            FormatError::Io { line, .. }
+            | FormatError::LineTooLong { line, .. }
+            | FormatError::EventTooLong { line, .. }
+            | FormatError::Syntax { line, .. } => *line,
         }
     }
 }
@@ -101,9 +136,14 @@ impl<R: BufRead> Lines<R> {
             self.buffer.clear();
             self.number += 1;
             let line = self.number;
-            let read = self.reader.read_until(b'\n', &mut self.buffer);
+            // One byte more than the limit: it is the line's end, or one too many.
+            let mut bounded = self.reader.by_ref().take(LINE_BYTES_MAX as u64 + 1);
+            let read = bounded.read_until(b'\n', &mut self.buffer);
             if read.map_err(|source| FormatError::Io { line, source })? == 0 {
                 return Ok(None);
+            }
+            if self.buffer.len() > LINE_BYTES_MAX && self.buffer.last() != Some(&b'\n') {
+                return Err(FormatError::LineTooLong { line, bytes_max: LINE_BYTES_MAX });
             }
             self.is_put_back = !self.buffer.trim_ascii().is_empty();
         }

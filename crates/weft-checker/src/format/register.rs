@@ -14,6 +14,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FormatError;
+use super::excerpt::excerpt;
 use super::jepsen::{JepsenTransaction, Step, Values};
 use super::values::Value;
 use crate::history::{
@@ -120,8 +121,9 @@ fn collect(
                 let place = register.written.len();
                 if let Some(&earlier) = register.by_value.get(&value) {
                     let message = format!(
-                        "{text} is written to register {name} twice, also in line {}: values must \
-                         be unique",
+                        "{} is written to register {} twice, also in line {}: values must be unique",
+                        excerpt(text),
+                        excerpt(name),
                         register.written[earlier].line
                     );
                     return Err(FormatError::syntax(line, message));

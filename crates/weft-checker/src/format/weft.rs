@@ -18,6 +18,7 @@ use rustc_hash::FxHashSet;
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::excerpt::without_middle;
 use super::{FormatError, Lines, PROGRESS_INTERVAL};
 use crate::history::{
     History, HistoryBuilder, INITIAL, Observed, Operation, OperationKind, Status,
@@ -79,11 +80,12 @@ pub(crate) fn read_lines<R: BufRead>(
     Ok(builder.build())
 }
 
-/// The message of a JSON error with the column alone: its line is always 1.
+/// The message of a JSON error with the column alone, since its line is always 1. What it quotes of
+/// the line is cut short.
 pub(crate) fn without_line(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let text = text.split(" at line ").next().unwrap_or_default();
-    format!("{text} (column {})", error.column())
+    let text = text.rsplit_once(" at line ").map_or(&*text, |(text, _)| text);
+    format!("{} (column {})", without_middle(text), error.column())
 }
 
 /// One transaction, whose operations go into the builder as they come.

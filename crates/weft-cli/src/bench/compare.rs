@@ -8,7 +8,6 @@
 //! Rounds of two calls are no neighbours in time. So the ratio is that of the medians, and beside it stand
 //! the smallest and the largest that any two of their rounds have.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,12 +15,16 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::input::read_text;
 use crate::numbers;
 use crate::stop::Stop;
 
 use super::report::json::JsonTarget;
 use super::report::table::numeric;
 use super::statistics::Spread;
+
+/// The most bytes of a file of results: 64 MiB.
+const FILE_BYTES_MAX: usize = 64 << 20;
 
 /// The options.
 #[derive(Args, Debug)]
@@ -158,7 +161,7 @@ impl Measurement {
 /// Reads a file.
 fn read(path: &Path) -> Result<Vec<Measurement>, Stop> {
     let named = |what: String| Stop::Usage(format!("'{}': {what}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| named(error.to_string()))?;
+    let text = read_text(path, FILE_BYTES_MAX).map_err(|error| named(error.to_string()))?;
     let value: Value =
         serde_json::from_str(&text).map_err(|error| named(format!("not JSON: {error}")))?;
     let measurements: Option<Vec<Measurement>> = value

@@ -15,7 +15,14 @@ use clap::{Args, ValueEnum};
 use weft::procedure::chopping::{Options, Outlines, admit, chop};
 use weft_workloads::procedures::{WORKLOADS, outlines_of_workload};
 
+use crate::input::read_text;
 use crate::stop::Stop;
+
+/// The most bytes of a file with outlines: 1 MiB.
+const FILE_BYTES_MAX: usize = 1 << 20;
+
+/// The most steps of a file. Time and memory grow with the square of their number, and more.
+const STEPS_MAX: usize = 1000;
 
 /// What is shown below the options.
 const EXAMPLE: &str = "\
@@ -174,20 +181,35 @@ impl ChopArguments {
         if let Some(outlines) = outlines_of_workload(name) {
             return Ok(outlines);
         }
-        let text = fs::read_to_string(Path::new(name)).map_err(|error| {
+        let text = read_text(Path::new(name), FILE_BYTES_MAX).map_err(|error| {
             let workloads = WORKLOADS.join(", ");
             Stop::Usage(format!(
                 "'{name}' is none of the workloads ({workloads}), and cannot be read as a file: {error}"
             ))
         })?;
-        text.parse().map_err(|error| Stop::Usage(format!("{name}: {error}")))
+        let outlines: Outlines =
+            text.parse().map_err(|error| Stop::Usage(format!("{name}: {error}")))?;
+        if outlines.procedures.is_empty() {
+            return Err(Stop::Usage(format!(
+                "{name}: there is no procedure in it; a file has at least one, as in 'procedure p', 'read t', \
+                 'end' on a line each (docs/chopping.md has the grammar)"
+            )));
+        }
+        let steps: usize = outlines.procedures.iter().map(|procedure| procedure.steps.len()).sum();
+        if steps > STEPS_MAX {
+            return Err(Stop::Usage(format!(
+                "{name}: it has {steps} steps, and the limit is {STEPS_MAX}, because the analysis compares every \
+                 step with every other; leave out procedures whose tables no others use"
+            )));
+        }
+        Ok(outlines)
     }
 }
 
 /// Chops the procedures of a workload, or of a file.
 ///
 /// # Errors
-/// There is no such workload or file, the file is not one of outlines, output cannot be written, or a
+/// There is no such workload or file, the file is too long or has no outlines, output cannot be written, or a
 /// procedure cannot be admitted.
 pub fn run(arguments: &ChopArguments) -> Result<(), Stop> {
     let options = arguments.options()?;

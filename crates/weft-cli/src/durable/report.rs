@@ -53,6 +53,7 @@ fn problem(error: &StorageError) -> ProblemReport {
     let (file, offset) = match error {
         StorageError::Damaged { path, offset, .. } => (Some(path), Some(*offset)),
         StorageError::Io { path, .. }
+        | StorageError::NotAFile { path, .. }
         | StorageError::UnknownVersion { path, .. }
         | StorageError::SyncFailed { path, .. }
         | StorageError::DiskFull { path } => (Some(path), None),

@@ -157,6 +157,56 @@ fn who_may_be_added_is_said_with_the_cycle() {
     }
 }
 
+/// Runs `weft chop` with a file, which it must refuse with exit code 2.
+#[track_caller]
+fn refused(name: &str, content: &str) -> String {
+    let path = file(name);
+    std::fs::write(&path, content).expect("it can be written");
+    let output = run(&["chop", path.to_str().expect("plain")]);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let start: String = errors.chars().take(300).collect();
+    assert_eq!(output.status.code(), Some(2), "{start}");
+    assert!(output.stdout.is_empty(), "{start}");
+    assert!(errors.len() < 1000, "{} bytes: {start}", errors.len());
+    assert!(errors.contains(name), "{start}");
+    errors
+}
+
+#[test]
+fn file_without_procedures_is_refused() {
+    for content in ["", "\n \n", "# a comment\n  # another\n", "token a for b\n"] {
+        let errors = refused("no-procedures.txt", content);
+        assert!(errors.contains("there is no procedure in it"), "{content:?}: {errors}");
+    }
+}
+
+#[test]
+fn hostile_file_is_refused_briefly() {
+    let bytes_max = 1 << 20;
+    let errors = refused("brackets.txt", &"(".repeat(bytes_max));
+    assert!(errors.contains("line 1, column 1: '(' stands where"), "{errors}");
+    let errors = refused("word.txt", &"x".repeat(bytes_max));
+    assert!(errors.contains("line 1, column 1: 'xxx"), "{errors}");
+    let steps: String = (0..1001).map(|step| format!("s{step}: read t\n")).collect();
+    let errors = refused("steps.txt", &format!("procedure p\n{steps}end\n"));
+    assert!(errors.contains("it has 1001 steps, and the limit is 1000"), "{errors}");
+    let errors = refused("too-long.txt", &"(".repeat(bytes_max + 1));
+    assert!(errors.contains("longer than 1048576 bytes"), "{errors}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn file_without_end_is_refused() {
+    let output = run(&["chop", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("longer than 1048576 bytes"), "{errors}");
+    let output = run(&["bench", "compare", "/dev/zero", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("'/dev/zero': it is longer than 67108864 bytes"), "{errors}");
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
     let path = file("wrong.txt");

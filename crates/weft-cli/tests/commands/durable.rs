@@ -616,3 +616,72 @@ fn help_teaches() {
         }
     }
 }
+
+/// Runs the command, which must end within a minute.
+#[cfg(unix)]
+fn run_briefly(arguments: &[&str]) -> std::process::Output {
+    use std::time::{Duration, Instant};
+
+    let start = Instant::now();
+    let mut child = crate::support::weft()
+        .args(arguments)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    while child.try_wait().expect("it can be waited for").is_none() {
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().expect("it runs");
+            panic!("{arguments:?} hangs");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+#[cfg(unix)]
+#[test]
+fn fifo_in_place_of_a_file_is_refused_by_every_command() {
+    let made = database("fifo");
+    let directory = shown(&made.directory);
+    let files: Vec<PathBuf> = contents(&made.directory).into_keys().collect();
+    for expected in ["LOCK", "MANIFEST", "log/", "checkpoint-"] {
+        let is_there = files.iter().any(|name| shown(name).starts_with(expected));
+        assert!(is_there, "no {expected} in {files:?}");
+    }
+    let into = made.directory.with_extension("into");
+    let csv = made.directory.with_extension("csv");
+    let commands: &[&[&str]] = &[
+        &["log", "inspect", directory],
+        &["log", "verify", directory],
+        &["recover", directory, "--dry-run"],
+        &["recover", directory],
+        &["recover", directory, "--into", shown(&into)],
+        &["export", directory, "accounts", shown(&csv)],
+    ];
+    for name in &files {
+        let path = made.directory.join(name);
+        let bytes = fs::read(&path).expect("it is a file");
+        fs::remove_file(&path).expect("it is there");
+        let made_fifo = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made_fifo.expect("mkfifo starts").success());
+        for &arguments in commands {
+            let output = run_briefly(arguments);
+            let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+            assert!(!told.contains("panicked"), "{arguments:?}: {told}");
+            // These do not read the rows of the checkpoint, or of all tables.
+            let may_succeed =
+                shown(name).starts_with("checkpoint-") && matches!(arguments[0], "log" | "export");
+            if !may_succeed {
+                assert_ne!(output.status.code(), Some(0), "{arguments:?}: {told}");
+            }
+            if output.status.code() != Some(0) {
+                let is_named = told.contains(shown(&path)) && told.contains("is a FIFO");
+                assert!(is_named, "{arguments:?}, {}: {told}", name.display());
+            }
+        }
+        fs::remove_file(&path).expect("the FIFO is there");
+        fs::write(&path, bytes).expect("the file can be put back");
+    }
+    assert_eq!(run_briefly(&["log", "verify", directory]).status.code(), Some(0));
+}

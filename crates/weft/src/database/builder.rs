@@ -204,7 +204,8 @@ impl<P: Protocol> Builder<P> {
     ///
     /// Tables are matched by name. New ones, new indexes, and columns with a
     /// [default](crate::Record#columns-that-come-later) may be added; whatever else differs from
-    /// what is stored is refused. Volatile tables begin empty.
+    /// what is stored is refused. Each stored row must pass the [constraints](crate::Record::check) of
+    /// its row type. Volatile tables begin empty.
     ///
     /// One process may have the directory open, once.
     pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
@@ -288,7 +289,12 @@ impl<P: Protocol> Builder<P> {
     /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
     /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
     /// [`Failure::Thread`]; [`Failure::Procedures`] if what is said of them is not possible; [`Failure::Storage`] if the directory cannot be used: somebody else has it
-    /// open, its files are damaged, the tables do not fit what is stored.
+    /// open, its files are damaged, the tables do not fit what is stored, a stored row breaks a
+    /// constraint.
+    ///
+    /// # Panics
+    /// If code of a row type panics during recovery, such as a constraint. The directory is unlocked
+    /// then, and as it was before.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));

@@ -28,7 +28,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Makes an empty file, for reading and writing; an error if the name is taken.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
-    /// Opens a file for reading and writing.
+    /// Opens a file for reading and writing. This and [`Backend::open_read_only`] never block, and
+    /// refuse anything but a regular file by an error that holds a [`NotRegular`].
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
     /// Opens a file for reading alone.
@@ -78,6 +79,14 @@ pub trait File: Debug + Send + Sync {
 
 /// Holds the lock of a file; dropping it gives the lock back.
 pub trait LockGuard: Debug + Send + Sync {}
+
+/// Something other than a regular file has the name of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is {found}, and not a regular file")]
+pub struct NotRegular {
+    /// What is there, such as "a FIFO".
+    pub found: &'static str,
+}
 
 /// Why a file could not be locked.
 #[derive(Debug, thiserror::Error)]

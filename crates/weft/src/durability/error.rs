@@ -4,6 +4,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::backend::NotRegular;
+use crate::schema::Violation;
+
 /// Why something could not be read from or made durable in a database's directory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -47,6 +50,32 @@ pub enum StorageError {
         offset: u64,
         /// What is wrong there.
         what: String,
+    },
+    /// Something other than a regular file has the name of one of the database's files.
+    #[error(
+        "{} is {found}, and should be a regular file; remove it, and put the file back from a \
+         backup",
+        path.display()
+    )]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+        /// What is there, such as "a FIFO".
+        found: &'static str,
+    },
+    /// A stored row breaks a constraint of its row type, which was added after the row was written.
+    /// Of several such rows in a table this is the first one, in the order of the encoded keys.
+    #[error(
+        "table `{table}`: the stored row {key} breaks a constraint of its row type: {violation}; \
+         open the database without the constraint, correct the row, and open it again"
+    )]
+    Constraint {
+        /// The table.
+        table: String,
+        /// The row's primary key.
+        key: String,
+        /// The constraint that the row breaks.
+        violation: Violation,
     },
     /// Another process, or another handle of this one, has the database open.
     #[error("{} is open already; a database is open in one process, once", directory.display())]
@@ -94,14 +123,18 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// An error of the operating system, in an operation on `path`. A disk without space is told
-    /// apart.
+    /// An error of the operating system, in an operation on `path`. A disk without space, and what
+    /// is no regular file, are errors of their own.
     pub fn io(operation: &'static str, path: &Path, error: &io::Error) -> StorageError {
-        if is_disk_full(error) {
-            StorageError::DiskFull { path: path.to_owned() }
-        } else {
-            StorageError::Io { operation, path: path.to_owned(), message: error.to_string() }
+        let path = path.to_owned();
+        let not_regular = error.get_ref().and_then(|inner| inner.downcast_ref::<NotRegular>());
+        if let Some(&NotRegular { found }) = not_regular {
+            return StorageError::NotAFile { path, found };
         }
+        if is_disk_full(error) {
+            return StorageError::DiskFull { path };
+        }
+        StorageError::Io { operation, path, message: error.to_string() }
     }
 
     /// A failed sync of `path`, be it for want of space or anything else.

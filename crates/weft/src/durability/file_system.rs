@@ -2,11 +2,13 @@
 
 use std::fs::{self, OpenOptions, TryLockError};
 use std::io;
+#[cfg(unix)]
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use weft_htm::word::{Ordering, Word};
 
-use super::backend::{Backend, File, LockError, LockGuard};
+use super::backend::{Backend, File, LockError, LockGuard, NotRegular};
 
 /// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,12 +35,12 @@ impl Backend for FileSystem {
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let file = open_regular(OpenOptions::new().read(true).write(true), path)?;
         Ok(Box::new(OpenFile { file, is_new: Word::new(0) }))
     }
 
     fn open_read_only(&self, path: &Path) -> io::Result<Box<dyn File>> {
-        let file = fs::File::open(path)?;
+        let file = open_regular(OpenOptions::new().read(true), path)?;
         Ok(Box::new(OpenFile { file, is_new: Word::new(0) }))
     }
 
@@ -60,7 +62,10 @@ impl Backend for FileSystem {
 
     #[cfg(unix)]
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        fs::File::open(path)?.sync_all()
+        let mut options = OpenOptions::new();
+        // Anything but a directory is an error, and does not block.
+        options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK);
+        options.open(path)?.sync_all()
     }
 
     /// Elsewhere a directory cannot be opened, and names are the file system's own business.
@@ -70,13 +75,45 @@ impl Backend for FileSystem {
     }
 
     fn try_lock(&self, path: &Path) -> Result<Box<dyn LockGuard>, LockError> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let mut options = OpenOptions::new();
+        let file = open_regular(options.write(true).create(true).truncate(false), path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(LockedFile { file })),
             Err(TryLockError::WouldBlock) => Err(LockError::AlreadyLocked),
             Err(TryLockError::Error(error)) => Err(LockError::Io(error)),
         }
     }
+}
+
+/// Opens a file, which has to be a regular one. Never blocks.
+///
+/// Opening a FIFO would wait for another process, and reading a device may never end.
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<fs::File> {
+    // First without opening it: to open a device may have an effect.
+    match fs::metadata(path) {
+        Ok(metadata) => expect_regular(&metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    #[cfg(unix)]
+    options.custom_flags(libc::O_NONBLOCK);
+    let file = options.open(path)?;
+    // Again, because the name may lead to something else by now.
+    expect_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+fn expect_regular(metadata: &fs::Metadata) -> io::Result<()> {
+    let found = match metadata.file_type() {
+        regular if regular.is_file() => return Ok(()),
+        directory if directory.is_dir() => "a directory",
+        #[cfg(unix)]
+        fifo if fifo.is_fifo() => "a FIFO",
+        #[cfg(unix)]
+        socket if socket.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(NotRegular { found }))
 }
 
 /// A lock of the operating system, which ends with the process.

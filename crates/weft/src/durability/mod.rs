@@ -30,7 +30,7 @@ pub mod recovery;
 mod segments;
 pub mod simulated_disk;
 
-pub use backend::{Backend, File, LockError, LockGuard};
+pub use backend::{Backend, File, LockError, LockGuard, NotRegular};
 pub use backup::write_backup;
 pub use checkpoint::{
     CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,

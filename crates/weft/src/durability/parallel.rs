@@ -1,5 +1,6 @@
 //! Work that is divided among threads.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
 use weft_htm::word::{Ordering, Word};
@@ -11,6 +12,9 @@ use super::error::StorageError;
 ///
 /// # Errors
 /// That of the first job, in order, that failed; jobs that have not begun then are left out.
+///
+/// # Panics
+/// If a job panics, with the same payload, when all threads have stopped.
 pub(super) fn run<R: Send>(
     threads: usize,
     jobs: usize,
@@ -22,6 +26,7 @@ pub(super) fn run<R: Send>(
     let next = Word::new(0);
     let failed = Word::new(0);
     let results: Mutex<Vec<(usize, Result<R, StorageError>)>> = Mutex::default();
+    let panicked = Mutex::new(None);
     let work = || {
         // Relaxed: the number is all that is shared; results go by the mutex.
         while failed.load(Ordering::Relaxed) == 0 {
@@ -29,7 +34,16 @@ pub(super) fn run<R: Send>(
             if number >= jobs {
                 break;
             }
-            let result = job(number);
+            // Jobs run code of the user's, such as constraints. What a job has left half done is
+            // not used after a panic.
+            let result = match catch_unwind(AssertUnwindSafe(|| job(number))) {
+                Ok(result) => result,
+                Err(payload) => {
+                    failed.store(1, Ordering::Relaxed);
+                    panicked.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+                    break;
+                }
+            };
             if result.is_err() {
                 failed.store(1, Ordering::Relaxed);
             }
@@ -42,6 +56,9 @@ pub(super) fn run<R: Send>(
         }
         work();
     });
+    if let Some(payload) = panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        resume_unwind(payload);
+    }
     let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.sort_unstable_by_key(|(number, _)| *number);
     results.into_iter().map(|(_, result)| result).collect()

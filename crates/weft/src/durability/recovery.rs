@@ -4,7 +4,7 @@
 //!   1  read the log        all segments, each frame's checksum; how far does it count?  (segments.rs)
 //!   2  load the checkpoint the rows of each file, files side by side
 //!   3  replay the log      the epochs behind the checkpoint, shards of keys side by side (replay.rs)
-//!   4  build the indexes
+//!   4  build the indexes   and check each row against the constraints of its row type
 //!   5  settle              cut off what does not count, sync, write the manifest of a new run,
 //!                          remove leftovers
 //! ```
@@ -73,12 +73,23 @@ pub trait StoredTable: Send + Sync {
     /// If `key` is no key of this table, or `columns` are none of its columns.
     fn change(&self, key: &[u8], change: &RowChange<'_>) -> Result<bool, DecodeError>;
 
-    /// Builds part `part` of `parts` of the secondary indexes, when all rows are there. Called by
-    /// several threads at a time.
+    /// Builds part `part` of `parts` of the secondary indexes, when all rows are there, and checks
+    /// the rows of this part against the constraints of their type. Called by several threads at a
+    /// time.
     ///
     /// # Errors
     /// If the rows do not allow it: two of them have the same key in a unique index.
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError>;
+
+    /// Says what the checks in [`StoredTable::build_indexes`] have found. Called once, after all
+    /// parts.
+    ///
+    /// # Errors
+    /// [`StorageError::Constraint`], with the first row in the order of keys that breaks a
+    /// constraint.
+    fn checked(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
 
     /// How many rows there are.
     fn rows(&self) -> u64;
@@ -93,7 +104,7 @@ pub enum Phase {
     LoadCheckpoint,
     /// Replays the log.
     Replay,
-    /// Builds the secondary indexes.
+    /// Builds the secondary indexes, and checks the rows' constraints.
     BuildIndexes,
 }
 
@@ -382,7 +393,7 @@ fn build_indexes(
         options.report(Phase::BuildIndexes, before + 1, total);
         Ok(())
     })?;
-    Ok(())
+    tables.iter().try_for_each(|table| table.checked())
 }
 
 /// The segments that the loggers of the next run begin with.

@@ -5,6 +5,7 @@
 //! been: so nobody else may use the table meanwhile.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -23,7 +24,7 @@ use crate::index::{Insertion, Lookup};
 use crate::protocol::{Protocol, RecordHeader};
 use crate::record::version::VersionHeader;
 use crate::record::{Newest, RecordPointer, StoredRecord};
-use crate::schema::Record;
+use crate::schema::{Record, Violation};
 use crate::snapshot::Snapshot;
 use crate::transaction::index_key;
 use crate::worker::{Shared, WorkerMemory};
@@ -179,17 +180,18 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         Ok(true)
     }
 
-    /// Builds a part of a secondary index, from the rows that are there.
-    fn build_index(
+    /// Calls `visit` with the rows of a part of the table, and their records' addresses, until it
+    /// says that it wants no more. No other thread writes to the table.
+    fn for_each_row(
         &self,
-        position: usize,
         (part, parts): (usize, usize),
         memory: &WorkerMemory,
-    ) -> Result<(), DuplicateEntry<T::Key>> {
-        let mut outcome = Ok(());
+        mut visit: impl FnMut(u64, &T) -> ControlFlow<()>,
+    ) {
+        let mut flow = ControlFlow::Continue(());
         let mut visit = |address: u64| {
             // Blocks are at least 16 bytes apart; neighbours go to different parts.
-            if (address >> 4) as usize % parts != part || outcome.is_err() {
+            if (address >> 4) as usize % parts != part || flow.is_break() {
                 return;
             }
             // SAFETY: the table's own index holds it, and nobody else is there; it has a row.
@@ -197,27 +199,58 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
                 let record = RecordPointer::<P::Header>::from_address(address);
                 newest::<P>(record.block()).map(|row| row.cast::<T>().as_ref())
             };
-            let Some(row) = row else { return };
-            let is_new = with_secondary!(&self.secondary[position], |index| {
-                fill_entry(index, position, row, address, memory)
-            });
-            if !is_new {
-                outcome = Err(DuplicateEntry { index: position, key: row.key() });
+            if let Some(row) = row {
+                flow = visit(address, row);
             }
         };
         with_form!(T::Key::WIDTH_BYTES, |K| {
             K::pick(&self.primary).for_each_address(memory, &mut visit);
         });
+    }
+
+    /// Builds a part of a secondary index, from the rows that are there, and calls `check` with each
+    /// of them.
+    fn build_index(
+        &self,
+        position: usize,
+        part: (usize, usize),
+        memory: &WorkerMemory,
+        check: Option<&dyn Fn(&T)>,
+    ) -> Result<(), DuplicateEntry<T::Key>> {
+        let mut outcome = Ok(());
+        self.for_each_row(part, memory, |address, row| {
+            if let Some(check) = check {
+                check(row);
+            }
+            let is_new = with_secondary!(&self.secondary[position], |index| {
+                fill_entry(index, position, row, address, memory)
+            });
+            if is_new {
+                return ControlFlow::Continue(());
+            }
+            outcome = Err(DuplicateEntry { index: position, key: row.key() });
+            ControlFlow::Break(())
+        });
         outcome
     }
 
-    /// Builds a part of all secondary indexes.
+    /// Builds a part of all secondary indexes, and calls `check` once with each row of the part.
     pub fn build_indexes(
         &self,
         part: (usize, usize),
         memory: &WorkerMemory,
+        check: Option<&dyn Fn(&T)>,
     ) -> Result<(), DuplicateEntry<T::Key>> {
-        (0..self.secondary.len()).try_for_each(|index| self.build_index(index, part, memory))
+        if let (true, Some(check)) = (self.secondary.is_empty(), check) {
+            self.for_each_row(part, memory, |_, row| {
+                check(row);
+                ControlFlow::Continue(())
+            });
+        }
+        // While the first index is built, the rows are visited anyway.
+        (0..self.secondary.len()).try_for_each(|index| {
+            self.build_index(index, part, memory, check.filter(|_| index == 0))
+        })
     }
 
     /// Whether nothing is in the table, nor is about to leave it.
@@ -346,13 +379,36 @@ pub struct RecoveringTable<T: Record, P: Protocol> {
     table: Arc<TableInner<T, P>>,
     description: TableDescription,
     memories: Arc<FillingMemories>,
+    violation: Mutex<Option<StoredViolation>>,
+}
+
+/// A stored row that breaks a constraint.
+struct StoredViolation {
+    /// Its primary key, encoded, and in words.
+    encoded_key: Vec<u8>,
+    key: String,
+    violation: Violation,
 }
 
 impl<T: Record, P: Protocol> RecoveringTable<T, P> {
     /// `None` if the table is volatile.
     pub fn new(table: Arc<TableInner<T, P>>, memories: Arc<FillingMemories>) -> Option<Self> {
         let description = TableDescription::of::<T>()?;
-        Some(RecoveringTable { table, description, memories })
+        Some(RecoveringTable { table, description, memories, violation: Mutex::new(None) })
+    }
+
+    /// Checks a row, and keeps what is wrong with it if no row with a smaller key is known that
+    /// breaks a constraint.
+    fn check(&self, row: &T) {
+        let Err(violation) = row.check() else { return };
+        let key = row.key();
+        let encoded_key =
+            with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&key).to_bytes().as_ref().to_vec());
+        let mut first = self.violation.lock().unwrap_or_else(PoisonError::into_inner);
+        if first.as_ref().is_none_or(|first| encoded_key < first.encoded_key) {
+            let key = format!("{key:?}");
+            *first = Some(StoredViolation { encoded_key, key, violation });
+        }
     }
 }
 
@@ -387,7 +443,10 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
     }
 
     fn build_indexes(&self, part: usize, parts: usize) -> Result<(), StorageError> {
-        let built = self.memories.with(|memory| self.table.build_indexes((part, parts), memory));
+        let check: &dyn Fn(&T) = &|row| self.check(row);
+        let check = const { T::IS_CHECKED }.then_some(check);
+        let built =
+            self.memories.with(|memory| self.table.build_indexes((part, parts), memory, check));
         built.map_err(|DuplicateEntry { index, key }| StorageError::SchemaMismatch {
             message: format!(
                 "table `{}`: two rows have the same key in the unique index `{}`, one of them the \
@@ -396,6 +455,16 @@ impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
                 T::INDEXES[index].name,
             ),
         })
+    }
+
+    fn checked(&self) -> Result<(), StorageError> {
+        let mut found = self.violation.lock().unwrap_or_else(PoisonError::into_inner);
+        match found.take() {
+            None => Ok(()),
+            Some(StoredViolation { key, violation, .. }) => {
+                Err(StorageError::Constraint { table: T::TABLE.to_owned(), key, violation })
+            }
+        }
     }
 
     fn rows(&self) -> u64 {

@@ -6,6 +6,7 @@ mod generate;
 mod interleavings;
 mod program;
 mod properties;
+mod text;
 
 use weft::procedure::chopping::{Options, Outlines, PieceKind, chop};
 

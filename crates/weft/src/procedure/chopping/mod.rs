@@ -81,6 +81,7 @@ mod admit;
 mod analysis;
 mod conflict;
 mod defer;
+mod excerpt;
 mod graph;
 mod order;
 mod outline;

@@ -3,8 +3,10 @@
 //! An outline is made from the [`Shape`] of a procedure, or [read from text](super::text). It owns what it
 //! says, so that it can be written for procedures that are in no program.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashSet};
 
+use super::excerpt::excerpt;
 use crate::column::ColumnType;
 use crate::operation::OperationKind;
 use crate::procedure::{self, Shape, TableShape};
@@ -245,39 +247,94 @@ impl Outline {
         self.loops_around(one).any(|number| self.loops_around(other).any(|its| its == number))
     }
 
-    fn check(&self) -> Result<(), OutlineError> {
-        let refuse = |what: String| Err(OutlineError(format!("{}: {what}", self.name)));
-        for (position, one) in self.loops.iter().enumerate() {
-            if one.first >= one.end || one.end > self.steps.len() {
-                return refuse(format!("loop {position} has no steps, or such as there are not"));
+    /// The first step that depends on one that runs later, and the number of that one. A dependency
+    /// within a loop around both is fine: an earlier iteration has taken that step.
+    ///
+    /// `end_of_loops` is that of [`Outline::check_loops`].
+    pub(super) fn late_dependency(&self, end_of_loops: &[usize]) -> Option<(usize, usize)> {
+        let mut beginning: Vec<usize> = (0..self.loops.len()).collect();
+        beginning.sort_by_key(|&number| self.loops[number].first);
+        let mut beginning = beginning.into_iter().peekable();
+        for (number, step) in self.steps.iter().enumerate() {
+            // What a loop goes over is late for each of its steps, or for none: ask at the first.
+            let mut over: Vec<usize> = Vec::new();
+            while let Some(around) = beginning.next_if(|&it| self.loops[it].first == number) {
+                over.extend(&self.loops[around].over);
             }
-            let crosses = |other: &OutlineLoop| {
-                one.first < other.first && other.first < one.end && one.end < other.end
-            };
-            if self.loops.iter().any(crosses) {
-                return refuse(format!("loop {position} ends within another that begins in it"));
+            let is_late = |&on: &usize| on >= number && on >= end_of_loops[number];
+            if let Some(on) = step.dependencies().chain(over).find(is_late) {
+                return Some((number, on));
             }
         }
-        for (number, step) in self.steps.iter().enumerate() {
-            let label = &step.label;
-            if self.steps[..number].iter().any(|other| other.label == *label) {
-                return refuse(format!("two steps are called '{label}'"));
+        None
+    }
+
+    /// Checks that loops have steps and lie within each other. Returns for each step where the
+    /// outermost loop around it ends; 0 if it is in none.
+    pub(super) fn check_loops(&self) -> Result<Vec<usize>, OutlineError> {
+        for (position, one) in self.loops.iter().enumerate() {
+            if one.first >= one.end || one.end > self.steps.len() {
+                let what = format!("loop {position} has no steps, or such as there are not");
+                return Err(self.refused(&what));
             }
-            let over = self.loops_around(number).flat_map(|number| &self.loops[number].over);
-            for on in step.dependencies().chain(over.copied()) {
-                if on >= self.steps.len() {
-                    return refuse(format!("'{label}' depends on step {on}, which there is not"));
+        }
+        let mut from_outside: Vec<usize> = (0..self.loops.len()).collect();
+        from_outside.sort_by_key(|&number| {
+            let OutlineLoop { first, end, .. } = self.loops[number];
+            (first, Reverse(end))
+        });
+        let mut end_of_loops = vec![0; self.steps.len()];
+        // The loops around the one that is looked at, from the outermost.
+        let mut open: Vec<usize> = Vec::new();
+        for number in from_outside {
+            let OutlineLoop { first, end, .. } = self.loops[number];
+            while open.pop_if(|around| self.loops[*around].end <= first).is_some() {}
+            match open.last() {
+                Some(&around) if self.loops[around].end < end => {
+                    let what = format!("loop {around} ends within another that begins in it");
+                    return Err(self.refused(&what));
                 }
-                if on >= number && !self.share_a_loop(on, number) {
-                    return refuse(format!("'{label}' depends on a step that runs later"));
-                }
+                Some(_) => {}
+                None => end_of_loops[first..end].fill(end),
+            }
+            open.push(number);
+        }
+        Ok(end_of_loops)
+    }
+
+    fn refused(&self, what: &str) -> OutlineError {
+        OutlineError(format!("{}: {what}", excerpt(&self.name)))
+    }
+
+    fn check(&self) -> Result<(), OutlineError> {
+        let end_of_loops = self.check_loops()?;
+        let mut labels: HashSet<&str> = HashSet::new();
+        let over = self.loops.iter().flat_map(|around| &around.over);
+        for on in self.steps.iter().flat_map(OutlineStep::dependencies).chain(over.copied()) {
+            if on >= self.steps.len() {
+                return Err(
+                    self.refused(&format!("a step depends on step {on}, which there is not"))
+                );
+            }
+        }
+        for step in &self.steps {
+            let label = excerpt(&step.label);
+            if !labels.insert(&step.label) {
+                return Err(self.refused(&format!("two steps are called '{label}'")));
             }
             let only_reads = !step.changes();
             if only_reads && !(step.writes.is_none() && step.operations.is_empty()) {
-                return refuse(format!("'{label}' is a {} that changes columns", step.word()));
+                let what = format!("'{label}' is a {} that changes columns", step.word());
+                return Err(self.refused(&what));
             }
         }
-        Ok(())
+        match self.late_dependency(&end_of_loops) {
+            None => Ok(()),
+            Some((number, _)) => {
+                let label = excerpt(&self.steps[number].label);
+                Err(self.refused(&format!("'{label}' depends on a step that runs later")))
+            }
+        }
     }
 }
 
@@ -294,23 +351,39 @@ impl Outlines {
     /// # Errors
     /// It is not.
     pub fn check(&self) -> Result<(), OutlineError> {
-        for (position, procedure) in self.procedures.iter().enumerate() {
-            let name = &procedure.name;
-            if self.procedures[..position].iter().any(|other| other.name == *name) {
-                return Err(OutlineError(format!("two procedures are called '{name}'")));
-            }
-            procedure.check()?;
+        let mut names = Names::default();
+        self.procedures.iter().try_for_each(|procedure| names.add_procedure(procedure))?;
+        self.tokens.iter().try_for_each(|token| names.add_token(token))
+    }
+}
+
+/// The names of what was checked so far.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    procedures: HashSet<String>,
+    /// The tables whose rows go by tokens.
+    by_tokens: HashSet<String>,
+}
+
+impl Names {
+    /// Checks a procedure, and that no earlier one has its name.
+    pub(super) fn add_procedure(&mut self, procedure: &Outline) -> Result<(), OutlineError> {
+        if !self.procedures.insert(procedure.name.clone()) {
+            let name = excerpt(&procedure.name);
+            return Err(OutlineError(format!("two procedures are called '{name}'")));
         }
-        for (position, token) in self.tokens.iter().enumerate() {
-            for table in &token.tables {
-                let before =
-                    self.tokens[..position].iter().any(|other| other.tables.contains(table));
-                if before || *table == token.table {
-                    let what = format!("the rows of '{table}' go by tokens of more than one table");
-                    return Err(OutlineError(what));
-                }
-            }
+        procedure.check()
+    }
+
+    /// Checks that the tables of a token go by no other.
+    pub(super) fn add_token(&mut self, token: &Token) -> Result<(), OutlineError> {
+        let is_taken = |table: &&String| self.by_tokens.contains(*table) || **table == token.table;
+        if let Some(table) = token.tables.iter().find(is_taken) {
+            let table = excerpt(table);
+            let what = format!("the rows of '{table}' go by tokens of more than one table");
+            return Err(OutlineError(what));
         }
+        self.by_tokens.extend(token.tables.iter().cloned());
         Ok(())
     }
 }

@@ -49,6 +49,9 @@
 //! - `insert`, `upsert` and `delete` are about whole rows, and have no columns.
 //! - A step's label is its table's name, if it has no other. `from` and `if` say which steps it depends on:
 //!   for its key, for what it writes, and for whether it runs. They stand before it, or in a loop around both.
+//! - Loops are nested at most 64 deep.
+//!
+//! A text is read in time linear in its length, and messages quote at most 80 characters of a name.
 
 mod read;
 mod write;

@@ -1,12 +1,18 @@
 //! Reading outlines.
 
-use std::str::FromStr;
+use std::collections::{HashMap, HashSet};
+use std::iter::Enumerate;
+use std::str::{FromStr, Lines};
 
 use super::TextError;
 use crate::operation::OperationKind;
+use crate::procedure::chopping::excerpt::excerpt;
 use crate::procedure::chopping::outline::{
-    Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token,
+    Columns, Names, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token,
 };
+
+/// How deeply loops may be nested in a text.
+const LOOPS_NESTED_MAX: usize = 64;
 
 /// The words for what steps do, but for operations.
 const ACCESSES: [&str; 7] = ["read", "scan", "write", "update", "insert", "upsert", "delete"];
@@ -15,7 +21,7 @@ impl FromStr for Outlines {
     type Err = TextError;
 
     fn from_str(text: &str) -> Result<Self, TextError> {
-        Reader { lines: lines(text)?, next: 0, last: text.lines().count().max(1) }.file()
+        Reader { lines: text.lines().enumerate(), last: 1 }.file()
     }
 }
 
@@ -41,35 +47,28 @@ fn is_of_name(character: char) -> bool {
     character.is_alphanumeric() || character == '_' || character == '-'
 }
 
-/// The lines that are not empty, each as its words and signs.
-fn lines(text: &str) -> Result<Vec<Vec<Mark<'_>>>, TextError> {
-    let mut lines = Vec::new();
-    for (number, whole) in text.lines().enumerate() {
-        let mut marks = Vec::new();
-        let mut rest = whole.split('#').next().unwrap_or_default();
-        let code = rest;
-        while let Some(first) = rest.chars().next() {
-            let start = code.len() - rest.len();
-            let column = code[..start].chars().count() + 1;
-            let length = match first {
-                name if is_of_name(name) => rest.find(|it| !is_of_name(it)).unwrap_or(rest.len()),
-                _ => first.len_utf8(),
-            };
-            let mark = Mark { text: &rest[..length], line: number + 1, column };
-            rest = &rest[length..];
-            if first.is_whitespace() {
-                continue;
-            }
-            if !is_of_name(first) && !"(),;:*".contains(first) {
-                return Err(mark.error(format!("'{first}' has no meaning here")));
-            }
-            marks.push(mark);
+/// The words and signs of a line.
+fn marks(line: usize, whole: &str) -> Result<Vec<Mark<'_>>, TextError> {
+    let mut marks = Vec::new();
+    let mut rest = whole.split('#').next().unwrap_or_default();
+    let mut column = 1;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            name if is_of_name(name) => rest.find(|it| !is_of_name(it)).unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        let mark = Mark { text: &rest[..length], line, column };
+        rest = &rest[length..];
+        column += mark.text.chars().count();
+        if first.is_whitespace() {
+            continue;
         }
-        if !marks.is_empty() {
-            lines.push(marks);
+        if !is_of_name(first) && !"(),;:*".contains(first) {
+            return Err(mark.error(format!("'{first}' has no meaning here")));
         }
+        marks.push(mark);
     }
-    Ok(lines)
+    Ok(marks)
 }
 
 /// What is left of a line.
@@ -149,7 +148,7 @@ impl<'t> Line<'_, 't> {
 fn unexpected(mark: Mark<'_>, expected: &str) -> TextError {
     match mark.text {
         "" => mark.error(format!("the line ends where {expected} should be")),
-        text => mark.error(format!("'{text}' stands where {expected} should be")),
+        text => mark.error(format!("'{}' stands where {expected} should be", excerpt(text))),
     }
 }
 
@@ -162,22 +161,28 @@ struct Unresolved<'t> {
 }
 
 struct Reader<'t> {
-    lines: Vec<Vec<Mark<'t>>>,
-    next: usize,
-    /// The number of lines.
+    lines: Enumerate<Lines<'t>>,
+    /// The number of the last line that was read.
     last: usize,
 }
 
 impl<'t> Reader<'t> {
-    fn next_line(&mut self) -> Option<Vec<Mark<'t>>> {
-        let line = self.lines.get(self.next).cloned();
-        self.next += 1;
-        line
+    /// The words and signs of the next line that has any.
+    fn next_line(&mut self) -> Result<Option<Vec<Mark<'t>>>, TextError> {
+        for (number, line) in self.lines.by_ref() {
+            self.last = number + 1;
+            let marks = marks(self.last, line)?;
+            if !marks.is_empty() {
+                return Ok(Some(marks));
+            }
+        }
+        Ok(None)
     }
 
     fn file(mut self) -> Result<Outlines, TextError> {
         let mut outlines = Outlines::default();
-        while let Some(marks) = self.next_line() {
+        let mut names = Names::default();
+        while let Some(marks) = self.next_line()? {
             let mut line = Line::of(&marks);
             let start = line.take();
             match start.text {
@@ -187,12 +192,18 @@ impl<'t> Reader<'t> {
                     let tables = line.names("a table")?;
                     line.end("','")?;
                     let tables = tables.iter().map(|mark| mark.text.to_owned()).collect();
-                    outlines.tokens.push(Token { table, tables });
+                    let token = Token { table, tables };
+                    names.add_token(&token).map_err(|error| start.error(error.to_string()))?;
+                    outlines.tokens.push(token);
                 }
-                "procedure" => outlines.procedures.push(self.procedure(&mut line)?),
+                "procedure" => {
+                    let procedure = self.procedure(&mut line)?;
+                    let added = names.add_procedure(&procedure);
+                    added.map_err(|error| start.error(error.to_string()))?;
+                    outlines.procedures.push(procedure);
+                }
                 _ => return Err(unexpected(start, "'procedure' or 'token'")),
             }
-            outlines.check().map_err(|error| start.error(error.to_string()))?;
         }
         Ok(outlines)
     }
@@ -203,9 +214,10 @@ impl<'t> Reader<'t> {
         let mut steps: Vec<(Mark<'t>, Unresolved<'t>)> = Vec::new();
         let mut loops: Vec<(OutlineLoop, Vec<Mark<'t>>)> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
+        let mut labels: HashSet<String> = HashSet::new();
         loop {
-            let Some(marks) = self.next_line() else {
-                let what = format!("'end' is missing, of 'procedure {}'", name.text);
+            let Some(marks) = self.next_line()? else {
+                let what = format!("'end' is missing, of 'procedure {}'", excerpt(name.text));
                 return Err(TextError { line: self.last, column: 1, what });
             };
             let mut line = Line::of(&marks);
@@ -221,7 +233,11 @@ impl<'t> Reader<'t> {
                     }
                 }
                 "loop" if !is_labelled => {
-                    line.take();
+                    let start = line.take();
+                    if open.len() == LOOPS_NESTED_MAX {
+                        let what = format!("loops are nested more than {LOOPS_NESTED_MAX} deep");
+                        return Err(start.error(what));
+                    }
                     let over = match line.takes("over") {
                         true => line.names("a label")?,
                         false => Vec::new(),
@@ -232,17 +248,18 @@ impl<'t> Reader<'t> {
                     loops.push((OutlineLoop { first, end: usize::MAX, over: Vec::new() }, over));
                 }
                 "procedure" if !is_labelled => {
-                    let what = format!("'end' is missing before this, of '{}'", name.text);
+                    let what = format!("'end' is missing before this, of '{}'", excerpt(name.text));
                     return Err(line.take().error(what));
                 }
                 _ => {
                     let start = marks[0];
                     let step = step(&mut line)?;
                     let label = &step.step.label;
-                    if steps.iter().any(|(_, other)| other.step.label == *label) {
+                    if !labels.insert(label.clone()) {
                         let what = format!(
-                            "a step before this is called '{label}': give one of them another label, as in \
+                            "a step before this is called '{}': give one of them another label, as in \
                              'second: {} …'",
+                            excerpt(label),
                             step.step.word()
                         );
                         return Err(start.error(what));
@@ -261,12 +278,17 @@ fn resolved<'t>(
     steps: Vec<(Mark<'t>, Unresolved<'t>)>,
     loops: Vec<(OutlineLoop, Vec<Mark<'t>>)>,
 ) -> Result<Outline, TextError> {
-    let labels: Vec<String> = steps.iter().map(|(_, step)| step.step.label.clone()).collect();
+    let numbers: HashMap<String, usize> = steps
+        .iter()
+        .enumerate()
+        .map(|(number, (_, step))| (step.step.label.clone(), number))
+        .collect();
     let find = |marks: Vec<Mark<'t>>| {
         let each = marks.into_iter().map(|mark| {
-            let found = labels.iter().position(|label| label == mark.text);
-            found
-                .ok_or_else(|| mark.error(format!("no step of '{name}' is called '{}'", mark.text)))
+            numbers.get(mark.text).copied().ok_or_else(|| {
+                let (name, label) = (excerpt(name), excerpt(mark.text));
+                mark.error(format!("no step of '{name}' is called '{label}'"))
+            })
         });
         let mut numbers = each.collect::<Result<Vec<usize>, TextError>>()?;
         numbers.sort_unstable();
@@ -284,14 +306,10 @@ fn resolved<'t>(
         outline.steps.push(OutlineStep { keys, values, guards, ..step });
         starts.push(start);
     }
-    for (number, step) in outline.steps.iter().enumerate() {
-        let over = outline.loops_around(number).flat_map(|around| &outline.loops[around].over);
-        for on in step.dependencies().chain(over.copied()) {
-            if on >= number && !outline.share_a_loop(on, number) {
-                let what = format!("it depends on '{}', which runs later", labels[on]);
-                return Err(starts[number].error(what));
-            }
-        }
+    let end_of_loops = outline.check_loops().expect("'loop' and 'end' are in pairs");
+    if let Some((number, on)) = outline.late_dependency(&end_of_loops) {
+        let label = excerpt(&outline.steps[on].label);
+        return Err(starts[number].error(format!("it depends on '{label}', which runs later")));
     }
     Ok(outline)
 }

@@ -1,0 +1,35 @@
+//! Newtypes, which are transparent: in a file stands the value that they hold.
+
+use weft::description::{ColumnDescription, TableDescription, TypeDescription};
+
+/// Returns the table with the type of its value in place of each newtype, on every level. Its rows
+/// are encoded alike, because a struct is encoded as its fields, one after the other.
+pub fn without_newtypes(table: &TableDescription) -> TableDescription {
+    let plain = |column: &ColumnDescription| {
+        let type_of = plain_type(&column.type_of);
+        ColumnDescription { type_of, ..column.clone() }
+    };
+    TableDescription { columns: table.columns.iter().map(plain).collect(), ..table.clone() }
+}
+
+fn plain_type(type_of: &TypeDescription) -> TypeDescription {
+    use TypeDescription as Type;
+    let boxed = |inner: &Type| Box::new(plain_type(inner));
+    match type_of {
+        Type::Struct { fields, .. } if is_newtype(fields) => plain_type(&fields[0].1),
+        Type::Struct { name, fields } => {
+            let plain = |(name, type_of): &(String, Type)| (name.clone(), plain_type(type_of));
+            Type::Struct { name: name.clone(), fields: fields.iter().map(plain).collect() }
+        }
+        Type::List(element) => Type::List(boxed(element)),
+        Type::Option(value) => Type::Option(boxed(value)),
+        Type::Array(element, length) => Type::Array(boxed(element), *length),
+        Type::Tuple(elements) => Type::Tuple(elements.iter().map(plain_type).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Whether these are the fields of a tuple struct with one field.
+fn is_newtype(fields: &[(String, TypeDescription)]) -> bool {
+    matches!(fields, [(name, _)] if name == "0")
+}
