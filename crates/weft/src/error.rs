@@ -275,6 +275,18 @@ pub enum Failure {
          closure instead"
     )]
     NestedOperation,
+    /// A row's type has said other keys of the row than when the row was written, so that the row is not where it
+    /// has to be. The transaction cannot commit.
+    #[error(
+        "{}; a row's key, and its index keys, have to stay the same for as long as the row is in the table",
+        describe("a row is not under the key that its type says", table, *index, None)
+    )]
+    InconsistentKeys {
+        /// The table.
+        table: &'static str,
+        /// The secondary index that the row is missing in; none for the primary key.
+        index: Option<&'static str>,
+    },
     /// Under `dbx-tc`, a procedure has deferred a sum, and a column that it is to be added to does not hold it.
     /// The sum is not lost: it waits, and with it all that is no procedure in pieces, until other procedures
     /// have moved the column away from the end of its range.
