@@ -10,6 +10,7 @@
 //!   close       write and sync the rest of the log, and record that the run has ended well
 //! ```
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
@@ -210,7 +211,10 @@ impl Epochs for EngineEpochs {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         // No procedure is to have pieces in two epochs, of which one may survive without the other.
         let gate = shared.gate.as_ref();
-        let _stranger = gate.map(|gate| Stranger::enter(gate, || shared.grace.slots_used()));
+        let _stranger = gate.map(|gate| {
+            let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
+            entered.unwrap_or_else(|never: Infallible| match never {})
+        });
         let epoch = shared.clock.tick();
         shared.commits.wait(shared.grace.slots_used());
         epoch

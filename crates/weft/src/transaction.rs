@@ -111,6 +111,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(Failure::NestedTransaction);
         }
         record_invocation(worker);
+        if P::CHOPS {
+            worker.memory.set_deadline(deadline, attempt + 1);
+        }
         worker.executor().announce();
         worker.memory.pin();
         let beginning = Beginning(&worker.memory);
