@@ -298,10 +298,17 @@ pub enum Failure {
         /// The table.
         table: &'static str,
     },
-    /// The database was to be closed, and a transaction, or a load, has not ended in time.
+    /// A checkpoint, a backup or a load was asked for, or the database was to be closed, by code that runs for
+    /// one of them: by a row's type, or by what watches the progress.
     #[error(
-        "a transaction is still running {waited:?} after the database was closed; close it again when the \
-         transaction has ended"
+        "this thread is in the middle of a checkpoint, a backup or a load, and would wait for itself; ask for \
+         this when that has ended"
+    )]
+    NestedCheckpoint,
+    /// The database was to be closed, and a transaction, a checkpoint, a backup or a load has not ended in time.
+    #[error(
+        "a transaction, a checkpoint, a backup or a load is still running {waited:?} after the database was \
+         closed; close it again when that has ended"
     )]
     StillRunning {
         /// How long it was waited for.

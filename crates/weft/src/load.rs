@@ -15,6 +15,7 @@ use crate::error::Failure;
 use crate::protocol::Protocol;
 use crate::schema::Record;
 use crate::snapshot::retention::NONE_OPEN;
+use crate::storage::Storage;
 use crate::table::Table;
 use crate::table::stored::{Filled, FillingMemories};
 use crate::transaction::check;
@@ -57,13 +58,14 @@ impl<P: Protocol> Database<P> {
         }
         self.check_no_commit().map_err(E::from)?;
         // No checkpoint, and no backup, sees half of it.
-        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints());
+        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
         let exclusive = Exclusive::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
         if memories.with(|memory| !table.inner.is_empty(memory)) {
             return Err(Failure::NotEmpty { table: T::TABLE }.into());
         }
-        let loader = Loader { table, memories: &memories, progress: &progress, rows: Word::new(0) };
+        let loader =
+            Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
         let result = loader.load(parts).and_then(|rows| {
             if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
                 self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
@@ -118,6 +120,7 @@ impl Drop for Exclusive<'_> {
 struct Loader<'a, T: Record, P: Protocol, F> {
     table: &'a Table<T, P>,
     memories: &'a FillingMemories,
+    storage: Option<&'a Storage>,
     progress: &'a F,
     rows: Word,
 }
@@ -168,6 +171,7 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
         part: impl IntoIterator<Item = Result<T, E>>,
         failed: &Word,
     ) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
         self.memories.with(|memory| {
             let mut unreported = 0;
             for row in part {
@@ -194,6 +198,7 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
     }
 
     fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
         let built =
             self.memories.with(|memory| self.table.inner.build_indexes((part, parts), memory));
         built.map_err(|duplicate| {
