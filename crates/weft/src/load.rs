@@ -5,6 +5,7 @@
 //! database has a directory, the loaded rows become durable all at once, by a checkpoint; if
 //! anything goes wrong before, the table is empty again, in memory and in the directory.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_htm::word::{Ordering, Word, yield_now};
@@ -66,18 +67,21 @@ impl<P: Protocol> Database<P> {
         }
         let loader =
             Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
-        let result = loader.load(parts).and_then(|rows| {
-            if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
-                self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
-            }
-            Ok(rows)
-        });
-        if result.is_err() {
+        // The parts and the rows are the user's, and may panic: then the table is empty, as after an error.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            loader.load(parts).and_then(|rows| {
+                if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
+                    self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
+                }
+                Ok(rows)
+            })
+        }));
+        if !matches!(result, Ok(Ok(_))) {
             memories.with(|memory| table.inner.clear(memory));
         }
         drop(memories);
         drop(exclusive);
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
