@@ -88,7 +88,7 @@ impl<P: Protocol> Drop for UserHandles<P> {
             && let Some(storage) = &inner.storage
         {
             // Nobody is left to be told of an error. What was acknowledged as durable is so.
-            let _ = storage.end();
+            let _ = storage.end(None);
             storage.unlock();
         }
     }
@@ -482,19 +482,25 @@ impl<P: Protocol> Database<P> {
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
     /// running ones have ended (so never, if one was leaked with [`std::mem::forget`]; see
     /// [`Database::close_within`]), and all that has committed is durable, if the database has a
-    /// directory.
+    /// directory. It also waits for a checkpoint, a backup or a load.
+    ///
+    /// A row type's own code may call this: the `drop` of a row does so outside any transaction, and closes the
+    /// database. Other code of a row type runs inside a transaction, a checkpoint, a backup or a load, which
+    /// would wait for itself. It gets an error, and the database stays open.
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`] if this very thread is in one; [`Failure::Storage`] if the last
-    /// commits could not be made durable.
+    /// [`Failure::NestedTransaction`] if this very thread is in a transaction;
+    /// [`Failure::NestedCheckpoint`] if it is in a checkpoint, a backup or a load; [`Failure::Storage`] if the
+    /// last commits could not be made durable.
     pub fn close(&self) -> Result<(), Failure> {
         self.close_by(None)
     }
 
-    /// As [`Database::close`], but waits no longer than `limit` for running transactions.
+    /// As [`Database::close`], but waits no longer than `limit` for running transactions, checkpoints, backups
+    /// and loads. (So it returns by then even if code of a row type blocks inside one of them.)
     ///
     /// # Errors
-    /// Those of [`Database::close`]; [`Failure::StillRunning`] if a transaction is still running after
+    /// Those of [`Database::close`]; [`Failure::StillRunning`] if one of them is still running after
     /// `limit`. No transaction begins any more all the same, and the database may be closed again.
     pub fn close_within(&self, limit: Duration) -> Result<(), Failure> {
         self.close_by(Instant::now().checked_add(limit).map(|deadline| (deadline, limit)))
@@ -503,6 +509,9 @@ impl<P: Protocol> Database<P> {
     fn close_by(&self, deadline: Option<(Instant, Duration)>) -> Result<(), Failure> {
         if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
+        }
+        if let Some(storage) = &self.inner.storage {
+            storage.check_user_code()?;
         }
         self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
         while self.inner.shared.grace.horizon() != OFFLINE {
@@ -514,7 +523,7 @@ impl<P: Protocol> Database<P> {
             yield_now();
         }
         match &self.inner.storage {
-            Some(storage) => Ok(storage.end()?),
+            Some(storage) => storage.end(deadline),
             None => Ok(()),
         }
     }

@@ -275,6 +275,18 @@ pub enum Failure {
          closure instead"
     )]
     NestedOperation,
+    /// A row's type has said other keys of the row than when the row was written, so that the row is not where it
+    /// has to be. The transaction cannot commit.
+    #[error(
+        "{}; a row's key, and its index keys, have to stay the same for as long as the row is in the table",
+        describe("a row is not under the key that its type says", table, *index, None)
+    )]
+    InconsistentKeys {
+        /// The table.
+        table: &'static str,
+        /// The secondary index that the row is missing in; none for the primary key.
+        index: Option<&'static str>,
+    },
     /// Under `dbx-tc`, a procedure has deferred a sum, and a column that it is to be added to does not hold it.
     /// The sum is not lost: it waits, and with it all that is no procedure in pieces, until other procedures
     /// have moved the column away from the end of its range.
@@ -286,10 +298,17 @@ pub enum Failure {
         /// The table.
         table: &'static str,
     },
-    /// The database was to be closed, and a transaction, or a load, has not ended in time.
+    /// A checkpoint, a backup or a load was asked for, or the database was to be closed, by code that runs for
+    /// one of them: by a row's type, or by what watches the progress.
     #[error(
-        "a transaction is still running {waited:?} after the database was closed; close it again when the \
-         transaction has ended"
+        "this thread is in the middle of a checkpoint, a backup or a load, and would wait for itself; ask for \
+         this when that has ended"
+    )]
+    NestedCheckpoint,
+    /// The database was to be closed, and a transaction, a checkpoint, a backup or a load has not ended in time.
+    #[error(
+        "a transaction, a checkpoint, a backup or a load is still running {waited:?} after the database was \
+         closed; close it again when that has ended"
     )]
     StillRunning {
         /// How long it was waited for.

@@ -5,6 +5,7 @@
 //! database has a directory, the loaded rows become durable all at once, by a checkpoint; if
 //! anything goes wrong before, the table is empty again, in memory and in the directory.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_htm::word::{Ordering, Word, yield_now};
@@ -15,6 +16,7 @@ use crate::error::Failure;
 use crate::protocol::Protocol;
 use crate::schema::Record;
 use crate::snapshot::retention::NONE_OPEN;
+use crate::storage::Storage;
 use crate::table::Table;
 use crate::table::stored::{Filled, FillingMemories};
 use crate::transaction::check;
@@ -57,25 +59,29 @@ impl<P: Protocol> Database<P> {
         }
         self.check_no_commit().map_err(E::from)?;
         // No checkpoint, and no backup, sees half of it.
-        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints());
+        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
         let exclusive = Exclusive::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
         if memories.with(|memory| !table.inner.is_empty(memory)) {
             return Err(Failure::NotEmpty { table: T::TABLE }.into());
         }
-        let loader = Loader { table, memories: &memories, progress: &progress, rows: Word::new(0) };
-        let result = loader.load(parts).and_then(|rows| {
-            if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
-                self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
-            }
-            Ok(rows)
-        });
-        if result.is_err() {
+        let loader =
+            Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
+        // The parts and the rows are the user's, and may panic: then the table is empty, as after an error.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            loader.load(parts).and_then(|rows| {
+                if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
+                    self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
+                }
+                Ok(rows)
+            })
+        }));
+        if !matches!(result, Ok(Ok(_))) {
             memories.with(|memory| table.inner.clear(memory));
         }
         drop(memories);
         drop(exclusive);
-        result
+        result.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -118,6 +124,7 @@ impl Drop for Exclusive<'_> {
 struct Loader<'a, T: Record, P: Protocol, F> {
     table: &'a Table<T, P>,
     memories: &'a FillingMemories,
+    storage: Option<&'a Storage>,
     progress: &'a F,
     rows: Word,
 }
@@ -168,6 +175,7 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
         part: impl IntoIterator<Item = Result<T, E>>,
         failed: &Word,
     ) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
         self.memories.with(|memory| {
             let mut unreported = 0;
             for row in part {
@@ -194,6 +202,7 @@ impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
     }
 
     fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
         // The rows were checked when they were filled in.
         let built = self
             .memories

@@ -10,10 +10,13 @@
 //!   close       write and sync the rest of the log, and record that the run has ended well
 //! ```
 
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::database::{Database, Inner};
 use crate::durability::{
@@ -190,9 +193,7 @@ pub(crate) struct Storage {
     /// None if the database is only to be read.
     log: Option<Arc<Log>>,
     recovered: Recovered,
-    /// Held by whoever writes a checkpoint, of which there is one at a time. How much had been
-    /// logged when the last one began.
-    checkpointing: Mutex<u64>,
+    checkpointing: Checkpointing,
     checkpointer: Mutex<Option<Checkpointer>>,
     /// Kept as long as the database is open.
     lock: Mutex<Option<Box<dyn LockGuard>>>,
@@ -200,6 +201,84 @@ pub(crate) struct Storage {
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets one checkpoint, backup or load through at a time.
+#[derive(Default)]
+struct Checkpointing {
+    state: Mutex<CheckpointState>,
+    has_ended: Condvar,
+}
+
+#[derive(Default)]
+struct CheckpointState {
+    is_held: bool,
+    /// How much had been logged when the last checkpoint began.
+    logged_before: u64,
+}
+
+impl Checkpointing {
+    /// Waits until no other thread writes a checkpoint; false if that takes longer than to the deadline.
+    fn hold(&self, deadline: Deadline) -> bool {
+        let mut state = hold(&self.state);
+        while state.is_held {
+            state = match deadline {
+                None => self.has_ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some((at, _)) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let waited = self.has_ended.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.is_held = true;
+        true
+    }
+
+    fn give_up(&self) {
+        hold(&self.state).is_held = false;
+        self.has_ended.notify_all();
+    }
+}
+
+/// While it lives, no other checkpoint, backup or load begins. What the calling thread runs of the user's code
+/// [must not](Storage::in_user_code) ask for one, nor close the database.
+pub(crate) struct HeldCheckpoints<'s> {
+    storage: &'s Storage,
+    _in_user_code: InUserCode,
+}
+
+impl HeldCheckpoints<'_> {
+    /// Notes how much had been logged when a checkpoint began.
+    pub fn set_logged_before(&mut self, logged: u64) {
+        hold(&self.storage.checkpointing.state).logged_before = logged;
+    }
+}
+
+impl Drop for HeldCheckpoints<'_> {
+    fn drop(&mut self) {
+        self.storage.checkpointing.give_up();
+    }
+}
+
+/// When a wait ends, and how long it is.
+pub(crate) type Deadline = Option<(Instant, Duration)>;
+
+thread_local! {
+    /// The storages whose checkpoints, backups and loads this thread runs user code for.
+    static USER_CODE_OF: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread runs user code for a checkpoint, a backup or a load, as long as this lives.
+pub(crate) struct InUserCode(PhantomData<*const ()>);
+
+impl Drop for InUserCode {
+    fn drop(&mut self) {
+        let _ = USER_CODE_OF.try_with(|storages| storages.borrow_mut().pop());
+    }
 }
 
 /// The engine's epochs, for the log.
@@ -210,7 +289,10 @@ impl Epochs for EngineEpochs {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
         // No procedure is to have pieces in two epochs, of which one may survive without the other.
         let gate = shared.gate.as_ref();
-        let _stranger = gate.map(|gate| Stranger::enter(gate, || shared.grace.slots_used()));
+        let _stranger = gate.map(|gate| {
+            let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
+            entered.unwrap_or_else(|never: Infallible| match never {})
+        });
         let epoch = shared.clock.tick();
         shared.commits.wait(shared.grace.slots_used());
         epoch
@@ -261,7 +343,7 @@ impl Storage {
             plan,
             log,
             recovered,
-            checkpointing: Mutex::new(0),
+            checkpointing: Checkpointing::default(),
             checkpointer: Mutex::new(None),
             lock: Mutex::new(Some(guard)),
         })
@@ -281,22 +363,64 @@ impl Storage {
         self.log.as_ref().ok_or(Failure::ReadOnly { epoch: self.recovered.epoch })
     }
 
-    /// Lets nobody else write a checkpoint, or a backup. The value is how much had been logged when
-    /// the last checkpoint began.
-    pub fn hold_checkpoints(&self) -> MutexGuard<'_, u64> {
-        hold(&self.checkpointing)
+    /// Waits until no other thread writes a checkpoint or a backup, or loads a table, and keeps it so.
+    ///
+    /// # Errors
+    /// [`Failure::NestedCheckpoint`] if this thread is in the middle of one, which would wait for itself.
+    pub fn hold_checkpoints(&self) -> Result<HeldCheckpoints<'_>, Failure> {
+        self.check_user_code()?;
+        self.checkpointing.hold(None);
+        Ok(HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() })
+    }
+
+    /// Says that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
+    /// another, nor close the database: this would wait for itself.
+    pub fn in_user_code(&self) -> InUserCode {
+        let storage: *const Storage = self;
+        USER_CODE_OF.with(|storages| storages.borrow_mut().push(storage.cast()));
+        InUserCode(PhantomData)
+    }
+
+    /// See [`Storage::in_user_code`].
+    pub fn check_user_code(&self) -> Result<(), Failure> {
+        let storage: *const Storage = self;
+        let is_inside =
+            USER_CODE_OF.try_with(|storages| storages.borrow().contains(&storage.cast()));
+        if is_inside == Ok(true) { Err(Failure::NestedCheckpoint) } else { Ok(()) }
     }
 
     pub fn log_metrics(&self) -> Option<LogMetrics> {
         self.log.as_ref().map(|log| log.metrics())
     }
 
-    /// Ends the run: what was committed becomes durable.
-    pub fn end(&self) -> Result<(), StorageError> {
-        if let Some(checkpointer) = hold(&self.checkpointer).take() {
-            checkpointer.stop();
+    /// Ends the run: what was committed becomes durable. Waits for a checkpoint, a backup or a load that is being
+    /// written.
+    ///
+    /// # Errors
+    /// [`Failure::StillRunning`] if that takes too long; [`Failure::NestedCheckpoint`] in its midst;
+    /// [`Failure::Storage`].
+    pub fn end(&self, deadline: Deadline) -> Result<(), Failure> {
+        self.check_user_code()?;
+        let still_running = || {
+            let waited = deadline.map_or(Duration::ZERO, |(_, waited)| waited);
+            Failure::StillRunning { waited }
+        };
+        let checkpointer = hold(&self.checkpointer).take();
+        if let Some(checkpointer) = checkpointer
+            && let Err(checkpointer) = checkpointer.stop(deadline)
+        {
+            *hold(&self.checkpointer) = Some(checkpointer);
+            return Err(still_running());
         }
-        let _no_checkpoint = hold(&self.checkpointing);
+        if !self.checkpointing.hold(deadline) {
+            return Err(still_running());
+        }
+        let _no_checkpoint = HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() };
+        Ok(self.end_log()?)
+    }
+
+    /// Makes durable what was committed.
+    fn end_log(&self) -> Result<(), StorageError> {
         let Some(log) = &self.log else { return Ok(()) };
         if log.metrics().state == crate::durability::LogState::Closed {
             return Ok(());
@@ -349,6 +473,7 @@ impl<P: Protocol> CheckpointSource for SnapshotSource<'_, P> {
         let inner = self.database.inner();
         let table = inner.tables.values().find(|table| table.name() == name);
         let table = Arc::clone(table.expect("a current table is one that is open"));
+        let _in_user_code = inner.storage.as_ref().map(Storage::in_user_code);
         table.encode_rows(&self.snapshot, (part, parts), sink)
     }
 }
@@ -468,15 +593,19 @@ impl<P: Protocol> Database<P> {
         let storage = self.storage()?;
         storage.log()?;
         self.check_no_commit()?;
-        let mut logged_before = storage.hold_checkpoints();
-        self.checkpoint_while_held(storage, &mut logged_before, &progress)
+        let mut held = storage.hold_checkpoints()?;
+        let progress = |part| {
+            let _in_user_code = storage.in_user_code();
+            progress(part);
+        };
+        self.checkpoint_while_held(storage, &mut held, &progress)
     }
 
     /// Writes a checkpoint; nobody else is writing one.
     pub(crate) fn checkpoint_while_held(
         &self,
         storage: &Storage,
-        logged_before: &mut u64,
+        held: &mut HeldCheckpoints<'_>,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
         let log = storage.log()?;
@@ -493,7 +622,7 @@ impl<P: Protocol> Database<P> {
             &source,
             &options,
         )?;
-        *logged_before = logged;
+        held.set_logged_before(logged);
         let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
@@ -505,7 +634,8 @@ impl<P: Protocol> Database<P> {
     /// as well: so one goes on from there.)
     ///
     /// # Errors
-    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] as for [`Database::checkpoint`];
+    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for
+    /// [`Database::checkpoint`];
     /// [`Failure::Storage`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport, Failure> {
         self.backup_with(directory, |_| {})
@@ -522,7 +652,11 @@ impl<P: Protocol> Database<P> {
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
         self.check_no_commit()?;
-        let _alone = storage.hold_checkpoints();
+        let _alone = storage.hold_checkpoints()?;
+        let progress = |part| {
+            let _in_user_code = storage.in_user_code();
+            progress(part);
+        };
         let source = self.snapshot_source(storage)?;
         let plan = &storage.plan;
         let options =
@@ -548,7 +682,7 @@ impl<P: Protocol> Database<P> {
     fn log_since_checkpoint(&self) -> u64 {
         let Ok(storage) = self.storage() else { return 0 };
         let logged = storage.log_metrics().map_or(0, |metrics| metrics.bytes_written);
-        logged.saturating_sub(*hold(&storage.checkpointing))
+        logged.saturating_sub(hold(&storage.checkpointing.state).logged_before)
     }
 }
 
@@ -590,10 +724,21 @@ impl Checkpointer {
         Ok(Checkpointer { stop, thread })
     }
 
-    fn stop(self) {
+    /// Stops and joins the thread. Gives it back if that takes longer than to the deadline: it may be writing a
+    /// checkpoint.
+    fn stop(self, deadline: Deadline) -> Result<(), Checkpointer> {
         *hold(&self.stop.0) = true;
         self.stop.1.notify_all();
-        // A panic of it has been told by itself.
+        while let Some((at, _)) = deadline
+            && !self.thread.is_finished()
+        {
+            if Instant::now() >= at {
+                return Err(self);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // If it has panicked, the panic's message was printed.
         let _ = self.thread.join();
+        Ok(())
     }
 }

@@ -78,8 +78,10 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     is_used: Cell<bool>,
     /// Whether the log has let it write.
     is_admitted: Cell<bool>,
-    /// Whether an operation has panicked when it was half done.
+    /// Whether an operation was left when it was half done.
     is_torn: Cell<bool>,
+    /// Whether an operation in several steps is under way: see [`Steps`].
+    is_in_steps: Cell<bool>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
@@ -109,6 +111,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return Err(Failure::NestedTransaction);
         }
         record_invocation(worker);
+        if P::CHOPS {
+            worker.memory.set_deadline(deadline, attempt + 1);
+        }
         worker.executor().announce();
         worker.memory.pin();
         let beginning = Beginning(&worker.memory);
@@ -139,6 +144,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             is_used: Cell::new(false),
             is_admitted: Cell::new(false),
             is_torn: Cell::new(false),
+            is_in_steps: Cell::new(false),
         })
     }
 
@@ -270,8 +276,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &row.key())? else {
-            // Visible a moment ago, and in this transaction's read set: it has changed.
-            return Err(self.doom(ConflictReason::ReadChanged, inner.reference()));
+            // It was visible a moment ago, and is in this transaction's read set.
+            return Err(self.miss(inner.reference()));
         };
         // SAFETY: a visible row of this table; see `row`.
         let old = unsafe { self.row::<T>(old) };
@@ -287,14 +293,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
+        // Encoded first: from the observation on, the user's code can no longer change the row.
+        let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
         let row = unsafe { self.row::<T>(row) };
-        let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
-        let _tearing = Tearing(&self.is_torn);
-        for (position, secondary) in table.secondary.iter().enumerate() {
-            with_secondary!(secondary, |index| self.remove_entry(index, row, position, record)?);
+        let steps = Steps::begin(self);
+        for position in 0..table.secondary.len() {
+            self.remove_entry_of(table, position, row, record, version)?;
         }
+        drop(steps);
         self.worker.executor().remove(table.reference(), record, version, primary);
         self.record(table.reference(), key, Event::Delete);
         Ok(true)
@@ -453,8 +461,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     pub(super) fn stage_writes(&self) {
         assert!(
             !self.is_torn.get(),
-            "an operation of this transaction has panicked, and the closure has caught that; such a \
-             transaction cannot commit"
+            "an operation of this transaction was left half done, because the row's type has panicked or does \
+             not always say the same keys, and the closure went on; such a transaction cannot commit"
         );
         let memory = &self.worker.memory;
         if memory.is_staging() {
@@ -565,6 +573,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if self.doomed.get().is_some() || self.deadline.get().is_some() {
             self.check_doom_and_deadline()?;
         }
+        if self.is_in_steps.get() {
+            return Err(Failure::NestedOperation.into());
+        }
         self.check_user_code()?;
         Ok(&table.inner)
     }
@@ -644,6 +655,19 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     fn doom(&self, reason: ConflictReason, table: TableRef) -> Error {
         self.doom_by(Abort::of_table(reason, table))
+    }
+
+    /// Explains that a row that the transaction has seen, and noted as read, is not under its keys. Either it
+    /// has changed since. Or its type does not always say the same keys: then to run the transaction again
+    /// would not help, and as it is it must not commit.
+    #[cold]
+    fn miss(&self, table: TableRef) -> Error {
+        if self.conflict().is_some() {
+            return self.doom(ConflictReason::ReadChanged, table);
+        }
+        self.is_torn.set(true);
+        let core = table.core();
+        Failure::InconsistentKeys { table: core.name, index: core.index }.into()
     }
 
     #[inline(always)]
@@ -763,15 +787,28 @@ impl<P: Protocol> Drop for Transaction<'_, P> {
     }
 }
 
-/// An operation in several steps, between which the user's code runs. If that panics, some steps were done
-/// and others not: then the transaction must not commit, even if its closure goes on.
-struct Tearing<'t>(&'t Cell<bool>);
+/// An operation in several steps, between which the user's code runs. That code must not use the transaction
+/// then. If it panics, some steps were done and others not, and the transaction must not commit, even if its
+/// closure goes on.
+struct Steps<'t> {
+    is_torn: &'t Cell<bool>,
+    is_in_steps: &'t Cell<bool>,
+}
 
-impl Drop for Tearing<'_> {
+impl<'t> Steps<'t> {
+    #[inline(always)]
+    fn begin<P: Protocol>(transaction: &'t Transaction<'_, P>) -> Self {
+        transaction.is_in_steps.set(true);
+        Steps { is_torn: &transaction.is_torn, is_in_steps: &transaction.is_in_steps }
+    }
+}
+
+impl Drop for Steps<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        self.is_in_steps.set(false);
         if std::thread::panicking() {
-            self.0.set(true);
+            self.is_torn.set(true);
         }
     }
 }

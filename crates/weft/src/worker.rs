@@ -20,6 +20,7 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
@@ -263,6 +264,8 @@ pub struct WorkerMemory {
     discarded: DiscardedList,
     /// Whether the engine has called the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
+    /// When the transaction that begins has to give up, and after how many attempts.
+    deadline: Cell<Option<(Instant, Duration, u32)>>,
     /// The blocks of the transaction under way.
     #[cfg(weft_sim)]
     undoable: RefCell<undoable::Undoable>,
@@ -287,6 +290,7 @@ impl WorkerMemory {
             scratch: RefCell::default(),
             discarded: DiscardedList::default(),
             is_in_user_code: Cell::new(false),
+            deadline: Cell::new(None),
             #[cfg(weft_sim)]
             undoable: RefCell::default(),
         }
@@ -364,6 +368,26 @@ impl WorkerMemory {
         let before = self.is_in_user_code.replace(true);
         let _restore = Restore(&self.is_in_user_code, before);
         user_code()
+    }
+
+    /// Sets when the transaction that begins has to give up waiting, and the number of its attempts.
+    #[inline(always)]
+    pub fn set_deadline(&self, deadline: Option<(Instant, Duration)>, attempts: u32) {
+        self.deadline.set(deadline.map(|(at, deadline)| (at, deadline, attempts)));
+    }
+
+    /// Decides whether a wait for other transactions goes on.
+    ///
+    /// # Errors
+    /// [`Failure::Closed`] or [`Failure::Loading`] if the database is not open; [`Failure::DeadlineExceeded`].
+    pub fn keep_waiting(&self) -> Result<(), Failure> {
+        self.shared.check_open()?;
+        match self.deadline.get() {
+            Some((at, deadline, attempts)) if Instant::now() >= at => {
+                Err(Failure::DeadlineExceeded { deadline, attempts })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// See [`WorkerMemory::in_user_code`].

@@ -3,12 +3,13 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
-use super::{Database, Inner, UserHandles};
+use super::{Database, Inner, UserHandles, drop_retired};
 use crate::durability::{self, RecoveryProgress};
 use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::error::Failure;
@@ -345,7 +346,22 @@ impl<P: Protocol> Builder<P> {
         }
         memory.leave();
         let storage = match self.storage {
-            Some(plan) => Some(open_storage(plan, &tables, &shared)?),
+            Some(plan) => {
+                // The rows' types decode the rows, and may panic.
+                let opened =
+                    catch_unwind(AssertUnwindSafe(|| open_storage(plan, &tables, &shared)));
+                match opened {
+                    Ok(Ok(storage)) => Some(storage),
+                    Ok(Err(failure)) => {
+                        discard_tables(&tables, &shared);
+                        return Err(failure);
+                    }
+                    Err(panic) => {
+                        discard_tables(&tables, &shared);
+                        resume_unwind(panic)
+                    }
+                }
+            }
             None => None,
         };
         let ticker = match storage {
@@ -378,6 +394,23 @@ impl<P: Protocol> Builder<P> {
         }
         let user = UserHandles(Arc::downgrade(&inner));
         Ok(Database { user: Some(Arc::new(user)), inner })
+    }
+}
+
+/// Drops the rows of tables that were partly recovered.
+fn discard_tables<P: Protocol>(
+    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
+    shared: &Arc<Shared>,
+) {
+    let memory = WorkerMemory::new(Arc::clone(shared), 0);
+    memory.drop_immediately();
+    for entry in shared.take_orphans().into_iter().flat_map(|batch| batch.retired) {
+        // SAFETY: the threads of the recovery have ended, and there are no others.
+        unsafe { drop_retired(entry, &memory) };
+    }
+    for table in tables.values() {
+        // SAFETY: as above; the tables go after this.
+        unsafe { table.tear_down(&memory) };
     }
 }
 

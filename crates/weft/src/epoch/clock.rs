@@ -22,6 +22,7 @@
 //! number and not installed its versions yet. Whoever opens a snapshot therefore waits for the
 //! commits under way: see [`Commits`].
 
+use std::convert::Infallible;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -163,6 +164,16 @@ impl Commits {
 
     /// Waits until all commits have ended that are under way now, in the first `slots_used` slots.
     pub fn wait(&self, slots_used: usize) {
+        let waited = self.wait_while(slots_used, || Ok::<(), Infallible>(()));
+        waited.unwrap_or_else(|never| match never {});
+    }
+
+    /// As [`Commits::wait`]; an error of `keep_waiting`, which is asked now and then, ends the wait.
+    pub fn wait_while<E>(
+        &self,
+        slots_used: usize,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
         if cfg!(loom) {
             fence(Ordering::SeqCst);
         }
@@ -172,12 +183,14 @@ impl Commits {
             while !count.is_multiple_of(2) && word.0.load(Ordering::Acquire) == count {
                 spins += 1;
                 if spins.is_multiple_of(64) {
+                    keep_waiting()?;
                     yield_now();
                 } else {
                     spin_loop();
                 }
             }
         }
+        Ok(())
     }
 }
 

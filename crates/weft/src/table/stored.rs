@@ -27,7 +27,7 @@ use crate::record::{Newest, RecordPointer, StoredRecord};
 use crate::schema::{Record, Violation};
 use crate::snapshot::Snapshot;
 use crate::transaction::index_key;
-use crate::worker::{Shared, WorkerMemory};
+use crate::worker::{Shared, WorkerMemory, contain};
 
 /// Worker memories for threads that fill tables: as many as are at work at a time.
 pub struct FillingMemories {
@@ -176,7 +176,9 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             let record = RecordPointer::<P::Header>::from_address(address);
             newest::<P>(record.block()).expect("filled in with a row").cast::<T>().as_mut()
         };
-        *row = change(row)?;
+        let replaced = std::mem::replace(row, change(row)?);
+        // As everywhere, a drop that panics is no concern of what goes on here.
+        contain(|| drop(replaced));
         Ok(true)
     }
 
@@ -305,8 +307,11 @@ fn clear<K: KeyForm, R>(
         // else is there.
         let row = unsafe { (table.core().newest)(record) };
         let row = row.expect("filled in with a row");
+        let mut key = None;
         // SAFETY: as above.
-        if index.remove(&key_of(unsafe { row.cast::<R>().as_ref() }), address, memory) {
+        contain(|| key = Some(key_of(unsafe { row.cast::<R>().as_ref() })));
+        // If the row's type panics, or says another key than before, the row stays.
+        if key.is_some_and(|key| index.remove(&key, address, memory)) {
             memory.retire_record(record, table);
         }
     }

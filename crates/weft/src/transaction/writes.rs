@@ -3,14 +3,15 @@
 
 use std::ptr::NonNull;
 
+use smallvec::SmallVec;
 use weft_htm::word::spin_loop;
 
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
-use super::{RecordOf, Tearing, Transaction};
+use super::{RecordOf, Steps, Transaction};
 use crate::durability::format::STORED_BYTES_MAX;
 use crate::encoding::{Key, KeyForm};
-use crate::error::{ConflictReason, Error, Failure};
+use crate::error::{Error, Failure};
 use crate::index::{Insertion, Lookup};
 use crate::protocol::{Abort, Executor, Protocol, Visible};
 use crate::record::version::VersionHeader;
@@ -47,6 +48,8 @@ impl<P: Protocol> Transaction<'_, P> {
             Placed::At(record) => record,
             Placed::Duplicate(row, existing) => {
                 self.record(reference, &key, Event::Read(Some(existing)));
+                // Before the row is returned: if this panics, the row is dropped.
+                drop(key);
                 return Ok(Some(row));
             }
         };
@@ -145,7 +148,7 @@ impl<P: Protocol> Transaction<'_, P> {
         table: &TableInner<T, P>,
         record: RecordOf<P>,
     ) -> Result<(), Error> {
-        let _tearing = Tearing(&self.is_torn);
+        let _steps = Steps::begin(self);
         let Visible::Row(row) = self.read(table.reference(), record)? else {
             unreachable!("the row was just written by this transaction")
         };
@@ -153,13 +156,11 @@ impl<P: Protocol> Transaction<'_, P> {
         let row = unsafe { self.row::<T>(row) };
         for position in 0..table.secondary.len() {
             if let Err(error) = self.insert_entry(table, position, row, record) {
-                for (earlier, secondary) in table.secondary[..position].iter().enumerate() {
-                    with_secondary!(secondary, |index| {
-                        self.remove_entry(index, row, earlier, record)?
-                    });
-                }
                 let key = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&row.key()).erase());
                 let own = self.read_for_write(table.reference(), record)?;
+                for earlier in 0..position {
+                    self.remove_entry_of(table, earlier, row, record, own.version)?;
+                }
                 self.worker.executor().remove(table.reference(), record, own.version, key);
                 self.record(table.reference(), &row.key(), Event::Delete);
                 return Err(error);
@@ -203,37 +204,51 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Removes the index entry of a visible row of a record. It has to lead to that record: each record has one
-    /// entry in each index, as long as it has a row, whatever the user's types say of their keys. So when a
-    /// record is freed, no entry leads to it.
-    pub(super) fn remove_entry<K: StoredForm, T: Record>(
+    /// Removes the entry that a visible row of a record has in one of the table's secondary indexes.
+    pub(super) fn remove_entry_of<T: Record>(
+        &self,
+        table: &TableInner<T, P>,
+        position: usize,
+        row: &T,
+        record: RecordOf<P>,
+        version: <P::Executor as Executor>::Version,
+    ) -> Result<(), Error> {
+        with_secondary!(&table.secondary[position], |index| {
+            if !self.remove_entry(index, row, position, record)? {
+                // A visible row has its entry. So the row is no longer current, or its type says another key.
+                self.worker.executor().note_read(table.reference(), record, version);
+                return Err(self.miss(index.reference()));
+            }
+        });
+        Ok(())
+    }
+
+    /// Removes the index entry of a visible row of a record; false if there is none. It has to lead to that
+    /// record: each record has one entry in each index, as long as it has a row, whatever the user's types say
+    /// of their keys. So when a record is freed, no entry leads to it.
+    fn remove_entry<K: StoredForm, T: Record>(
         &self,
         index: &Secondary<K, P>,
         row: &T,
         position: usize,
         record: RecordOf<P>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let key: K = index_key(row, position);
         let hint = self.worker.buffer(index.number()).hint::<K>();
-        let Lookup::Found(address) = index.index.get(&key, hint) else {
-            // A visible row has its entry; so the row is not current any more.
-            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
-        };
+        let Lookup::Found(address) = index.index.get(&key, hint) else { return Ok(false) };
         // SAFETY: the index's own address.
         let entry = unsafe { RecordPointer::from_address(address) };
         let observed = self.read_for_write(index.reference(), entry)?;
-        let Visible::Row(present) = observed.visible else {
-            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
-        };
+        let Visible::Row(present) = observed.visible else { return Ok(false) };
         // SAFETY: a visible row of the index; see `row`.
         if unsafe { self.row::<Entry<K>>(present) }.record != record.address() {
-            return Err(self.doom(ConflictReason::ReadChanged, index.reference()));
+            return Ok(false);
         }
         let (reference, erased) = (index.reference(), key.erase());
         self.worker.executor().remove(reference, entry, observed.version, erased);
         self.record_entry(index.reference(), &key, Event::Read(Some(present)));
         self.record_entry(index.reference(), &key, Event::Delete);
-        Ok(())
+        Ok(true)
     }
 
     /// Replaces a row that was observed by a new one, and moves its index entries.
@@ -256,7 +271,7 @@ impl<P: Protocol> Transaction<'_, P> {
             return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
         }
         if !table.secondary.is_empty() {
-            self.move_entries(table, record, old, new.get())?;
+            self.move_entries(table, record, version, old, new.get())?;
         }
         let row = new.into_raw();
         self.worker.buffer(table.number()).last = Some((record.address(), row));
@@ -297,25 +312,25 @@ impl<P: Protocol> Transaction<'_, P> {
         &self,
         table: &TableInner<T, P>,
         record: RecordOf<P>,
+        version: <P::Executor as Executor>::Version,
         old: &T,
         new: &T,
     ) -> Result<(), Error> {
-        let _tearing = Tearing(&self.is_torn);
-        let moved = |position: &usize| old.index_key_differs(new, *position);
-        for position in (0..table.secondary.len()).filter(moved) {
+        let _steps = Steps::begin(self);
+        // The row's type is asked once: an index whose new entry is inserted loses the old one.
+        let moved: SmallVec<[usize; 8]> = (0..table.secondary.len())
+            .filter(|&position| old.index_key_differs(new, position))
+            .collect();
+        for (count, &position) in moved.iter().enumerate() {
             if let Err(error) = self.insert_entry(table, position, new, record) {
-                for earlier in (0..position).filter(moved) {
-                    let secondary = &table.secondary[earlier];
-                    with_secondary!(secondary, |index| {
-                        self.remove_entry(index, new, earlier, record)?
-                    });
+                for &earlier in &moved[..count] {
+                    self.remove_entry_of(table, earlier, new, record, version)?;
                 }
                 return Err(error);
             }
         }
-        for position in (0..table.secondary.len()).filter(moved) {
-            let secondary = &table.secondary[position];
-            with_secondary!(secondary, |index| self.remove_entry(index, old, position, record)?);
+        for position in moved {
+            self.remove_entry_of(table, position, old, record, version)?;
         }
         Ok(())
     }

@@ -82,15 +82,20 @@ impl Gate {
 
     /// Lets a stranger in, when the procedures have ended that run in pieces. `slots_used` says how many slots
     /// have, or had, workers; it is asked when none begins in pieces any more, so that there is none in a later
-    /// slot.
+    /// slot. A procedure may take long between two pieces, so an error of `keep_waiting` ends the wait; then the
+    /// stranger has left.
     #[inline]
-    pub fn enter(&self, slots_used: impl FnOnce() -> usize) {
+    pub fn enter<E>(
+        &self,
+        slots_used: impl FnOnce() -> usize,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
         #[cfg(feature = "canary")]
         if self.is_open {
-            return;
+            return Ok(());
         }
         self.strangers.0.fetch_add(1, Ordering::SeqCst);
-        self.in_pieces.wait(slots_used());
+        self.in_pieces.wait_while(slots_used(), keep_waiting).inspect_err(|_| self.leave())
     }
 
     /// The stranger has ended.
@@ -109,10 +114,12 @@ pub struct Stranger<'g>(&'g Gate);
 
 impl<'g> Stranger<'g> {
     /// As [`Gate::enter`].
-    pub fn enter(gate: &'g Gate, slots_used: impl FnOnce() -> usize) -> Self {
-        let stranger = Stranger(gate);
-        gate.enter(slots_used);
-        stranger
+    pub fn enter<E>(
+        gate: &'g Gate,
+        slots_used: impl FnOnce() -> usize,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<Self, E> {
+        gate.enter(slots_used, keep_waiting).map(|()| Stranger(gate))
     }
 }
 
@@ -159,7 +166,7 @@ mod loom_tests {
                 }
             })
         };
-        let stranger = Stranger::enter(&gate, || 1);
+        let stranger = Stranger::enter(&gate, || 1, || Ok::<(), ()>(())).unwrap();
         let seen = [0, 1].map(|row: usize| rows[row].load(Ordering::Relaxed));
         drop(stranger);
         assert_eq!(seen[0], seen[1]);

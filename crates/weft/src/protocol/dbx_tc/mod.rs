@@ -115,9 +115,12 @@ impl Protocol for DbxTc {
         if worker.memory.is_in_user_code() {
             return Err(Failure::NestedOperation);
         }
+        // A snapshot has no deadline.
+        worker.memory.set_deadline(None, 0);
         // Rows are dropped when procedures run in pieces again.
         let _held = worker.memory.hold_discarded();
-        let _stranger = Stranger::enter(gate, || database.shared.grace.slots_used());
+        let slots_used = || database.shared.grace.slots_used();
+        let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
         // A transaction that is not in pieces has come through the gate before.
         if !worker.active.get() {
             let pinned = Pinned::new(worker);
@@ -244,7 +247,8 @@ impl PieceExecutor {
     /// Comes through the gate, as a stranger that has not left again.
     fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
         let shared = &self.shared;
-        let stranger = Stranger::enter(&shared.gate, || memory.shared().grace.slots_used());
+        let slots_used = || memory.shared().grace.slots_used();
+        let stranger = Stranger::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
         shared.deferred.publish(&mut self.optimistic, memory)?;
         std::mem::forget(stranger);
         Ok(())

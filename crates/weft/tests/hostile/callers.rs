@@ -1,0 +1,89 @@
+//! A look at the engine's source: which files call something that leads to user code.
+//!
+//! The [runs](crate::run) find the calls that they come by. This finds those that they do not.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Calls that lead to user code, as they stand in the source.
+const CALLS: &[&str] = &[
+    ".encode_row(",
+    ".encode_change(",
+    ".encode_changes(",
+    ".encode_key(",
+    ".decode_row(",
+    "::decode_row(",
+    "::decode_key(",
+    ".clone_row(",
+    ".same_columns(",
+    ".same_index_keys(",
+    ".index_key_differs(",
+    ".encode_index_key(",
+    ".may_be_written(",
+    ".rebase(",
+    ".lacks_room(",
+    ".add_difference(",
+    ".stored_bytes(",
+    ".is_same(",
+    ".index_key(",
+    "index_key(row",
+    "from_key(",
+    ".key_equals(",
+    "row.check()",
+    "check(&row",
+    "format_key)",
+    "encode_prefix(",
+    "drop_row(row",
+    "(core.drop_newest)",
+    ".drop_newest)",
+];
+
+/// The files that are known to have them, a line for each file and call.
+const KNOWN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/callers.txt");
+
+fn visit(directory: &Path, found: &mut BTreeSet<String>, root: &Path) {
+    for entry in fs::read_dir(directory).expect("the sources are there") {
+        let path = entry.expect("it can be listed").path();
+        if path.is_dir() {
+            visit(&path, found, root);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).expect("it can be read");
+            let name = path.strip_prefix(root).expect("below the root").display().to_string();
+            let name = name.replace('\\', "/");
+            // Tests inside the crate call what they like.
+            if name.ends_with("tests.rs") {
+                continue;
+            }
+            let code: Vec<&str> = text
+                .lines()
+                .take_while(|line| !line.starts_with("mod tests {"))
+                .filter(|line| !line.trim_start().starts_with("//"))
+                .collect();
+            for call in CALLS {
+                if code.iter().any(|line| line.contains(call) && !line.contains("fn ")) {
+                    found.insert(format!("{name}: {call}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn files_that_lead_to_user_code_are_known() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = BTreeSet::new();
+    visit(&root, &mut found, &root);
+    let known = fs::read_to_string(KNOWN).expect("the list is there");
+    let known: BTreeSet<String> = known.lines().map(str::to_owned).collect();
+    let new: Vec<_> = found.difference(&known).cloned().collect();
+    let gone: Vec<_> = known.difference(&found).cloned().collect();
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "the engine's calls of user code are not those of tests/hostile/callers.txt.\n\
+         New ones (make sure that no lock and no borrow is held there, and nothing half done, and add them):\n{}\n\
+         Gone (take them from the list):\n{}",
+        new.join("\n"),
+        gone.join("\n")
+    );
+}

@@ -1,0 +1,410 @@
+//! Calls of the user's operations: counting them, finding out who makes them, and misbehaving in one of them.
+
+use std::backtrace::Backtrace;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+macro_rules! operations {
+    ($($operation:ident)*) => {
+        /// An operation that the user supplies.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Operation { $($operation),* }
+
+        impl Operation {
+            pub const ALL: &'static [Operation] = &[$(Operation::$operation),*];
+        }
+    };
+}
+
+operations! {
+    RowClone RowDrop RowKey RowKeyEquals RowEncodeIndexKey RowIndexKeyDiffers RowEncode RowDecode
+    RowStoredBytes RowEncodeChanges RowSameColumns RowRebase RowLacksRoom RowEncodeKey RowDecodeKey RowCheck
+    ValueClone ValueDrop ValueEq ValueDebug ValueEncode ValueWrite ValueRead ValueStoredBytes ValueIsSame
+    SumAddDifference SumHasRoom SumAddAssign
+    TransactionBody UpdateBody SnapshotBody PrefetchNext RangeBound EncodePrefix ConvertError
+}
+
+impl Operation {
+    /// Whether it is asked something, to which it may give a false answer.
+    pub fn may_lie(self) -> bool {
+        !matches!(self, Operation::RowDrop | Operation::ValueDrop | Operation::ValueDebug)
+    }
+
+    /// Whether it has a value of the user's at hand, whose state it may change.
+    pub fn may_mutate(self) -> bool {
+        matches!(
+            self,
+            Operation::ValueClone
+                | Operation::ValueEq
+                | Operation::ValueEncode
+                | Operation::ValueWrite
+                | Operation::ValueStoredBytes
+                | Operation::ValueIsSame
+                | Operation::ValueDebug
+                | Operation::RowKey
+        )
+    }
+}
+
+/// What an operation does instead of what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Misbehaviour {
+    Panic,
+    /// Waits until the test lets it go on.
+    Block,
+    /// Runs a transaction, opens a snapshot, asks for a checkpoint.
+    Reenter,
+    /// Uses the transaction that is under way on this thread, if there is one.
+    UseTransaction,
+    /// Closes the database.
+    Close,
+    /// Answers something else, once.
+    Lie,
+    /// Changes the value that it is called on, though that is borrowed and may be a key.
+    Mutate,
+}
+
+impl Misbehaviour {
+    pub const ALL: [Misbehaviour; 7] = [
+        Misbehaviour::Panic,
+        Misbehaviour::Block,
+        Misbehaviour::Reenter,
+        Misbehaviour::UseTransaction,
+        Misbehaviour::Close,
+        Misbehaviour::Lie,
+        Misbehaviour::Mutate,
+    ];
+
+    pub fn suits(self, operation: Operation) -> bool {
+        match self {
+            Misbehaviour::Lie => operation.may_lie(),
+            Misbehaviour::Mutate => operation.may_mutate(),
+            _ => true,
+        }
+    }
+
+    /// Whether the type then gets wrong answers about its own rows.
+    pub fn is_false(self) -> bool {
+        matches!(self, Misbehaviour::Lie | Misbehaviour::Mutate)
+    }
+}
+
+/// How an operation should answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Answer {
+    Honest,
+    Lie,
+    Mutate,
+}
+
+/// What a panic of this suite carries.
+pub struct Misbehaved;
+
+/// At the call with this number, counted from 0, an operation misbehaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub operation: Operation,
+    pub misbehaviour: Misbehaviour,
+    pub number: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blocking {
+    Never,
+    Now,
+    Over,
+}
+
+type Act = Arc<dyn Fn(Misbehaviour) + Send + Sync>;
+
+struct State {
+    plan: Option<Plan>,
+    /// Where the plan was carried out.
+    fired_at: Option<String>,
+    /// Numbers of calls by operation and call site, if calls are recorded.
+    recorded: Option<BTreeMap<(Operation, String), Vec<u64>>>,
+    blocking: Blocking,
+    /// Comes back to the database.
+    act: Option<Act>,
+}
+
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+static COUNTS: [AtomicU64; Operation::ALL.len()] =
+    [const { AtomicU64::new(0) }; Operation::ALL.len()];
+static STATE: Mutex<State> = Mutex::new(State {
+    plan: None,
+    fired_at: None,
+    recorded: None,
+    blocking: Blocking::Never,
+    act: None,
+});
+static CHANGED: Condvar = Condvar::new();
+
+thread_local! {
+    /// How many calls of [`quietly`] this thread is in.
+    static QUIET: Cell<u32> = const { Cell::new(0) };
+    /// Uses the transaction of which this thread runs the body.
+    static TRANSACTION: RefCell<Option<*const dyn Fn()>> = const { RefCell::new(None) };
+}
+
+/// The longest that an operation blocks.
+const BLOCK_MAX: Duration = Duration::from_secs(20);
+
+/// Begins a run: with a plan, or to record all calls.
+pub fn arm(plan: Option<Plan>) {
+    let mut state = STATE.lock().unwrap();
+    COUNTS.iter().for_each(|count| count.store(0, SeqCst));
+    state.recorded = plan.is_none().then(BTreeMap::new);
+    state.plan = plan;
+    state.fired_at = None;
+    state.blocking = Blocking::Never;
+    IS_ACTIVE.store(true, SeqCst);
+}
+
+/// Ends a run. Returns where the plan was carried out, and the calls that were recorded.
+pub fn disarm() -> (Option<String>, BTreeMap<(Operation, String), Vec<u64>>) {
+    IS_ACTIVE.store(false, SeqCst);
+    let mut state = STATE.lock().unwrap();
+    state.act = None;
+    (state.fired_at.take(), state.recorded.take().unwrap_or_default())
+}
+
+/// Sets what comes back to the database.
+pub fn set_act(act: Option<Act>) {
+    let before = std::mem::replace(&mut STATE.lock().unwrap().act, act);
+    drop(before);
+}
+
+/// Runs something in which no operation misbehaves, or is counted.
+pub fn quietly<R>(run: impl FnOnce() -> R) -> R {
+    struct Loud;
+    impl Drop for Loud {
+        fn drop(&mut self) {
+            QUIET.set(QUIET.get() - 1);
+        }
+    }
+    QUIET.set(QUIET.get() + 1);
+    let _loud = Loud;
+    run()
+}
+
+/// Lets operations use a transaction while its body runs.
+pub fn with_transaction<R>(use_transaction: &dyn Fn(), body: impl FnOnce() -> R) -> R {
+    struct Forget(Option<*const dyn Fn()>);
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            TRANSACTION.set(self.0.take());
+        }
+    }
+    // SAFETY: only the lifetime changes, and `Forget` takes the pointer away before it ends.
+    let erased = unsafe {
+        std::mem::transmute::<*const (dyn Fn() + '_), *const (dyn Fn() + 'static)>(use_transaction)
+    };
+    let _forget = Forget(TRANSACTION.replace(Some(erased)));
+    body()
+}
+
+/// Uses the transaction of which this thread runs the body, if there is one.
+pub fn use_transaction() {
+    let use_transaction = TRANSACTION.try_with(|it| *it.borrow()).ok().flatten();
+    if let Some(use_transaction) = use_transaction {
+        // SAFETY: `with_transaction` of this thread is under way, and has a reference to it.
+        unsafe { (*use_transaction)() };
+    }
+}
+
+/// Waits until an operation blocks; false if `may_end` says so before.
+pub fn await_block(may_end: impl Fn() -> bool) -> bool {
+    let mut state = STATE.lock().unwrap();
+    loop {
+        if state.blocking == Blocking::Now {
+            return true;
+        }
+        if may_end() {
+            return false;
+        }
+        state = CHANGED.wait_timeout(state, Duration::from_millis(1)).unwrap().0;
+    }
+}
+
+/// Lets the operation go on that blocks.
+pub fn release() {
+    STATE.lock().unwrap().blocking = Blocking::Over;
+    CHANGED.notify_all();
+}
+
+/// To be called at the beginning of each operation, or, of a `Drop`, at its end.
+pub fn called(operation: Operation) -> Answer {
+    if !IS_ACTIVE.load(SeqCst) || QUIET.try_with(Cell::get).is_ok_and(|quiet| quiet > 0) {
+        return Answer::Honest;
+    }
+    let number = COUNTS[operation as usize].fetch_add(1, SeqCst);
+    let mut state = STATE.lock().unwrap();
+    if let Some(recorded) = &mut state.recorded {
+        if let Some(site) = engine_site() {
+            recorded.entry((operation, site)).or_default().push(number);
+        }
+        return Answer::Honest;
+    }
+    match state.plan {
+        Some(plan) if plan.operation == operation && plan.number == number => {
+            if plan.misbehaviour == Misbehaviour::Panic && std::thread::panicking() {
+                return Answer::Honest; // Any type's second panic ends the process.
+            }
+            let Some(site) = engine_site() else { return Answer::Honest };
+            state.fired_at = Some(site);
+            drop(state);
+            misbehave(plan.misbehaviour)
+        }
+        _ => Answer::Honest,
+    }
+}
+
+fn misbehave(misbehaviour: Misbehaviour) -> Answer {
+    match misbehaviour {
+        Misbehaviour::Panic => resume_unwind(Box::new(Misbehaved)),
+        Misbehaviour::Block => {
+            let mut state = STATE.lock().unwrap();
+            state.blocking = Blocking::Now;
+            CHANGED.notify_all();
+            let until = Instant::now() + BLOCK_MAX;
+            while state.blocking == Blocking::Now && Instant::now() < until {
+                state = CHANGED.wait_timeout(state, Duration::from_millis(10)).unwrap().0;
+            }
+        }
+        Misbehaviour::Reenter | Misbehaviour::Close => {
+            let act = STATE.lock().unwrap().act.clone();
+            if let Some(act) = act {
+                act(misbehaviour);
+            }
+        }
+        Misbehaviour::UseTransaction => {
+            use_transaction();
+        }
+        Misbehaviour::Lie => return Answer::Lie,
+        Misbehaviour::Mutate => return Answer::Mutate,
+    }
+    Answer::Honest
+}
+
+// ---- call sites ---------------------------------------------------------------------------------
+
+/// How many frames tell two calls apart.
+const FRAMES: usize = 32;
+
+/// Call sites by the addresses on the stack: to find the names behind addresses takes long.
+static SITES: Mutex<Option<HashMap<Vec<usize>, Option<String>>>> = Mutex::new(None);
+
+/// The function of the engine from which the caller was called, and the one from which that was:
+/// `table/core.rs clone_row < transaction/private_row.rs cloned`. `None` if the engine is not on the stack.
+pub fn engine_site() -> Option<String> {
+    let addresses = addresses();
+    if let Some(addresses) = &addresses
+        && let Some(sites) = &*SITES.lock().unwrap()
+        && let Some(site) = sites.get(addresses)
+    {
+        return site.clone();
+    }
+    let site = site_of(&Backtrace::force_capture().to_string());
+    if let Some(addresses) = addresses {
+        SITES.lock().unwrap().get_or_insert_default().insert(addresses, site.clone());
+    }
+    site
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn addresses() -> Option<Vec<usize>> {
+    unsafe extern "C" {
+        fn backtrace(buffer: *mut usize, size: i32) -> i32;
+    }
+    let mut buffer = [0_usize; FRAMES];
+    // SAFETY: the C library's function, which writes at most so many addresses.
+    let length = unsafe { backtrace(buffer.as_mut_ptr(), FRAMES as i32) };
+    Some(buffer[..length as usize].to_vec())
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn addresses() -> Option<Vec<usize>> {
+    None
+}
+
+fn site_of(backtrace: &str) -> Option<String> {
+    let mut functions: Vec<String> = Vec::new();
+    let mut symbol = "";
+    for line in backtrace.lines().map(str::trim) {
+        let Some(place) = line.strip_prefix("at ") else {
+            symbol = line.split_once(": ").map_or(line, |(_, symbol)| symbol);
+            continue;
+        };
+        let Some(file) = engine_file(place) else { continue };
+        let function = format!("{file} {}", function_name(symbol));
+        if functions.last() != Some(&function) {
+            functions.push(function);
+        }
+        if functions.len() == 2 {
+            break;
+        }
+    }
+    (!functions.is_empty()).then(|| functions.join(" < "))
+}
+
+/// The engine's source file of a frame, below `crates/weft/src`.
+fn engine_file(place: &str) -> Option<&str> {
+    let path = match place.strip_prefix("./src/") {
+        Some(path) => path,
+        None => place.split_once("crates/weft/src/")?.1,
+    };
+    path.split_once(".rs:").map(|(stem, _)| &path[..stem.len() + 3])
+}
+
+/// The name of a function, without its path, parameters and hash; a closure's is that of the function around it.
+fn function_name(symbol: &str) -> &str {
+    let mut rest = symbol;
+    loop {
+        let start = last_segment(rest);
+        let segment = &rest[start..];
+        let is_hash = segment.len() == 17
+            && segment.starts_with('h')
+            && segment[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
+        if (is_hash || segment.starts_with('{') || segment.starts_with('<')) && start >= 2 {
+            rest = &rest[..start - 2];
+            continue;
+        }
+        return segment.split('<').next().unwrap_or(segment);
+    }
+}
+
+/// Where the last segment of a path begins, whose parameters may hold paths of their own.
+fn last_segment(path: &str) -> usize {
+    let (bytes, mut depth, mut position) = (path.as_bytes(), 0_i32, path.len());
+    while position > 0 {
+        position -= 1;
+        match bytes[position] {
+            b'>' if position > 0 && bytes[position - 1] != b'-' => depth += 1,
+            b'<' => depth -= 1,
+            b':' if depth == 0 && position > 0 && bytes[position - 1] == b':' => {
+                return position + 1;
+            }
+            _ => {}
+        }
+    }
+    0
+}
+
+#[test]
+fn names_of_functions_are_found_in_symbols() {
+    for (symbol, name) in [
+        ("weft::transaction::writes::<impl weft::transaction::Transaction<P>>::place", "place"),
+        ("weft::table::core::clone_row::h0123456789abcdef", "clone_row"),
+        ("<weft::snapshot::Snapshot<P> as core::ops::drop::Drop>::drop", "drop"),
+        ("weft::worker::stage::{{closure}}::{{closure}}::h0123456789abcdef", "stage"),
+        ("weft::worker::stage::<a::B<C>>", "stage"),
+    ] {
+        assert_eq!(function_name(symbol), name);
+    }
+}
