@@ -510,6 +510,31 @@ fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
     });
 }
 
+/// The recent snapshots that a thread opens have numbers that never decrease, also when several threads ask for the
+/// first one at once.
+#[test]
+fn recent_snapshots_never_go_back() {
+    for _ in 0..300 * stress() {
+        let fixture = Fixture::<weft::protocol::Dbx>::new();
+        let begin = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    drop(fixture.database.open_snapshot().unwrap());
+                    begin.wait();
+                    let mut last = 0;
+                    for _ in 0..20 {
+                        let snapshot = fixture.database.open_recent_snapshot().unwrap();
+                        assert!(snapshot.number() >= last, "{} after {last}", snapshot.number());
+                        last = snapshot.number();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+    }
+}
+
 /// The single-key protocol has snapshots of many keys.
 #[test]
 fn atomic_operations_have_snapshots() {
