@@ -102,7 +102,7 @@ pub struct MemoryMetrics {
     /// Size of the chunks that records, versions and index nodes are cut from, in bytes.
     pub chunk_bytes: u64,
     /// Versions and records that wait for their grace period, as of each worker's last
-    /// collection.
+    /// collection. (What an idle worker has is taken over by another, which collects later.)
     pub retired_pending: u64,
 }
 

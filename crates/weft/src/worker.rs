@@ -6,11 +6,13 @@
 //! a registration, which its end releases.
 //!
 //! [`commit`] is what becomes of a commit's versions, [`thread`](mod@thread) the worker as its thread
-//! has it, and `undoable` what the simulated machine needs to undo whole transactions.
+//! has it, [`idle`] how other workers take over what an idle one holds, and `undoable` what the simulated
+//! machine needs to undo whole transactions.
 
 mod aborts;
 mod commit;
 mod discarded;
+mod idle;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -30,6 +32,7 @@ pub use aborts::AbortsByTable;
 pub use commit::{EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Outcome, Replaced, Written};
 use discarded::DiscardedList;
 pub use discarded::{Discarded, contain};
+pub use idle::IdleWorkers;
 pub use thread::{Expected, Pinned, StoredForm, Worker, Workers};
 
 use crate::encoding::EncodedKey;
@@ -50,6 +53,8 @@ use crate::turnstile::Turnstile;
 pub struct Shared {
     pub memory: Memory,
     pub grace: GracePeriods,
+    /// Workers that others take over from when they are idle.
+    pub idle: IdleWorkers,
     pub clock: Arc<Clock>,
     /// Which workers are committing.
     pub commits: Commits,
@@ -148,6 +153,7 @@ impl Shared {
         Shared {
             memory: Memory::default(),
             grace: GracePeriods::new(workers_max),
+            idle: IdleWorkers::new(workers_max),
             clock: Arc::new(Clock::default()),
             commits: Commits::new(workers_max),
             retention: Retention::default(),
@@ -373,8 +379,10 @@ impl WorkerMemory {
     /// Ends the period, and collects garbage if there is enough.
     #[inline(always)]
     pub fn unpin(&self) {
+        // Before the worker may be visited.
+        let is_batch_full = self.garbage().is_batch_full();
         self.shared.grace.unpin(self.slot);
-        if self.garbage().is_batch_full() {
+        if is_batch_full {
             self.collect();
         }
     }
@@ -557,11 +565,13 @@ impl WorkerMemory {
     #[cold]
     #[inline(never)]
     pub fn collect(&self) {
+        let _visit = self.visit_self();
         let grace = &self.shared.grace;
         self.adopt_orphans();
         self.queue_deleted();
-        grace.pin(self.slot);
+        grace.pin_visited(self.slot);
         self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
+        self.take_over_idle();
         self.hand_over_retained();
         self.release_retained();
         grace.unpin(self.slot);
@@ -573,7 +583,7 @@ impl WorkerMemory {
         }
         while let Some(batch) = self.garbage().take_ripe(horizon) {
             // Unlinking reads index nodes, for which one must be pinned.
-            grace.pin(self.slot);
+            grace.pin_visited(self.slot);
             let mut retired = batch.retired;
             for entry in retired.drain(..) {
                 // SAFETY: the batch's grace period has passed.
@@ -584,6 +594,20 @@ impl WorkerMemory {
         }
         let pending = self.garbage().pending() as u64;
         self.counters().retired_pending.store(pending, Ordering::Relaxed);
+    }
+
+    /// Keeps other workers from taking over what this one has gathered while it is not pinned, as long as the
+    /// result lives. While it is pinned they do not in any case.
+    fn visit_self(&self) -> impl Drop {
+        /// Ends the visit.
+        struct Visit<'w>(&'w WorkerMemory);
+        impl Drop for Visit<'_> {
+            fn drop(&mut self) {
+                self.0.shared.grace.end_visit(self.0.slot);
+            }
+        }
+        self.shared.grace.visit_self(self.slot);
+        Visit(self)
     }
 
     /// # Safety
@@ -642,7 +666,7 @@ impl WorkerMemory {
         }
     }
 
-    /// Takes over some of the garbage of workers that have left.
+    /// Takes over some of the garbage of workers that have left, or are idle.
     fn adopt_orphans(&self) {
         /// How many batches at a time.
         const ADOPTED: usize = 4;
@@ -661,12 +685,13 @@ impl WorkerMemory {
     /// Leaves: what can be freed is, the rest is left to the other workers.
     pub fn leave(&self) {
         self.collect();
+        let visit = self.visit_self();
         // The worker that takes them over finds out whether their epoch has ended.
         for (_, deleted) in self.deleted.take() {
             self.push_deleted(deleted);
         }
         // What deleted records are kept for, too, of which `collect` may have found some.
-        self.shared.grace.pin(self.slot);
+        self.shared.grace.pin_visited(self.slot);
         loop {
             self.hand_over_retained();
             if self.retained.borrow().is_empty() {
@@ -678,6 +703,8 @@ impl WorkerMemory {
         self.shared.grace.unpin(self.slot);
         self.garbage().seal(|| self.shared.grace.seal());
         self.shared.leave_orphans(self.garbage().take_sealed());
+        self.shared.idle.unregister(self.slot);
+        drop(visit);
         self.counters().retired_pending.store(0, Ordering::Relaxed);
         // The user's code, of a thread that is no worker any more.
         self.run_discarded();

@@ -730,6 +730,74 @@ fn held_bytes_are_those_of_rows_and_records() {
     assert_eq!((held().versions_held, held().bytes_held), (0, 0));
 }
 
+/// A row that counts how many of its kind there are.
+#[derive(Clone, Record)]
+#[record(volatile)]
+struct Counted {
+    #[record(key)]
+    id: u64,
+    #[allow(dead_code, reason = "it is there to be counted")]
+    count: std::sync::Arc<()>,
+}
+
+/// A worker that deletes or replaces rows and then runs no more transactions does not keep them: other
+/// workers take them over. Snapshots that were open then make no difference.
+#[test]
+fn what_an_idle_worker_holds_is_taken_over() {
+    for with_snapshot in [false, true] {
+        for deletes in [false, true] {
+            idle_worker::<weft::protocol::Dbx>(with_snapshot, deletes);
+            idle_worker::<weft::protocol::TwoPhaseLocking>(with_snapshot, deletes);
+            idle_worker::<weft::protocol::TimestampOrdering>(with_snapshot, deletes);
+        }
+    }
+}
+
+fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
+    let database = Database::<P>::builder().table::<Counted>().table::<Cell>().open().unwrap();
+    let (table, cells) = (database.table().unwrap(), database.table().unwrap());
+    let (count, updated) = (std::sync::Arc::new(()), std::sync::Arc::new(()));
+    let insert = |id| {
+        let row = Counted { id, count: count.clone() };
+        database.transact(|tx| tx.insert(&table, row.clone())).unwrap();
+    };
+    (0..u64::from(IDS)).for_each(insert);
+    database.transact(|tx| tx.insert(&cells, Cell { id: 0, value: 0 })).unwrap();
+    let snapshot = with_snapshot.then(|| database.open_snapshot().unwrap());
+    let (is_idle, idle) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (database, table, updated) = (&database, &table, &updated);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for id in 0..u64::from(IDS) {
+                let update = |row: &mut Counted| row.count = updated.clone();
+                let changed = database.transact(|tx| match deletes {
+                    true => tx.delete(table, &id),
+                    false => tx.update(table, &id, update).map(|row| row.is_some()),
+                });
+                assert!(changed.unwrap());
+            }
+            is_idle.send(()).unwrap();
+            // It stays a worker until it is told to end.
+            let _ = ended.recv();
+        });
+        idle.recv().unwrap();
+        if let Some(snapshot) = snapshot {
+            assert_eq!(snapshot.rows(table).count(), IDS as usize);
+            drop(snapshot);
+        }
+        // Other workers collect garbage as long as they make some.
+        let epoch = || database.metrics().epoch;
+        let began = epoch();
+        while std::sync::Arc::strong_count(&count) > 1 && epoch() < began + 200 {
+            database.transact(|tx| tx.update(&cells, &0, |cell| cell.value += 1)).unwrap();
+        }
+        let left = std::sync::Arc::strong_count(&count) - 1;
+        drop(end);
+        assert_eq!(left, 0, "rows left under {}", P::NAME);
+    });
+}
+
 /// The recent snapshots that a thread opens have numbers that never decrease, also when several threads ask for the
 /// first one at once.
 #[test]
