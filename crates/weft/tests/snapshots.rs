@@ -573,8 +573,8 @@ impl<P: Protocol> Queue<P> {
         assert!(updated.unwrap().is_some());
     }
 
-    /// Runs `turn` for each of many numbers. What is kept for snapshots may not become more meanwhile than
-    /// `entries`, nor may the database's memory grow after the first turns.
+    /// Runs `turn` for each of many numbers. At most `entries` may be kept for snapshots in the end, and
+    /// the database's memory may not grow after the first turns.
     fn is_bounded(&self, entries: u64, turn: impl Fn(u64)) {
         const WARM: u64 = 1_000;
         const TURNS: u64 = 7_000;
@@ -601,8 +601,7 @@ impl<P: Protocol> Queue<P> {
     }
 }
 
-/// A row that was inserted and deleted since a snapshot was opened is none that it could read, and nothing is
-/// kept of it: neither in the middle of the table, nor behind the rows that the snapshot reads.
+/// A snapshot cannot read a row that was inserted and deleted after it was opened, so nothing of the row is kept.
 #[test]
 fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
     for_each_protocol!(|P| {

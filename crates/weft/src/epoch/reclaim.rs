@@ -146,7 +146,7 @@ impl GracePeriods {
 
     /// Ends a visit.
     pub fn end_visit(&self, slot: usize) {
-        // Release: pairs with the acquires of whoever touches next what the worker has gathered.
+        // Release: pairs with the acquires in `begin_visit`, `pin` and `await_visitor`.
         self.slots[slot].visited.store(0, Ordering::Release);
     }
 
@@ -292,12 +292,12 @@ mod loom_tests {
                 })
             };
             grace.pin(0);
-            // SAFETY: pinned, likewise.
+            // SAFETY: pinned: that is what is tested.
             gathered.with_mut(|gathered| unsafe { *gathered += 1 });
             grace.unpin(0);
             grace.visit_self(0);
             grace.pin_visited(0);
-            // SAFETY: visited by itself, likewise.
+            // SAFETY: it visits itself: that is what is tested.
             gathered.with_mut(|gathered| unsafe { *gathered += 1 });
             grace.unpin(0);
             grace.end_visit(0);

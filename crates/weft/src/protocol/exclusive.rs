@@ -562,7 +562,7 @@ impl DeferredRecords {
             self.records.range((from, Bound::Unbounded)).take(count)
         {
             last = Some(block);
-            // SAFETY: a record on the list is not freed, and nobody else writes it now.
+            // SAFETY: a record on the list is not freed, and no other thread writes it now.
             let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
             let newest = record.newest.load(LOAD);
             let row = newest.row().filter(|_| newest.has(ABSENT));

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! In each epoch the first reader *renews* the snapshot. Others do not wait for that, but read at the one before.
-//! If there is none of the epoch before, they take a number of their own, which is shared as well.
+//! If readers have shared no snapshot in that epoch, they take a number of their own, which is shared as well.
 //!
 //! The number at which readers share a snapshot never decreases: of two numbers that were taken at once, the smaller
 //! one is not shared if it comes later. So a thread's recent snapshots never go back in time.

@@ -455,7 +455,8 @@ impl Retention {
         }
     }
 
-    /// Takes some entries that were kept for snapshots that are closed now; none if there are none.
+    /// Takes some of the entries that were kept for snapshots that are closed now. The result is empty if
+    /// there are no such entries.
     /// The caller decides about them again, and calls [`Retention::keep`] and
     /// [`Retention::forget`].
     pub fn take_released(&self) -> Vec<Retained> {
@@ -549,8 +550,8 @@ mod loom_tests {
             closer.join().unwrap();
             if drawn > snapshot {
                 assert!(oldest <= snapshot, "{oldest} is the oldest, though {snapshot} is open");
-                assert!(open.may_lie_in(snapshot, drawn), "{snapshot} is none of {open:?}");
-                assert!(open.numbers.contains(&snapshot), "{snapshot} is none of {open:?}");
+                assert!(open.may_lie_in(snapshot, drawn), "{snapshot} is not in {open:?}");
+                assert!(open.numbers.contains(&snapshot), "{snapshot} is not in {open:?}");
             }
         });
     }
@@ -632,7 +633,7 @@ mod tests {
         let held = retention.metrics();
         assert_eq!((held.versions_held, held.bytes_held), (5, 15), "of the one that is open");
         retention.keep(&mut entries(1, second), false);
-        assert_eq!(retention.take_released().len(), 1, "kept for one that was closed meanwhile");
+        assert_eq!(retention.take_released().len(), 1, "kept for one that was closed before");
         assert_eq!(retention.take_all().len(), 5);
     }
 

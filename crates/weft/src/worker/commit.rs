@@ -450,7 +450,7 @@ impl WorkerMemory {
         let entry = unsafe { Retained::version(replaced, record, table, end) };
         self.know_open_snapshots(end);
         let chains = &self.shared.retention.chains;
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let needed_by =
             unsafe { entry.needed_by(self.open_snapshots.borrow().numbers(), false, chains) };
         if needed_by.is_some() {
@@ -554,7 +554,7 @@ impl WorkerMemory {
         // SAFETY: they are on this worker's own list, hence its own.
         let mut unnumbered =
             entries.extract_if(.., |entry| unsafe { entry.is_unnumbered() }).collect::<Vec<_>>();
-        // SAFETY: likewise, and see `retire_unneeded`.
+        // SAFETY: as above, and the worker is pinned since before they came here.
         unsafe { self.decide(&mut entries, true) };
         // The buffer is used again.
         entries.append(&mut unnumbered);

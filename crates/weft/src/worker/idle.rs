@@ -73,7 +73,8 @@ impl IdleWorkers {
         self.memories[slot].store(ptr::from_ref(memory).cast_mut(), Ordering::Release);
     }
 
-    /// Has a worker visited no more. It visits itself meanwhile, so no other visit is under way.
+    /// Has a worker visited no more. The caller is that worker and visits itself, so no other visit is under
+    /// way.
     pub(super) fn unregister(&self, slot: usize) {
         self.memories[slot].store(ptr::null_mut(), Ordering::Release);
     }
