@@ -510,6 +510,17 @@ pub enum EncodedKey {
 
 const _: () = assert!(size_of::<EncodedKey>() == 24 && size_of::<Option<EncodedKey>>() == 24);
 
+impl EncodedKey {
+    /// How much memory it holds besides its own size, in bytes; its copies share it.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        match self {
+            EncodedKey::Words1(_) | EncodedKey::Words2(_) => 0,
+            // The counts of the `Arc` come first.
+            EncodedKey::Long(key) => 2 * size_of::<usize>() + key.total_bytes(),
+        }
+    }
+}
+
 const WRONG_FORM: &str = "the keys of an index are all of one form";
 
 /// Fills a word from its most significant byte down.

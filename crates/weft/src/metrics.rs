@@ -82,10 +82,16 @@ pub struct SnapshotMetrics {
     pub open: usize,
     /// How long the oldest of them has been open.
     pub oldest_age: Option<Duration>,
-    /// Replaced versions, and deleted records, that are kept for them. (Each worker may hold some
-    /// dozens more that are not counted yet.)
+    /// Versions and records that are kept for them: replaced versions, and deleted records that are still in their
+    /// indexes. Each row that a snapshot can read counts once for itself, and once for each of its index entries, if it
+    /// was changed or deleted since. (A key that was deleted and inserted again may count twice.)
+    ///
+    /// Each worker may hold some dozens more, until it collects its garbage. Under `none` and `htm-naive` deleted
+    /// records are not counted.
     pub versions_held: u64,
-    /// The size of their blocks, in bytes.
+    /// The memory that these hold, in bytes: the blocks of versions and deletions, deleted records with their rows,
+    /// their keys, and the lists on which all of them are. What rows own elsewhere, such as the text of a `String`, is
+    /// not counted.
     pub bytes_held: u64,
 }
 
@@ -96,7 +102,7 @@ pub struct MemoryMetrics {
     /// Size of the chunks that records, versions and index nodes are cut from, in bytes.
     pub chunk_bytes: u64,
     /// Versions and records that wait for their grace period, as of each worker's last
-    /// collection.
+    /// collection. (What an idle worker has is taken over by another, which collects later.)
     pub retired_pending: u64,
 }
 

@@ -6,11 +6,13 @@
 //! a registration, which its end releases.
 //!
 //! [`commit`] is what becomes of a commit's versions, [`thread`](mod@thread) the worker as its thread
-//! has it, and `undoable` what the simulated machine needs to undo whole transactions.
+//! has it, [`idle`] how other workers take over what an idle one holds, and `undoable` what the simulated
+//! machine needs to undo whole transactions.
 
 mod aborts;
 mod commit;
 mod discarded;
+mod idle;
 mod thread;
 #[cfg(weft_sim)]
 mod undoable;
@@ -24,13 +26,14 @@ use std::time::{Duration, Instant};
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
-use weft_htm::word::{Mutex, Ordering, Word};
+use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 use weft_htm::{Htm, Regions, Statistics, StatisticsReader};
 
 pub use aborts::AbortsByTable;
 pub use commit::{EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Outcome, Replaced, Written};
 use discarded::DiscardedList;
 pub use discarded::{Discarded, contain};
+pub use idle::IdleWorkers;
 pub use thread::{Expected, Pinned, StoredForm, Worker, Workers};
 
 use crate::encoding::EncodedKey;
@@ -41,9 +44,9 @@ use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
 use crate::protocol::{Gate, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
-use crate::record::version::{Deletion, NEVER, VersionHeader};
+use crate::record::version::{Deletion, VersionHeader};
 use crate::snapshot::recent::Recent;
-use crate::snapshot::retention::{Kept, Retained, Retention};
+use crate::snapshot::retention::{NONE_OPEN, OpenSnapshots, Retained, Retention};
 use crate::table::TableRef;
 use crate::turnstile::Turnstile;
 
@@ -51,6 +54,8 @@ use crate::turnstile::Turnstile;
 pub struct Shared {
     pub memory: Memory,
     pub grace: GracePeriods,
+    /// Workers that others take over from when they are idle.
+    pub idle: IdleWorkers,
     pub clock: Arc<Clock>,
     /// Which workers are committing.
     pub commits: Commits,
@@ -74,7 +79,7 @@ pub struct Shared {
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
     /// Garbage of workers that left, and how many batches of it there are.
-    orphans: Mutex<Vec<Batch>>,
+    orphans: Mutex<VecDeque<Batch>>,
     orphan_batches: Word,
     slots: Mutex<Slots>,
 }
@@ -149,6 +154,7 @@ impl Shared {
         Shared {
             memory: Memory::default(),
             grace: GracePeriods::new(workers_max),
+            idle: IdleWorkers::new(workers_max),
             clock: Arc::new(Clock::default()),
             commits: Commits::new(workers_max),
             retention: Retention::default(),
@@ -162,7 +168,7 @@ impl Shared {
             recording: None,
             log: OnceLock::new(),
             turnstile: Turnstile::default(),
-            orphans: Mutex::new(Vec::new()),
+            orphans: Mutex::new(VecDeque::new()),
             orphan_batches: Word::new(0),
             slots: Mutex::new(Slots::default()),
         }
@@ -182,22 +188,6 @@ impl Shared {
             total += reader.statistics();
         }
         total
-    }
-
-    /// Whether a record may leave its index whose newest version this is: if it was deleted, no
-    /// snapshot needs it, and no older version is on some list, which leads to the record.
-    ///
-    /// # Safety
-    /// As for [`VersionHeader::of`].
-    pub unsafe fn may_unlink(&self, newest: &VersionHeader) -> bool {
-        // SAFETY: passed on to the caller; a deletion lives as long as its version.
-        unsafe {
-            let is_old_enough = match newest.deletion() {
-                Some(deletion) => self.retention.oldest() >= deletion.as_ref().number,
-                None => newest.number() == NEVER,
-            };
-            is_old_enough && newest.predecessor().is_none()
-        }
     }
 
     pub fn take_slot(&self) -> Option<usize> {
@@ -228,8 +218,17 @@ impl Shared {
         slots.free.push(slot);
     }
 
+    /// Leaves garbage to all workers.
+    fn leave_orphans(&self, batches: Vec<Batch>) {
+        if !batches.is_empty() {
+            let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+            self.orphan_batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
+            orphans.extend(batches);
+        }
+    }
+
     /// Takes the garbage of workers that left, when the database is being dropped.
-    pub fn take_orphans(&self) -> Vec<Batch> {
+    pub fn take_orphans(&self) -> VecDeque<Batch> {
         std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -251,9 +250,8 @@ pub struct WorkerMemory {
     is_reconciling: Cell<bool>,
     /// What is to be kept for snapshots, until there is enough of it for the common lists.
     retained: RefCell<Vec<Retained>>,
-    /// The numbers of the snapshots that are open, as of the commit under way; empty if they have
-    /// not been asked for.
-    open_snapshots: RefCell<Vec<u64>>,
+    /// The open snapshots, as the worker has listed them last.
+    open_snapshots: RefCell<OpenSnapshots>,
     /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
     /// that epoch: see [`WorkerMemory::retire_deleted`].
     deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
@@ -405,8 +403,10 @@ impl WorkerMemory {
     /// Ends the period, and collects garbage if there is enough.
     #[inline(always)]
     pub fn unpin(&self) {
+        // Before the worker may be visited.
+        let is_batch_full = self.garbage().is_batch_full();
         self.shared.grace.unpin(self.slot);
-        if self.garbage().is_batch_full() {
+        if is_batch_full {
             self.collect();
         }
     }
@@ -589,27 +589,49 @@ impl WorkerMemory {
     #[cold]
     #[inline(never)]
     pub fn collect(&self) {
+        let _visit = self.visit_self();
+        let grace = &self.shared.grace;
         self.adopt_orphans();
         self.queue_deleted();
-        self.pin();
+        grace.pin_visited(self.slot);
         self.shared.recent.close_if_old(self.shared.clock.epoch(), &self.shared.retention);
+        self.take_over_idle();
+        self.hand_over_retained();
         self.release_retained();
-        self.shared.grace.unpin(self.slot);
-        self.garbage().seal(|| self.shared.grace.seal());
-        let horizon = self.shared.grace.horizon();
+        grace.unpin(self.slot);
+        self.garbage().seal(|| grace.seal());
+        let horizon = grace.horizon();
+        if self.shared.retention.oldest() != NONE_OPEN {
+            // For the deleted records of all batches: their deletions have committed.
+            self.list_open_snapshots();
+        }
         while let Some(batch) = self.garbage().take_ripe(horizon) {
             // Unlinking reads index nodes, for which one must be pinned.
-            self.pin();
+            grace.pin_visited(self.slot);
             let mut retired = batch.retired;
             for entry in retired.drain(..) {
                 // SAFETY: the batch's grace period has passed.
                 unsafe { self.release(entry) };
             }
-            self.shared.grace.unpin(self.slot);
+            grace.unpin(self.slot);
             self.garbage().recycle(retired);
         }
         let pending = self.garbage().pending() as u64;
         self.counters().retired_pending.store(pending, Ordering::Relaxed);
+    }
+
+    /// Keeps other workers from taking over what this one has gathered while it is not pinned, as long as the
+    /// result lives. While it is pinned they do not in any case.
+    fn visit_self(&self) -> impl Drop {
+        /// Ends the visit.
+        struct Visit<'w>(&'w WorkerMemory);
+        impl Drop for Visit<'_> {
+            fn drop(&mut self) {
+                self.0.shared.grace.end_visit(self.0.slot);
+            }
+        }
+        self.shared.grace.visit_self(self.slot);
+        Visit(self)
     }
 
     /// # Safety
@@ -640,15 +662,24 @@ impl WorkerMemory {
         // SAFETY: the record is on no other list, and so it is not freed; rows that are reached
         // from it are not freed while this worker is pinned.
         unsafe {
-            if let Some(row) = (table.core().newest)(record) {
-                let header = VersionHeader::of(row);
-                if let Some(deletion) = header.deletion()
-                    && self.shared.retention.oldest() < deletion.as_ref().number
-                {
-                    let end = deletion.as_ref().number;
-                    let kept = Kept::DeletedRecord(deleted.key);
-                    self.retain(Retained { kept, record, table, end });
-                    return;
+            if let Some(row) = (table.core().newest)(record)
+                && let Some(deletion) = VersionHeader::of(row).deletion()
+            {
+                let end = deletion.as_ref().number;
+                if self.shared.retention.oldest() < end {
+                    let key = deleted.key.clone();
+                    let entry = Retained::deleted_record(key, record, table, end);
+                    let retention = &self.shared.retention;
+                    let may_rest = !retention.has_released();
+                    let needed_by = entry.needed_by(
+                        self.open_snapshots.borrow().numbers(),
+                        may_rest,
+                        &retention.chains,
+                    );
+                    if needed_by.is_some() {
+                        self.retain(entry);
+                        return;
+                    }
                 }
             }
             match (table.core().settle_deleted)(table, record, &deleted.key, self) {
@@ -659,35 +690,45 @@ impl WorkerMemory {
         }
     }
 
+    /// Takes over some of the garbage of workers that have left, or are idle.
     fn adopt_orphans(&self) {
+        /// How many batches at a time.
+        const ADOPTED: usize = 4;
         // Relaxed: whether they are adopted now or later makes no difference.
         if self.shared.orphan_batches.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
+        let adopted = orphans.len().min(ADOPTED);
         // Under the lock, or batches that are being left at this moment would not be counted.
-        self.shared.orphan_batches.store(0, Ordering::Relaxed);
-        self.garbage().adopt(orphans.drain(..));
+        let left = (orphans.len() - adopted) as u64;
+        self.shared.orphan_batches.store(left, Ordering::Relaxed);
+        self.garbage().adopt(orphans.drain(..adopted));
     }
 
     /// Leaves: what can be freed is, the rest is left to the other workers.
     pub fn leave(&self) {
         self.collect();
-        // Whoever takes them over finds out whether their epoch has ended.
+        let visit = self.visit_self();
+        // The worker that takes them over finds out whether their epoch has ended.
         for (_, deleted) in self.deleted.take() {
             self.push_deleted(deleted);
         }
         // What deleted records are kept for, too, of which `collect` may have found some.
-        self.pin();
-        self.hand_over_retained();
+        self.shared.grace.pin_visited(self.slot);
+        loop {
+            self.hand_over_retained();
+            if self.retained.borrow().is_empty() {
+                break;
+            }
+            // Another worker is about to number a version.
+            yield_now();
+        }
         self.shared.grace.unpin(self.slot);
         self.garbage().seal(|| self.shared.grace.seal());
-        let batches = self.garbage().take_sealed();
-        if !batches.is_empty() {
-            let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
-            self.shared.orphan_batches.fetch_add(batches.len() as u64, Ordering::Relaxed);
-            orphans.extend(batches);
-        }
+        self.shared.leave_orphans(self.garbage().take_sealed());
+        self.shared.idle.unregister(self.slot);
+        drop(visit);
         self.counters().retired_pending.store(0, Ordering::Relaxed);
         // The user's code, of a thread that is no worker any more.
         self.run_discarded();

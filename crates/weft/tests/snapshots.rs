@@ -510,6 +510,318 @@ fn a_record_has_as_many_old_versions_as_there_are_snapshots() {
     });
 }
 
+/// A row of a queue: large, so that what is kept shows in the database's memory.
+#[derive(Clone, Debug, PartialEq, Record)]
+struct Job {
+    #[record(key)]
+    id: u64,
+    #[record(index)]
+    state: u64,
+    #[record(unique)]
+    ticket: u64,
+    contents: [u64; 60],
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(storage = "hash")]
+struct HashJob {
+    #[record(key)]
+    id: u64,
+    contents: [u64; 60],
+}
+
+struct Queue<P: Protocol> {
+    database: Database<P>,
+    jobs: Table<Job, P>,
+    hashed: Table<HashJob, P>,
+}
+
+/// How many rows a queue has, and how many entries that is: of each job the row, and its entries in two
+/// indexes; and the row of a hash table.
+const JOBS: u64 = 20;
+const ENTRIES: u64 = 4 * JOBS;
+
+impl<P: Protocol> Queue<P> {
+    fn new() -> Self {
+        let database = Database::<P>::builder().table::<Job>().table::<HashJob>().open().unwrap();
+        let (jobs, hashed) = (database.table().unwrap(), database.table().unwrap());
+        let queue = Queue { database, jobs, hashed };
+        (0..JOBS).for_each(|id| queue.insert(id));
+        queue
+    }
+
+    fn insert(&self, id: u64) {
+        let inserted = self.database.transact(|tx| {
+            let job = Job { id, state: id, ticket: 1 << 40 | id, contents: [id; 60] };
+            tx.insert(&self.jobs, job)?;
+            tx.insert(&self.hashed, HashJob { id, contents: [id; 60] })
+        });
+        inserted.unwrap();
+    }
+
+    fn delete(&self, id: u64) {
+        let deleted = self.database.transact(|tx| {
+            tx.delete(&self.jobs, &id)?;
+            tx.delete(&self.hashed, &id)
+        });
+        assert!(deleted.unwrap());
+    }
+
+    fn set_state(&self, id: u64, state: u64) {
+        let update = |job: &mut Job| (job.state, job.ticket) = (state, 1 << 41 | state);
+        let updated = self.database.transact(|tx| tx.update(&self.jobs, &id, update));
+        assert!(updated.unwrap().is_some());
+    }
+
+    /// Runs `turn` for each of many numbers. At most `entries` may be kept for snapshots in the end, and
+    /// the database's memory may not grow after the first turns.
+    fn is_bounded(&self, entries: u64, turn: impl Fn(u64)) {
+        const WARM: u64 = 1_000;
+        const TURNS: u64 = 7_000;
+        (0..WARM).for_each(&turn);
+        let warm = self.database.metrics().memory.chunk_bytes;
+        (WARM..TURNS).for_each(&turn);
+        let metrics = self.database.metrics();
+        let held = metrics.snapshots;
+        assert!(held.versions_held <= entries, "{held:?} where {entries} are needed");
+        // Of a row and its entries a turn, which are more than 600 bytes.
+        let grown = metrics.memory.chunk_bytes - warm;
+        assert!(grown <= 4 << 20, "{warm} bytes of chunks have become {grown} more");
+    }
+
+    /// Checks that a snapshot shows the rows that the queue had in the beginning.
+    fn check_first_jobs(&self, snapshot: &Snapshot<P>) {
+        let ids = snapshot.range(&self.jobs, ..).map(|job| job.unwrap().id);
+        assert!(ids.eq(0..JOBS), "by key");
+        let ids = snapshot.range_by(&self.jobs, Job::STATE, ..).map(|job| job.unwrap().id);
+        assert!(ids.eq(0..JOBS), "by state");
+        let ids = snapshot.range_by(&self.jobs, Job::TICKET, ..).map(|job| job.unwrap().id);
+        assert!(ids.eq(0..JOBS), "by ticket");
+        assert_eq!(snapshot.rows(&self.hashed).count() as u64, JOBS);
+    }
+}
+
+/// A snapshot cannot read a row that was inserted and deleted after it was opened, so nothing of the row is kept.
+#[test]
+fn a_queue_beside_a_snapshot_keeps_what_the_snapshot_reads() {
+    for_each_protocol!(|P| {
+        let queue = Queue::<P>::new();
+        let snapshot = queue.database.open_snapshot().unwrap();
+        queue.is_bounded(ENTRIES, |turn| {
+            queue.insert(JOBS + turn);
+            queue.delete(turn);
+        });
+        queue.check_first_jobs(&snapshot);
+        drop(snapshot);
+        assert_eq!(queue.database.metrics().snapshots.versions_held, 0);
+    });
+}
+
+/// An update of an indexed column deletes an index entry, and inserts one. Each entry that no snapshot reads goes.
+#[test]
+fn indexed_updates_beside_a_snapshot_keep_what_the_snapshot_reads() {
+    for_each_protocol!(|P| {
+        let queue = Queue::<P>::new();
+        let snapshot = queue.database.open_snapshot().unwrap();
+        queue.is_bounded(ENTRIES, |turn| queue.set_state(turn % JOBS, JOBS + turn));
+        queue.check_first_jobs(&snapshot);
+    });
+}
+
+/// A key that is deleted and inserted again and again has the one row that the snapshot reads, and the last. (The
+/// deleted record and the version that it held may both be on the snapshot's list.)
+#[test]
+fn keys_that_come_back_beside_a_snapshot_keep_what_the_snapshot_reads() {
+    for_each_protocol!(|P| {
+        let queue = Queue::<P>::new();
+        let snapshot = queue.database.open_snapshot().unwrap();
+        queue.is_bounded(2 * ENTRIES, |turn| {
+            queue.delete(turn % JOBS);
+            queue.insert(turn % JOBS);
+        });
+        queue.check_first_jobs(&snapshot);
+    });
+}
+
+/// Several snapshots, each opened in the middle of a queue's life, keep what each of them reads, in whatever order
+/// they are closed.
+#[test]
+fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
+    let seed = Seed::new();
+    for_each_protocol!(|P| {
+        let mut random = seed.random(0);
+        let queue = Queue::<P>::new();
+        let mut open: Vec<(Snapshot<P>, u64)> = Vec::new();
+        for turn in 0..4_000 {
+            if turn % 500 == 0 {
+                open.push((queue.database.open_snapshot().unwrap(), turn));
+            }
+            if turn % 1_000 == 999 {
+                drop(open.swap_remove(random.usize(0..open.len())));
+            }
+            queue.insert(JOBS + turn);
+            queue.delete(turn);
+            let held = queue.database.metrics().snapshots.versions_held;
+            assert!(held <= ENTRIES * open.len() as u64, "{held} for {} snapshots", open.len());
+        }
+        while !open.is_empty() {
+            for (snapshot, turn) in &open {
+                let ids = snapshot.range(&queue.jobs, ..).map(|job| job.unwrap().id);
+                assert!(ids.eq(*turn..turn + JOBS), "at {turn}");
+                assert_eq!(snapshot.rows(&queue.hashed).count() as u64, JOBS);
+            }
+            drop(open.swap_remove(random.usize(0..open.len())));
+            let held = queue.database.metrics().snapshots.versions_held;
+            assert!(held <= ENTRIES * open.len() as u64, "{held} for {} snapshots", open.len());
+        }
+    });
+}
+
+/// A record waits in its index for its older versions, which snapshots read, and goes when the last of them does.
+#[test]
+fn a_deleted_record_goes_with_its_last_older_version() {
+    for_each_protocol!(|P| {
+        let queue = Queue::<P>::new();
+        let older = queue.database.open_snapshot().unwrap();
+        let versions = |round: u64| {
+            for id in 0..JOBS {
+                queue.set_state(id, JOBS * (round + 1) + id);
+            }
+        };
+        versions(0);
+        let newer = queue.database.open_snapshot().unwrap();
+        versions(1);
+        (0..JOBS).for_each(|id| queue.delete(id));
+        // Of rows that were inserted since, and deleted, nothing is kept while this one is open.
+        let newest = queue.database.open_snapshot().unwrap();
+        let flush = |from: u64| {
+            for turn in from..from + 1_000 {
+                queue.insert(JOBS + turn);
+                queue.delete(JOBS + turn);
+            }
+        };
+        flush(0);
+        queue.check_first_jobs(&older);
+        drop(newer);
+        flush(1_000);
+        queue.check_first_jobs(&older);
+        drop(older);
+        flush(2_000);
+        assert_eq!(newest.rows(&queue.jobs).count(), 0);
+        assert_eq!(queue.database.metrics().snapshots.versions_held, 0, "with one snapshot open");
+    });
+}
+
+/// What is held is counted with all that belongs to it: rows, records, deletions.
+#[test]
+fn held_bytes_are_those_of_rows_and_records() {
+    let queue = Queue::<weft::protocol::Dbx>::new();
+    let snapshot = queue.database.open_snapshot().unwrap();
+    let held = || queue.database.metrics().snapshots;
+    for turn in 0..2_000 {
+        queue.insert(JOBS + turn);
+        queue.delete(turn);
+    }
+    let job_bytes = (size_of::<Job>() + size_of::<HashJob>()) as u64;
+    assert!(held().bytes_held >= JOBS * job_bytes, "{:?}", held());
+    assert!(held().bytes_held <= JOBS * 4 * job_bytes, "{:?}", held());
+    drop(snapshot);
+    assert_eq!((held().versions_held, held().bytes_held), (0, 0));
+}
+
+/// A row that counts how many of its kind there are.
+#[derive(Clone, Record)]
+#[record(volatile)]
+struct Counted {
+    #[record(key)]
+    id: u64,
+    #[allow(dead_code, reason = "it is there to be counted")]
+    count: std::sync::Arc<()>,
+}
+
+/// A worker that deletes or replaces rows and then runs no more transactions does not keep them: other
+/// workers take them over. Snapshots that were open then make no difference.
+#[test]
+fn what_an_idle_worker_holds_is_taken_over() {
+    for with_snapshot in [false, true] {
+        for deletes in [false, true] {
+            idle_worker::<weft::protocol::Dbx>(with_snapshot, deletes);
+            idle_worker::<weft::protocol::TwoPhaseLocking>(with_snapshot, deletes);
+            idle_worker::<weft::protocol::TimestampOrdering>(with_snapshot, deletes);
+        }
+    }
+}
+
+fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
+    let database = Database::<P>::builder().table::<Counted>().table::<Cell>().open().unwrap();
+    let (table, cells) = (database.table().unwrap(), database.table().unwrap());
+    let (count, updated) = (std::sync::Arc::new(()), std::sync::Arc::new(()));
+    let insert = |id| {
+        let row = Counted { id, count: count.clone() };
+        database.transact(|tx| tx.insert(&table, row.clone())).unwrap();
+    };
+    (0..u64::from(IDS)).for_each(insert);
+    database.transact(|tx| tx.insert(&cells, Cell { id: 0, value: 0 })).unwrap();
+    let snapshot = with_snapshot.then(|| database.open_snapshot().unwrap());
+    let (is_idle, idle) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (database, table, updated) = (&database, &table, &updated);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for id in 0..u64::from(IDS) {
+                let update = |row: &mut Counted| row.count = updated.clone();
+                let changed = database.transact(|tx| match deletes {
+                    true => tx.delete(table, &id),
+                    false => tx.update(table, &id, update).map(|row| row.is_some()),
+                });
+                assert!(changed.unwrap());
+            }
+            is_idle.send(()).unwrap();
+            // It stays a worker until it is told to end.
+            let _ = ended.recv();
+        });
+        idle.recv().unwrap();
+        if let Some(snapshot) = snapshot {
+            assert_eq!(snapshot.rows(table).count(), IDS as usize);
+            drop(snapshot);
+        }
+        // Other workers collect garbage as long as they make some.
+        let epoch = || database.metrics().epoch;
+        let began = epoch();
+        while std::sync::Arc::strong_count(&count) > 1 && epoch() < began + 200 {
+            database.transact(|tx| tx.update(&cells, &0, |cell| cell.value += 1)).unwrap();
+        }
+        let left = std::sync::Arc::strong_count(&count) - 1;
+        drop(end);
+        assert_eq!(left, 0, "rows left under {}", P::NAME);
+    });
+}
+
+/// The recent snapshots that a thread opens have numbers that never decrease, also when several threads ask for the
+/// first one at once.
+#[test]
+fn recent_snapshots_never_go_back() {
+    for _ in 0..300 * stress() {
+        let fixture = Fixture::<weft::protocol::Dbx>::new();
+        let begin = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    drop(fixture.database.open_snapshot().unwrap());
+                    begin.wait();
+                    let mut last = 0;
+                    for _ in 0..20 {
+                        let snapshot = fixture.database.open_recent_snapshot().unwrap();
+                        assert!(snapshot.number() >= last, "{} after {last}", snapshot.number());
+                        last = snapshot.number();
+                        std::thread::yield_now();
+                    }
+                });
+            }
+        });
+    }
+}
+
 /// The single-key protocol has snapshots of many keys.
 #[test]
 fn atomic_operations_have_snapshots() {

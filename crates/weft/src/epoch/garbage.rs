@@ -3,7 +3,8 @@
 //! A worker collects what it retires in an open batch. When the batch is worth it, it is sealed
 //! with a tag of the grace clock, and freed once the grace period has passed (see
 //! [`reclaim`](super::reclaim)). Everything happens on the worker's own thread at the end of its
-//! transactions; a worker that leaves hands its batches to whoever collects next.
+//! transactions. A worker that leaves hands its batches to those that collect later, and those of an idle
+//! worker are taken over by one of them.
 
 use std::alloc::Layout;
 use std::collections::VecDeque;

@@ -26,8 +26,21 @@
 //!   One of the fences comes first: if it is the worker's, the reclaimer sees the slot; if it is
 //!   the reclaimer's, the worker sees the unlinking, and cannot find the batch.
 //! - Otherwise the reclaimer sees `s < t` and waits.
+//!
+//! **Visits.** What a worker has gathered is its own while it is pinned. Otherwise another worker may
+//! *visit* it, and take that over. Both announce themselves, and then look at the other:
+//!
+//! ```text
+//!   worker    slot := clock;   fence;   wait while it is visited
+//!   visitor   visited := 1;    fence;   if the slot is OFFLINE: visit;   visited := 0
+//! ```
+//!
+//! Of the two fences one comes first. If it is the worker's, the visitor sees the slot and gives way. If
+//! it is the visitor's, the worker sees that it is visited, and waits. A worker that touches what it has
+//! gathered while it is not pinned visits itself. The word lies beside the slot, on a line that the
+//! worker writes in any case.
 
-use weft_htm::word::{Ordering, Word, fence};
+use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 /// Slot value of a worker that runs no transaction.
 pub const OFFLINE: u64 = u64::MAX;
@@ -37,13 +50,23 @@ pub const OFFLINE: u64 = u64::MAX;
 #[derive(Debug)]
 struct PaddedWord(Word);
 
+/// A worker's place, on a cache line of its own.
+#[repr(align(64))]
+#[derive(Debug)]
+struct Slot {
+    /// The clock when the worker pinned, or [`OFFLINE`].
+    pinned: Word,
+    /// 1 while the worker is visited.
+    visited: Word,
+}
+
 /// The grace clock of one database, and a slot per worker.
 #[derive(Debug)]
 pub struct GracePeriods {
     clock: PaddedWord,
     /// One more than the highest slot ever used, so that a scan is as long as need be.
     slots_used: PaddedWord,
-    slots: Box<[PaddedWord]>,
+    slots: Box<[Slot]>,
 }
 
 impl GracePeriods {
@@ -52,7 +75,9 @@ impl GracePeriods {
         GracePeriods {
             clock: PaddedWord(Word::new(1)),
             slots_used: PaddedWord(Word::new(0)),
-            slots: (0..workers_max).map(|_| PaddedWord(Word::new(OFFLINE))).collect(),
+            slots: (0..workers_max)
+                .map(|_| Slot { pinned: Word::new(OFFLINE), visited: Word::new(0) })
+                .collect(),
         }
     }
 
@@ -70,9 +95,64 @@ impl GracePeriods {
         self.slots_used.0.load(Ordering::SeqCst) as usize
     }
 
-    /// Begins a period in which nothing is freed that the caller can find from now on.
+    /// Begins a period in which nothing is freed that the caller can find from now on, and in which it is
+    /// not visited. Waits until a visit that is under way has ended.
     #[inline(always)]
     pub fn pin(&self, slot: usize) {
+        self.pin_visited(slot);
+        // Acquire: pairs with the release in `end_visit`. After the fence, as `begin_visit` demands.
+        if self.slots[slot].visited.load(Ordering::Acquire) != 0 {
+            self.await_visitor(slot);
+        }
+    }
+
+    #[cold]
+    fn await_visitor(&self, slot: usize) {
+        let mut spins = 0u32;
+        while self.slots[slot].visited.load(Ordering::Acquire) != 0 {
+            spins += 1;
+            if cfg!(any(loom, shuttle)) || spins.is_multiple_of(64) {
+                yield_now();
+            } else {
+                spin_loop();
+            }
+        }
+    }
+
+    /// Visits a worker that is not pinned; false if it is pinned, or visited. If this returns true, what
+    /// the worker has gathered is the caller's until [`GracePeriods::end_visit`].
+    pub fn begin_visit(&self, slot: usize) -> bool {
+        let Slot { pinned, visited } = &self.slots[slot];
+        // Acquire: pairs with the release in `end_visit`.
+        if visited.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        // Pairs with the fence in `pin_visited`.
+        fence(Ordering::SeqCst);
+        // Acquire: pairs with the release in `unpin`.
+        let is_offline = pinned.load(Ordering::Acquire) == OFFLINE;
+        if !is_offline {
+            self.end_visit(slot);
+        }
+        is_offline
+    }
+
+    /// Has the calling worker, which is not pinned, visit itself. Waits until another visit has ended.
+    pub fn visit_self(&self, slot: usize) {
+        while !self.begin_visit(slot) {
+            self.await_visitor(slot);
+        }
+    }
+
+    /// Ends a visit.
+    pub fn end_visit(&self, slot: usize) {
+        // Release: pairs with the acquires in `begin_visit`, `pin` and `await_visitor`.
+        self.slots[slot].visited.store(0, Ordering::Release);
+    }
+
+    /// As [`GracePeriods::pin`], for a worker that visits itself.
+    #[inline(always)]
+    pub fn pin_visited(&self, slot: usize) {
         // Acquire: pairs with the increment in `seal`; see "s >= t" above.
         let now = self.clock.0.load(Ordering::Acquire);
         // Release: pairs with the acquire in `horizon`. A reclaimer that reads this value, and not the
@@ -81,14 +161,14 @@ impl GracePeriods {
         //
         // The fence makes the store visible before the worker reads anything; it pairs with the one in
         // `horizon`.
-        self.slots[slot].0.store(now, Ordering::Release);
+        self.slots[slot].pinned.store(now, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
     /// How many batches have been closed since the caller pinned.
     pub fn sealed_since(&self, slot: usize) -> u64 {
         // Relaxed: a hint, about the caller's own slot.
-        self.clock.0.load(Ordering::Relaxed) - self.slots[slot].0.load(Ordering::Relaxed)
+        self.clock.0.load(Ordering::Relaxed) - self.slots[slot].pinned.load(Ordering::Relaxed)
     }
 
     /// Ends the period that [`GracePeriods::pin`] began.
@@ -96,7 +176,7 @@ impl GracePeriods {
     pub fn unpin(&self, slot: usize) {
         // Release: pairs with the acquire in `horizon`, so that all that the worker read in its
         // transaction is read before the memory is freed and used again.
-        self.slots[slot].0.store(OFFLINE, Ordering::Release);
+        self.slots[slot].pinned.store(OFFLINE, Ordering::Release);
     }
 
     /// Closes a batch of what the caller has unlinked, and returns its tag.
@@ -115,7 +195,7 @@ impl GracePeriods {
         self.slots[..self.slots_used()]
             .iter()
             // Acquire: pairs with the releases in `unpin` and `pin`.
-            .map(|slot| slot.0.load(Ordering::Acquire))
+            .map(|slot| slot.pinned.load(Ordering::Acquire))
             .min()
             .unwrap_or(OFFLINE)
     }
@@ -146,6 +226,24 @@ mod tests {
         let tag = grace.seal();
         assert!(grace.horizon() >= tag);
     }
+
+    #[test]
+    fn a_worker_is_visited_unless_it_is_pinned_or_visited() {
+        let grace = GracePeriods::new(1);
+        grace.enlist(0);
+        grace.pin(0);
+        assert!(!grace.begin_visit(0), "it is pinned");
+        grace.unpin(0);
+        assert!(grace.begin_visit(0));
+        assert!(!grace.begin_visit(0), "it is visited");
+        grace.end_visit(0);
+        grace.visit_self(0);
+        grace.pin_visited(0);
+        assert!(!grace.begin_visit(0), "it visits itself");
+        grace.unpin(0);
+        grace.end_visit(0);
+        assert!(grace.begin_visit(0));
+    }
 }
 
 /// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
@@ -171,6 +269,40 @@ mod loom_tests {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| free_beside_a_reader_that_pins(2));
+    }
+
+    /// What a worker has gathered is touched by one thread at a time: by the worker while it is pinned or
+    /// visits itself, or by a visitor.
+    #[test]
+    fn loom_nothing_gathered_is_touched_by_two() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let grace = Arc::new(GracePeriods::new(1));
+            grace.enlist(0);
+            let gathered = Arc::new(UnsafeCell::new(0));
+            let visitor = {
+                let (grace, gathered) = (Arc::clone(&grace), Arc::clone(&gathered));
+                thread::spawn(move || {
+                    if grace.begin_visit(0) {
+                        // SAFETY: a visit: that is what is tested.
+                        gathered.with_mut(|gathered| unsafe { *gathered = 0 });
+                        grace.end_visit(0);
+                    }
+                })
+            };
+            grace.pin(0);
+            // SAFETY: pinned: that is what is tested.
+            gathered.with_mut(|gathered| unsafe { *gathered += 1 });
+            grace.unpin(0);
+            grace.visit_self(0);
+            grace.pin_visited(0);
+            // SAFETY: it visits itself: that is what is tested.
+            gathered.with_mut(|gathered| unsafe { *gathered += 1 });
+            grace.unpin(0);
+            grace.end_visit(0);
+            visitor.join().unwrap();
+        });
     }
 
     fn free_beside_a_reader_that_pins(pins: u32) {

@@ -215,6 +215,12 @@ pub struct LongKey {
 }
 
 impl LongKey {
+    /// How much memory it takes, in bytes.
+    pub(crate) fn total_bytes(&self) -> usize {
+        let spilled = if self.bytes.spilled() { self.bytes.capacity() } else { 0 };
+        size_of::<LongKey>() + spilled
+    }
+
     /// The encoding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes

@@ -24,6 +24,8 @@
 //! whoever has the database to itself looks through, as long as a snapshot needs it: see [`Deferred`].
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -62,10 +64,25 @@ pub trait Exclusion: Default + Send + Sync + 'static {
     fn deferred(&self) -> &Deferred;
 }
 
-/// Deleted records that were left in their indexes because a snapshot needed them. They belong to
-/// whoever has the database to itself, who unlinks those that are not needed any more.
+/// Deleted records that were left in their indexes because a snapshot was open. They belong to the
+/// transaction that has the database to itself.
 #[derive(Debug, Default)]
-pub struct Deferred(UnsafeCell<Vec<DeletedRecord>>);
+pub struct Deferred(UnsafeCell<DeferredRecords>);
+
+/// What is in [`Deferred`].
+#[derive(Debug, Default)]
+struct DeferredRecords {
+    /// By the records' addresses. None of the records has a row.
+    records: BTreeMap<NonNull<u8>, DeletedRecord>,
+    /// The next commit looks at the records after this one.
+    seen: Option<NonNull<u8>>,
+    /// How many records were put off since the last commit looked.
+    added: usize,
+}
+
+/// How many deferred records a commit looks at, besides two for each that was put off since. So a commit
+/// takes no longer if a snapshot needs many of them, and records that no snapshot needs do not pile up.
+const LOOKED_AT: usize = 32;
 
 // SAFETY: accessed only by the transaction that has the database to itself; the records and tables
 // are the database's, on whatever thread.
@@ -144,6 +161,8 @@ pub struct ExclusiveExecutor<E> {
     replaced: Vec<(Unused, NonNull<u8>)>,
     /// Deleted records whose unlinking is put off.
     deferring: Vec<DeletedRecord>,
+    /// Whether the last commit has left deleted records in their indexes.
+    has_deferred: bool,
 }
 
 // SAFETY: all lists are empty between transactions, when the executor may change threads; the
@@ -177,6 +196,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             unlinked: Vec::new(),
             replaced: Vec::new(),
             deferring: Vec::new(),
+            has_deferred: false,
         }
     }
 
@@ -347,6 +367,10 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             let staged = self.log.iter().filter(|step| step.staged != NOT_STAGED);
             memory.log(staged.map(|step| (step.staged, order)));
         }
+        if self.has_deferred {
+            // For the next commit. Not while the database is this transaction's, since that waits for a lock.
+            memory.list_open_snapshots();
+        }
         self.log.clear();
         for (replaced, row) in self.replaced.drain(..) {
             if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
@@ -422,7 +446,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 // SAFETY: this transaction has deleted it, and nobody else is there.
                 unsafe { memory.mark_deleted(record.block(), deleted) };
                 // SAFETY: pinned.
-                let may_go = is_alone && unsafe { memory.shared().may_unlink(header(deleted)) };
+                let may_go = is_alone && unsafe { memory.may_unlink(header(deleted)) };
                 if may_go {
                     if let Some(unlinked) = unlink(memory, step) {
                         self.unlinked.push(unlinked);
@@ -462,7 +486,11 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     fn defer(&mut self) {
         if !self.deferring.is_empty() {
             // SAFETY: between `enter` and `leave`, or where nobody interrupts.
-            unsafe { (*self.exclusion.deferred().0.get()).append(&mut self.deferring) };
+            let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
+            deferred.added += self.deferring.len();
+            let deferring = self.deferring.drain(..).map(|deleted| (deleted.record, deleted));
+            deferred.records.extend(deferring);
+            self.has_deferred = true;
         }
     }
 
@@ -480,13 +508,20 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
         memory.undo();
     }
 
-    /// Unlinks the deleted records that no snapshot needs any more.
+    /// Unlinks deleted records that no snapshot needs any more.
     #[inline(always)]
     fn unlink_deferred(&mut self, memory: &WorkerMemory) {
         // SAFETY: between `enter` and `leave`.
         let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
-        if !deferred.is_empty() {
-            unlink_unneeded(deferred, memory);
+        self.has_deferred = !deferred.records.is_empty();
+        if self.has_deferred {
+            for (replaced, _) in &self.replaced {
+                // It has a row again.
+                if header(replaced.row).is_deleted() {
+                    deferred.records.remove(&replaced.record.block());
+                }
+            }
+            deferred.unlink_unneeded(memory);
         }
     }
 
@@ -515,24 +550,38 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
     }
 }
 
-/// Goes through the list of deleted records.
-#[cold]
-fn unlink_unneeded(deferred: &mut Vec<DeletedRecord>, memory: &WorkerMemory) {
-    deferred.retain(|&DeletedRecord { record: block, table, ref key }| {
-        // SAFETY: a record on the list is not freed, and nobody else writes it now.
-        let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
-        let newest = record.newest.load(LOAD);
-        let Some(row) = newest.row().filter(|_| newest.has(ABSENT)) else {
-            return false; // It has a row again.
-        };
-        // SAFETY: pinned.
-        let may_go = unsafe { memory.shared().may_unlink(header(row)) };
-        // SAFETY: the record is of the table. Its row is dropped with it.
-        if may_go && unsafe { table.unlink(block, key, memory) } {
-            memory.retire_record(block, table);
+impl DeferredRecords {
+    /// Looks at some of the records, and unlinks those that no snapshot needs.
+    #[cold]
+    fn unlink_unneeded(&mut self, memory: &WorkerMemory) {
+        let count = LOOKED_AT + 2 * std::mem::take(&mut self.added);
+        let from = self.seen.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut unlinked = Vec::new();
+        let mut last = None;
+        for (&block, DeletedRecord { table, key, .. }) in
+            self.records.range((from, Bound::Unbounded)).take(count)
+        {
+            last = Some(block);
+            // SAFETY: a record on the list is not freed, and no other thread writes it now.
+            let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
+            let newest = record.newest.load(LOAD);
+            let row = newest.row().filter(|_| newest.has(ABSENT));
+            let row = row.expect("a record that has a row again is off the list");
+            // SAFETY: pinned.
+            if unsafe { memory.may_unlink(header(row)) } {
+                // SAFETY: the record is of the table. Its row is dropped with it.
+                if unsafe { table.unlink(block, key, memory) } {
+                    memory.retire_record(block, *table);
+                }
+                unlinked.push(block);
+            }
         }
-        !may_go
-    });
+        // After the last record comes the first.
+        self.seen = last;
+        for block in unlinked {
+            self.records.remove(&block);
+        }
+    }
 }
 
 /// The committed row that a write of this transaction stands for, which finds `newest` in the

@@ -58,9 +58,12 @@ use crate::worker::{Pinned, Worker};
 /// [workers](crate::Builder::workers_max).
 ///
 /// While it is open, the database keeps the versions that it needs: at most one of each row that it
-/// could read, however often the row is overwritten. [`Metrics::snapshots`] shows how many, and how
-/// old the oldest snapshot is. Dropping it gives back what was kept for it alone, which takes a
-/// time in proportion.
+/// can read, and one of each index entry of such a row, however often the row is changed, deleted or
+/// inserted again. Rows that were inserted since cost nothing: if they are deleted they go at once.
+/// [`Metrics::snapshots`] shows how much is kept, and how old the oldest snapshot is.
+///
+/// Dropping it gives back what was kept for it alone, which takes a time in proportion. It does so in
+/// small steps, and other threads do not wait for it.
 ///
 /// ```
 /// use weft::{Database, Error, Record};
@@ -411,7 +414,8 @@ impl<P: Protocol> Snapshot<P> {
         }
     }
 
-    /// Releases what was kept for snapshots that are closed now.
+    /// Releases what was kept for snapshots that are closed now, one chunk after the other. Between two chunks
+    /// this thread is not pinned.
     fn release_all(&self) {
         let retention = &self.database.inner().shared.retention;
         // If this thread cannot be a worker, the others will see to what was kept.

@@ -14,6 +14,10 @@
 //! ```
 //!
 //! In each epoch the first reader *renews* the snapshot. Others do not wait for that, but read at the one before.
+//! If readers have shared no snapshot in that epoch, they take a number of their own, which is shared as well.
+//!
+//! The number at which readers share a snapshot never decreases: of two numbers that were taken at once, the smaller
+//! one is not shared if it comes later. So a thread's recent snapshots never go back in time.
 //!
 //! In the paper a number becomes a consistent snapshot when all transactions have ended that may have a smaller one:
 //! commutative pieces that come late are redone on newer versions until then (Algorithm 1). Here a number is taken
@@ -37,11 +41,18 @@ use crate::protocol::Protocol;
 /// The shared snapshot of a database, if there is one.
 #[derive(Debug, Default)]
 pub struct Recent {
-    shared: Mutex<Option<Taken>>,
+    state: Mutex<State>,
     /// The epoch that its number lies in, or 0: so that it need not be locked to see that it is old.
     epoch: Word,
     /// 1 while somebody renews it.
     renewing: Word,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    shared: Option<Taken>,
+    /// The greatest number at which readers have shared a snapshot so far.
+    greatest: u64,
 }
 
 /// A number at which readers share a snapshot, which counts as one that has it open.
@@ -55,8 +66,8 @@ struct Taken {
 const EPOCHS_MAX: u64 = 2;
 
 impl Recent {
-    fn shared(&self) -> impl std::ops::DerefMut<Target = Option<Taken>> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> impl std::ops::DerefMut<Target = State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Joins the snapshot, if its number is of this epoch or a later one.
@@ -65,23 +76,25 @@ impl Recent {
         if self.epoch.load(Ordering::Relaxed) < epoch {
             return None;
         }
-        let shared = self.shared();
-        let taken = shared.filter(|taken| epoch_of(taken.number) >= epoch)?;
+        let state = self.state();
+        let taken = state.shared.filter(|taken| epoch_of(taken.number) >= epoch)?;
         // It is not closed meanwhile, since that takes the lock.
         retention.join(taken.number);
         Some(taken)
     }
 
-    /// Has readers share another one, or none, and closes the one before.
-    fn replace(&self, taken: Option<Taken>, retention: &Retention) {
+    /// Has readers share another one, and closes the one before; unless readers have shared one with a
+    /// greater number.
+    fn share(&self, taken: Taken, retention: &Retention) {
         let before = {
-            let mut shared = self.shared();
-            if let Some(taken) = &taken {
-                retention.join(taken.number);
+            let mut state = self.state();
+            if taken.number <= state.greatest {
+                return;
             }
-            let epoch = taken.as_ref().map_or(0, |taken| epoch_of(taken.number));
-            self.epoch.store(epoch, Ordering::Relaxed);
-            std::mem::replace(&mut *shared, taken)
+            state.greatest = taken.number;
+            retention.join(taken.number);
+            self.epoch.store(epoch_of(taken.number), Ordering::Relaxed);
+            state.shared.replace(taken)
         };
         if let Some(before) = before {
             retention.close(before.number);
@@ -90,7 +103,14 @@ impl Recent {
 
     /// Closes it. What was kept for it alone is to be released.
     pub fn close(&self, retention: &Retention) {
-        self.replace(None, retention);
+        let before = {
+            let mut state = self.state();
+            self.epoch.store(0, Ordering::Relaxed);
+            state.shared.take()
+        };
+        if let Some(before) = before {
+            retention.close(before.number);
+        }
     }
 
     /// Closes it if it is so old that nobody seems to ask for it any more.
@@ -138,9 +158,12 @@ impl<P: Protocol> Database<P> {
     /// It is shared by all who ask for one in an epoch, so it costs less to open than a snapshot of the present
     /// state: one of them opens it, and the others wait for nothing. Writers keep at most one version more of each
     /// row, however many read. In return a reader may miss what it has just committed itself. So this is
-    /// serializable, but not strictly; for that, take [`Database::open_snapshot`]. And what is deleted while it is
-    /// shared stays in the indexes that long, for all scans to pass: for tables that are queues, whose heads
-    /// everybody looks for, snapshots of the readers' own cost less.
+    /// serializable, but not strictly; for that, take [`Database::open_snapshot`]. The recent snapshots that a
+    /// thread opens never go back in time: each has the number of the one before, or a greater one.
+    ///
+    /// A row that the snapshot can read, and that is deleted while it is shared, stays in the indexes that long, and
+    /// scans pass over it. In tables that are queues, all scans look for the head, where these rows are: there,
+    /// snapshots of the readers' own cost less.
     ///
     /// ```
     /// use weft::{Database, Error, Record};
@@ -169,12 +192,16 @@ impl<P: Protocol> Database<P> {
         if let Some(snapshot) = join(epoch) {
             return Ok(snapshot);
         }
-        let Some(renewal) = shared.recent.begin_renewal() else {
-            return join(epoch - 1).map_or_else(|| self.open_snapshot(), Ok);
-        };
+        let renewal = shared.recent.begin_renewal();
+        if renewal.is_none()
+            && let Some(snapshot) = join(epoch - 1)
+        {
+            return Ok(snapshot);
+        }
         let snapshot = self.open_snapshot()?;
+        // Also without a renewal: the thread's next recent snapshot may not be an earlier one.
         let taken = Taken { number: snapshot.number, times: snapshot.times() };
-        shared.recent.replace(Some(taken), &shared.retention);
+        shared.recent.share(taken, &shared.retention);
         drop(renewal);
         snapshot.release_all();
         Ok(snapshot)

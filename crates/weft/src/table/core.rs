@@ -254,6 +254,12 @@ pub struct TableRef(pub(super) NonNull<TableCore>);
 unsafe impl Send for TableRef {}
 
 impl TableRef {
+    /// A reference to no table, which is never asked for one.
+    #[cfg(test)]
+    pub fn dangling() -> TableRef {
+        TableRef(NonNull::dangling())
+    }
+
     /// The core.
     #[inline(always)]
     pub fn core(&self) -> &TableCore {
@@ -506,7 +512,7 @@ unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
         // SAFETY: as above; the worker is pinned.
         let header = unsafe { newest::<P>(record).map(|row| VersionHeader::of(row)) };
         // SAFETY: likewise.
-        header.is_none_or(|header| unsafe { memory.shared().may_unlink(header) })
+        header.is_none_or(|header| unsafe { memory.may_unlink(header) })
     };
     // SAFETY: as above.
     P::settle_deleted(stored, may_go, || unsafe { unlink::<I, P>(table, record, key, memory) })

@@ -158,7 +158,8 @@ pub enum Written {
     Deleted(NonNull<u8>),
 }
 
-/// How many entries a worker gathers before it puts them on the common lists.
+/// How many entries a worker gathers before it puts them on the common lists. (It does so with fewer when it
+/// collects its garbage.)
 const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
 
 impl WorkerMemory {
@@ -200,7 +201,6 @@ impl WorkerMemory {
             // If the commit has failed, the next attempt may write nothing, and draws no number then.
             self.drawn.store(0, Ordering::Relaxed);
             self.shared.commits.end(self.slot);
-            self.open_snapshots.borrow_mut().clear();
         }
     }
 
@@ -446,10 +446,14 @@ impl WorkerMemory {
     #[cold]
     unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
         let end = self.drawn.load(Ordering::Relaxed);
-        let entry = Retained { kept: Kept::Version(replaced), record, table, end };
-        self.list_open_snapshots();
         // SAFETY: by the contract the version is the caller's to retire.
-        if unsafe { entry.needed_by(&self.open_snapshots.borrow()) }.is_some() {
+        let entry = unsafe { Retained::version(replaced, record, table, end) };
+        self.know_open_snapshots(end);
+        let chains = &self.shared.retention.chains;
+        // SAFETY: as above.
+        let needed_by =
+            unsafe { entry.needed_by(self.open_snapshots.borrow().numbers(), false, chains) };
+        if needed_by.is_some() {
             self.retain(entry);
         } else {
             // SAFETY: likewise.
@@ -457,12 +461,38 @@ impl WorkerMemory {
         }
     }
 
-    /// Asks for the open snapshots, once per commit. (Those that are opened later need nothing that
-    /// the commit replaces.)
-    fn list_open_snapshots(&self) {
-        let mut open = self.open_snapshots.borrow_mut();
-        if open.is_empty() && self.shared.retention.oldest() != NONE_OPEN {
-            self.shared.retention.list_open(&mut open);
+    /// Lists the open snapshots, unless it is known which of them have smaller numbers than `end`. (Those
+    /// that are opened later need nothing that was replaced, or deleted, at `end`. One that is on the list
+    /// may be closed by now. Then something is kept until [`WorkerMemory::hand_over_retained`].)
+    fn know_open_snapshots(&self, end: u64) {
+        if !self.open_snapshots.borrow().is_complete_below(end) {
+            self.list_open_snapshots();
+        }
+    }
+
+    /// Lists the open snapshots.
+    pub fn list_open_snapshots(&self) {
+        self.shared.retention.list_open(&self.shared.clock, &mut self.open_snapshots.borrow_mut());
+    }
+
+    /// Whether a record may leave its index whose newest version this is: it was deleted, no snapshot needs
+    /// it, and no older version is on some list, which leads to the record. If it is not known which
+    /// snapshots are open, this returns false. (See [`WorkerMemory::list_open_snapshots`].)
+    ///
+    /// # Safety
+    /// As for [`VersionHeader::of`].
+    pub unsafe fn may_unlink(&self, newest: &VersionHeader) -> bool {
+        // SAFETY: passed on to the caller; a deletion lives as long as its version.
+        unsafe {
+            let is_needed = match newest.deletion() {
+                Some(deletion) => {
+                    let deletion = deletion.as_ref().number;
+                    self.shared.retention.oldest() < deletion
+                        && self.open_snapshots.borrow().may_lie_in(newest.number(), deletion)
+                }
+                None => newest.number() != NEVER,
+            };
+            !is_needed && newest.predecessor().is_none()
         }
     }
 
@@ -517,25 +547,61 @@ impl WorkerMemory {
         }
     }
 
-    /// Puts what is to be kept on the common lists.
+    /// Puts what is to be kept on the lists of the snapshots. To be called while pinned.
     pub(super) fn hand_over_retained(&self) {
-        if self.retained.borrow().is_empty() {
-            return;
-        }
-        let unneeded = self.shared.retention.retain(&mut self.retained.borrow_mut());
-        // SAFETY: they were on this worker's own list, hence its own; and see `retire_unneeded`.
-        unsafe { self.retire_unneeded(unneeded) };
+        let mut entries = self.retained.take();
+        // Which snapshots need a version is known when it has its number.
+        // SAFETY: they are on this worker's own list, hence its own.
+        let mut unnumbered =
+            entries.extract_if(.., |entry| unsafe { entry.is_unnumbered() }).collect::<Vec<_>>();
+        // SAFETY: as above, and the worker is pinned since before they came here.
+        unsafe { self.decide(&mut entries, true) };
+        // The buffer is used again.
+        entries.append(&mut unnumbered);
+        self.retained.replace(entries);
     }
 
-    /// Looks again at some of what was kept for snapshots that are closed now; false if there was
+    /// Decides again about some of what was kept for snapshots that are closed now; false if there was
     /// nothing. To be called while pinned.
     pub fn release_retained(&self) -> bool {
-        let is_more = self.shared.retention.has_released();
-        let unneeded = self.shared.retention.take_released();
+        let mut entries = self.shared.retention.take_released();
+        let is_any = !entries.is_empty();
         // SAFETY: they were on the common lists, whose entries own what they stand for; the worker
         // was pinned before it took them.
+        unsafe { self.decide(&mut entries, false) };
+        is_any
+    }
+
+    /// Keeps those entries that an open snapshot needs, and retires the others. `is_new` says that they
+    /// have not been on a list before. The retention's lock is taken twice, and nothing is looked up under
+    /// it.
+    ///
+    /// # Safety
+    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    unsafe fn decide(&self, entries: &mut Vec<Retained>, is_new: bool) {
+        if entries.is_empty() {
+            return;
+        }
+        let retention = &self.shared.retention;
+        self.list_open_snapshots();
+        let may_rest = is_new && !retention.has_released();
+        let (mut needed, mut unneeded) = (Vec::new(), Vec::new());
+        {
+            let open = self.open_snapshots.borrow();
+            for entry in entries.drain(..) {
+                // SAFETY: by the contract.
+                match unsafe { entry.needed_by(open.numbers(), may_rest, &retention.chains) } {
+                    Some(number) => needed.push((number, entry)),
+                    None => unneeded.push(entry),
+                }
+            }
+        }
+        retention.keep(&mut needed, is_new);
+        if !is_new {
+            retention.forget(&unneeded);
+        }
+        // SAFETY: by the contract.
         unsafe { self.retire_unneeded(unneeded) };
-        is_more
     }
 
     /// # Safety

@@ -335,6 +335,8 @@ impl<P: Protocol> Workers<P> {
         // SAFETY: the slot is this thread's now.
         let cell = unsafe { &mut *self.cells[slot].get() };
         let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
+        // SAFETY: boxed, and dropped after it has left, or with the database, when no other worker is there.
+        unsafe { shared.idle.register(slot, &worker.memory) };
         Some((slot, NonNull::from(&mut **worker)))
     }
 
