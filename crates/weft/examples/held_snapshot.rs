@@ -11,9 +11,9 @@
 //! what is kept for the snapshots, and the memory of the process, while they are open and after they
 //! are closed.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use weft::htm::word::{Ordering, Word};
 use weft::{Database, Error, Record, Table};
 
 #[derive(Clone, Record)]
@@ -54,9 +54,9 @@ fn main() -> Result<(), Error> {
     }
     database.transact(|tx| tx.insert(&counters, Counter { id: 0, value: 0 }))?;
 
-    let stopped = AtomicBool::new(false);
-    let stall = AtomicU64::new(0);
-    let changes = AtomicU64::new(0);
+    let stopped = Word::new(0);
+    let stall = Word::new(0);
+    let changes = Word::new(0);
     std::thread::scope(|scope| {
         scope.spawn(|| change(&database, &jobs, &load, &stopped, &changes));
         scope.spawn(|| watch(&database, &jobs, &counters, &stopped, &stall));
@@ -80,7 +80,7 @@ fn main() -> Result<(), Error> {
         print(&database, "closed", &changes, &stall);
         std::thread::sleep(Duration::from_secs(5));
         print(&database, "5 s later", &changes, &stall);
-        stopped.store(true, Ordering::Relaxed);
+        stopped.store(1, Ordering::Relaxed);
     });
     Ok(())
 }
@@ -90,16 +90,10 @@ fn job(id: u64, state: u64) -> Job {
 }
 
 /// Changes the database until it is told to stop.
-fn change(
-    database: &Database,
-    jobs: &Table<Job>,
-    load: &str,
-    stopped: &AtomicBool,
-    changes: &AtomicU64,
-) {
+fn change(database: &Database, jobs: &Table<Job>, load: &str, stopped: &Word, changes: &Word) {
     let rows = rows(load);
     let mut turn = rows;
-    while !stopped.load(Ordering::Relaxed) {
+    while stopped.load(Ordering::Relaxed) == 0 {
         let changed = match load {
             "queue" => database.transact(|tx| {
                 tx.insert(jobs, job(turn, turn))?;
@@ -120,10 +114,10 @@ fn watch(
     database: &Database,
     jobs: &Table<Job>,
     counters: &Table<Counter>,
-    stopped: &AtomicBool,
-    stall: &AtomicU64,
+    stopped: &Word,
+    stall: &Word,
 ) {
-    while !stopped.load(Ordering::Relaxed) {
+    while stopped.load(Ordering::Relaxed) == 0 {
         let began = Instant::now();
         let counted = database.transact(|tx| tx.update(counters, &0, |counter| counter.value += 1));
         counted.expect("nothing is in the way");
@@ -131,12 +125,15 @@ fn watch(
         let first = database.begin().map(|tx| tx.range(jobs, ..).next().is_some());
         let _ = first;
         let took = began.elapsed().as_micros() as u64;
-        stall.fetch_max(took, Ordering::Relaxed);
+        // Between the two the other thread may begin to measure again, which does no harm.
+        if took > stall.load(Ordering::Relaxed) {
+            stall.store(took, Ordering::Relaxed);
+        }
     }
 }
 
 /// Prints what is held, and the longest stall since the line before.
-fn print(database: &Database, what: &str, changes: &AtomicU64, stall: &AtomicU64) {
+fn print(database: &Database, what: &str, changes: &Word, stall: &Word) {
     let metrics = database.metrics();
     println!(
         "{what:10} {:10} changes  {:8} versions  {:7.1} MiB held  {:7.1} MiB chunks  {:7.1} MiB \
