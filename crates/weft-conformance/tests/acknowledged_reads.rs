@@ -25,7 +25,7 @@ struct Cell {
     value: u64,
 }
 
-/// What is under each of the keys 1 to 3, of which the second is absent at first.
+/// What is under each of the keys 1 to 3. The second is absent at first.
 type State = [Option<u64>; 3];
 
 const BEFORE: State = [Some(10), None, Some(30)];
@@ -74,9 +74,10 @@ enum Read {
     UpdateOfNothing,
     Snapshot,
     RecentSnapshot,
+    SnapshotWithToken,
 }
 
-const READS: [Read; 8] = [
+const READS: [Read; 9] = [
     Read::One(1),
     Read::One(2),
     Read::One(3),
@@ -85,6 +86,7 @@ const READS: [Read; 8] = [
     Read::UpdateOfNothing,
     Read::Snapshot,
     Read::RecentSnapshot,
+    Read::SnapshotWithToken,
 ];
 
 /// Reads, and returns when that is acknowledged as durable. `None` if the protocol does not have it.
@@ -120,7 +122,7 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) 
             };
             Ok(seen)
         }),
-        Read::Snapshot | Read::RecentSnapshot => {
+        Read::Snapshot | Read::RecentSnapshot | Read::SnapshotWithToken => {
             let body = |snapshot: &weft::Snapshot<P>| {
                 let mut seen = Seen::default();
                 for id in IDS {
@@ -130,7 +132,12 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) 
             };
             match how {
                 Read::Snapshot => database.snapshot(body),
-                _ => database.recent_snapshot(body),
+                Read::RecentSnapshot => database.recent_snapshot(body),
+                _ => database.open_snapshot().map_err(Error::from).and_then(|snapshot| {
+                    let seen = body(&snapshot)?;
+                    database.wait_durable(snapshot.token())?;
+                    Ok(seen)
+                }),
             }
         }
     };
@@ -216,7 +223,7 @@ fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64)
                     check_survival::<P>(&disk, how, &seen, &place);
                 }
                 Err(RecvTimeoutError::Disconnected) => break,
-                // Who waits for the writer rightly does so.
+                // A reader that waits for the writer is right to do so.
                 Err(RecvTimeoutError::Timeout) => {
                     waits += 1;
                     pause.release();
@@ -235,7 +242,7 @@ fn pause_at<P: Protocol>(write: Write, access: u64, told_while_paused: &mut u64)
 
 fn check<P: Protocol>() {
     if P::WORKERS_MAX == 1 {
-        return; // Nobody reads while a writer is paused.
+        return; // No other worker can read while a writer is paused.
     }
     for write in [Write::Update, Write::Insert, Write::Delete] {
         let mut told = 0;

@@ -517,6 +517,18 @@ impl<P: Protocol> Inner<P> {
     }
 }
 
+impl<P: Protocol> Snapshot<P> {
+    /// Returns a token that stands for all commits that the snapshot shows. When
+    /// [`Database::wait_durable`] has returned for it, no crash loses what was read from the snapshot.
+    /// ([`Database::snapshot`] waits automatically, where commits are acknowledged when they are durable.)
+    pub fn token(&self) -> CommitToken {
+        let log = self.database().inner().shared.log.get();
+        // Nothing that the snapshot shows was written in a later epoch than either.
+        let last_epoch = |engine: &EngineLog| engine.last_epoch().min(epoch_of(self.number()));
+        CommitToken { epoch: log.map_or(0, last_epoch) }
+    }
+}
+
 impl<P: Protocol> Database<P> {
     fn storage(&self) -> Result<&Storage, Failure> {
         self.inner().storage.as_ref().ok_or(Failure::InMemory)
@@ -545,13 +557,10 @@ impl<P: Protocol> Database<P> {
     /// Waits until everything is durable that may have been read so far, if commits are acknowledged
     /// when they are durable.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot<P>) -> Result<(), Failure> {
-        match self.inner().shared.log.get() {
-            Some(engine) if self.acknowledges_durable() => {
-                let epoch = engine.last_epoch().min(epoch_of(snapshot.number()));
-                self.inner().wait_durable(self.registered_worker(), CommitToken { epoch })
-            }
-            _ => Ok(()),
+        if !self.acknowledges_durable() {
+            return Ok(());
         }
+        self.inner().wait_durable(self.registered_worker(), snapshot.token())
     }
 
     /// Waits until everything is durable that has committed so far.

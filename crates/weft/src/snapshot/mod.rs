@@ -213,6 +213,11 @@ impl<P: Protocol> Snapshot<P> {
         self.number
     }
 
+    /// The database that the snapshot was opened on.
+    pub(crate) fn database(&self) -> &Database<P> {
+        &self.database
+    }
+
     /// The row with this primary key.
     ///
     /// # Errors
