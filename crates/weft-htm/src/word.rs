@@ -50,9 +50,8 @@ pub(crate) static WATCHES: machine::AtomicU64 = machine::AtomicU64::new(0);
 // no difference where only one thread runs at a time.
 ///
 /// ThreadSanitizer does not understand fences. In a build with `--cfg weft_sanitize` an exchange of one word
-/// stands for every fence: it orders at least as much, so that no race is reported where there is none. (In
-/// return a race that only a fence of the right kind, in the right place, prevents goes unnoticed. The model
-/// checkers are there for those.)
+/// stands for every fence: it orders at least as much, so ThreadSanitizer reports no false races. (In return
+/// it misses a race that only a missing or misplaced fence causes. The model checkers are there for those.)
 #[inline(always)]
 pub fn fence(order: Ordering) {
     #[cfg(weft_sanitize)]

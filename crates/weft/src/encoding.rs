@@ -494,7 +494,7 @@ pub trait KeyForm: IndexKey {
 
 /// The key of a record, as its index holds it, in whatever form.
 ///
-/// Whoever is to take a record out of its index later keeps one of these from the moment at which the
+/// A worker that will take a record out of its index later keeps one of these from the moment at which the
 /// record was put there, or found there. So nothing has to be encoded again, which would be code of the
 /// user's, and might come to something else.
 #[doc(hidden)]

@@ -258,7 +258,7 @@ pub struct WorkerMemory {
     /// The writes of the commit under way, as they are to be logged.
     staged: RefCell<commit::Staged>,
     scratch: RefCell<Vec<u8>>,
-    /// What is to be dropped when the transaction is over.
+    /// Values to drop when the transaction is over.
     discarded: DiscardedList,
     /// Whether the engine has called the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,

@@ -36,7 +36,7 @@ pub enum Retired {
 pub struct DeletedRecord {
     pub record: NonNull<u8>,
     pub table: TableRef,
-    /// Where the index leads to it from. (It is what whoever deleted the record took for that: if the
+    /// Where the index leads to it from. (It is what the deleting transaction took for that: if the
     /// user's types have told it something else, the record cannot be unlinked, and stays.)
     pub key: EncodedKey,
 }

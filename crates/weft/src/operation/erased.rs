@@ -73,7 +73,7 @@ impl ColumnOperation {
     }
 
     /// Whether it is the same operation on the same column, of the same types: then, and only then,
-    /// slices of one are slices of the other. (A kind is not enough. Whoever writes a [`Record`] by hand
+    /// slices of one are slices of the other. (A kind is not enough. An application that writes a [`Record`] by hand
     /// may name a column with two types.)
     #[inline(always)]
     pub fn is_same(&self, other: &ColumnOperation) -> bool {

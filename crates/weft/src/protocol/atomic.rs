@@ -103,7 +103,7 @@ impl Protocol for Atomic {
                     if unlink() {
                         return Settled::Unlinked;
                     }
-                    // Nobody else changes what is removed.
+                    // No other thread changes what is removed.
                     record.newest.store(dequeued, STORE);
                     return Settled::Kept;
                 }
@@ -331,7 +331,7 @@ impl Executor for AtomicExecutor {
         // ==== serialization point ====
         epoch();
         if memory.is_logging() {
-            // Nobody replaces the row before it has its number, so these numbers ascend, too.
+            // No other worker replaces the row before it has its number, so these numbers ascend, too.
             let order = memory.next_in_log();
             memory.log(std::iter::once((0, order)));
         }

@@ -53,7 +53,7 @@ pub struct NewestWord(WordPointer<u8>);
 /// What a [`NewestWord`] holds: the address of a row, and a protocol's flags. No row's address uses
 /// the four lowest bits, since blocks and inline rows are aligned to 16 bytes.
 ///
-/// It is no pointer, so that nobody follows it with the flags in it: [`Newest::row`] leads to the row.
+/// It is not a pointer, so it cannot be followed with the flags in it. [`Newest::row`] returns the row.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newest(*mut u8);

@@ -178,7 +178,7 @@ impl TableCore {
     /// Whether a row keeps to the table's constraints, and is not too large to be stored.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile.
+    /// `row` is a row of this table that is not dropped during the call.
     pub unsafe fn may_be_written(&self, row: NonNull<u8>) -> bool {
         // SAFETY: passed on to the caller.
         unsafe { (self.may_be_written)(row) }

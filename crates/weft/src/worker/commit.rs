@@ -94,7 +94,7 @@ pub const NOT_STAGED: u32 = u32::MAX;
 /// Writes of the commit under way, encoded for the log.
 #[derive(Debug, Default)]
 pub struct Staged {
-    /// What is to be staged, while the executor lists it.
+    /// The writes to stage, while the executor lists them.
     list: Vec<LoggedWrite>,
     /// One for each of the list.
     writes: Vec<StagedWrite>,
@@ -249,8 +249,8 @@ impl WorkerMemory {
     /// Encodes writes for the log. `list_writes` lists them; the position of a write in the list is what
     /// [`WorkerMemory::log`] knows it by.
     ///
-    /// This runs the user's code, which may panic: nothing has happened then. The caller holds nothing
-    /// of the worker's meanwhile.
+    /// This runs the user's code. If that panics, nothing has happened yet. During the call the caller
+    /// borrows nothing from the worker.
     ///
     /// # Safety
     /// The worker is pinned; the rows are of their tables, and not freed before it is unpinned.

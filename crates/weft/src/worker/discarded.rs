@@ -1,4 +1,4 @@
-//! What is to be dropped of the user's: rows, and whatever else runs a `Drop` that the user has written.
+//! Values of the user's types that wait to be dropped: rows, and other values with a `Drop`.
 //!
 //! Such a `Drop` may panic, block, or come back to the database. So the engine never runs one while it
 //! has a transaction to end, garbage to collect, or a phase to change. It puts the value on a list of the
@@ -12,7 +12,7 @@
 //!
 //! A `Drop` that panics is counted ([`Metrics::drops_panicked`]), and does no more harm than that. One that
 //! blocks holds up its own thread, and what is behind it on the list. One that runs a transaction leaves
-//! the list to whoever is at work on it.
+//! the list to the call that is at work on it.
 //!
 //! [`Metrics::drops_panicked`]: crate::Metrics::drops_panicked
 
@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 use super::{Counters, WorkerMemory};
 use crate::table::TableRef;
 
-/// A value of the user's that nobody needs any more.
+/// A value of a user's type that is no longer needed.
 pub enum Discarded {
     /// A row, in a block of its own.
     Row(NonNull<u8>, TableRef),
@@ -32,7 +32,7 @@ pub enum Discarded {
     Value(Box<dyn Send>),
 }
 
-// SAFETY: rows are Send, and nobody but the list leads to them. (Tables are the database's.)
+// SAFETY: rows are Send, and only the list leads to them. (Tables are the database's.)
 unsafe impl Send for Discarded {}
 
 /// A worker's list of what is to be dropped.
@@ -112,12 +112,12 @@ impl WorkerMemory {
             Discarded::Row(row, table) => {
                 let dropped = contain(|| {
                     if let Some(drop_row) = table.core().drop_row {
-                        // SAFETY: whoever has discarded the row had it for himself, and it is taken from
+                        // SAFETY: the caller of `discard` had the row to itself, and it is taken from
                         // the list once.
                         unsafe { drop_row(row) };
                     }
                 });
-                // SAFETY: likewise; rows that own something have blocks of their own.
+                // SAFETY: as above. Rows that own something have blocks of their own.
                 unsafe { self.free_row(row, table, false) };
                 dropped
             }

@@ -116,7 +116,7 @@ fn beside_a_stranger_nothing_is_deferred() {
     assert_eq!(bank.state(1), (BEGINNING + 10, 10));
 }
 
-/// Whether a sum fits is found out before its procedure has committed: afterwards nobody is there to be told.
+/// Whether a sum fits is found out before its procedure has committed: afterwards no caller is left to be told.
 #[test]
 fn a_sum_that_might_not_fit_is_refused_when_it_is_deferred() {
     let bank = open(deferring());
@@ -148,7 +148,7 @@ fn a_sum_waits_on_if_its_publication_panics() {
         CLONES_PANIC.set(true);
         let told = catch_unwind(AssertUnwindSafe(|| bank.state(1)));
         CLONES_PANIC.set(false);
-        assert!(told.is_err(), "whoever publishes it is told");
+        assert!(told.is_err(), "the publisher is told");
         assert_eq!(bank.state(1), (BEGINNING + 10, 10), "the sum is there");
         bank.database.close().expect("is closed");
     });

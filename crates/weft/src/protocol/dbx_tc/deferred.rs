@@ -93,7 +93,7 @@ impl<T: Record> Sums for Moved<T> {
 /// What one procedure has deferred.
 pub type Batch = Vec<DeferredChange<TidOnly>>;
 
-/// How many changes may wait before whoever begins a procedure publishes them. Those that are under way then
+/// How many changes may wait before the next procedure that begins publishes them. Procedures under way then
 /// may defer as many again.
 const CHANGES_WAITING_MAX: u64 = 1 << 11;
 

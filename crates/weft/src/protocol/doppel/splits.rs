@@ -168,8 +168,8 @@ impl SplitRecord {
             }
             // SAFETY: by the contract.
             let copy = unsafe { copy_row(self.table, row, memory) };
-            // SAFETY: likewise. If the user's code has panicked before, there is no copy, nor are there
-            // slices.
+            // SAFETY: as above. If the user's code has panicked, this line is not reached, and there are
+            // neither a copy nor slices.
             unsafe { self.header(slot) }.copy = Some(copy);
         });
     }
@@ -273,7 +273,7 @@ impl BlockHeader {
 /// A copy of a row, in a block of its own. This runs the user's code.
 ///
 /// # Safety
-/// `row` is a row of the table, and not freed meanwhile.
+/// `row` is a row of the table, and not freed during the call.
 pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory) -> NonNull<u8> {
     /// Gives the block back if the user's code panics.
     struct Place<'w>(NonNull<u8>, TableRef, &'w WorkerMemory);
@@ -295,10 +295,10 @@ pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory)
 impl Drop for SplitRecord {
     fn drop(&mut self) {
         for slot in 0..self.slices.cores {
-            // SAFETY: nobody else has the record any more.
+            // SAFETY: no other thread has the record any more.
             let copy = unsafe { self.header(slot) }.copy.take();
             if let (Some(copy), Some(drop_row)) = (copy, self.table.core().drop_row) {
-                // SAFETY: the copy is nobody else's. Its block goes with the database's memory.
+                // SAFETY: the copy is private. Its block goes with the database's memory.
                 contain(|| unsafe { drop_row(copy) });
             }
         }

@@ -378,7 +378,7 @@ fn change_phase<J: JoinedProtocol>(
     if database.shared.check_open().is_err() {
         return;
     }
-    // Rows are dropped when the phase has changed, and nobody waits for that any more.
+    // Rows are dropped after the phase has changed, when no other worker waits for that.
     let _held = worker.memory.hold_discarded();
     let shared = &*database.protocol;
     let before = shared.clock.now();
@@ -574,9 +574,9 @@ fn merge<J: JoinedProtocol>(
             // SAFETY: a row of the record.
             unsafe { copy_row(split.table, newest, &worker.memory) }
         });
-        // SAFETY: the phase is changing; the copy is nobody else's.
+        // SAFETY: the phase is changing, and the copy is private.
         unsafe { split.merge(phase, copy) };
-        // SAFETY: likewise.
+        // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {
             Ok(()) => transaction.finish(None).map(drop),
