@@ -93,6 +93,8 @@ pub mod lock;
 #[cfg(weft_sim)]
 pub mod planted;
 pub mod region;
+#[cfg(all(weft_sanitize, not(any(loom, shuttle, weft_sim))))]
+mod sanitize;
 mod status;
 pub mod word;
 

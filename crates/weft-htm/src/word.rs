@@ -30,13 +30,18 @@ pub use std::sync::atomic::Ordering;
 pub use loom::{hint::spin_loop, sync::Mutex, thread::yield_now};
 #[cfg(shuttle)]
 pub use shuttle::{hint::spin_loop, sync::Mutex, thread::yield_now};
+#[cfg(not(any(loom, shuttle, weft_sim, weft_sanitize, feature = "interleave")))]
+pub use std::sync::Mutex;
 #[cfg(not(any(loom, shuttle, weft_sim, feature = "interleave")))]
-pub use std::{hint::spin_loop, sync::Mutex, thread::yield_now};
+pub use std::{hint::spin_loop, thread::yield_now};
 #[cfg(weft_sim)]
 pub use weft_sim::sync::{Mutex, spin_loop, yield_now};
 
 #[cfg(all(feature = "interleave", not(any(loom, shuttle, weft_sim))))]
 pub use crate::interleave::{Mutex, spin_loop, yield_now};
+
+#[cfg(all(weft_sanitize, not(any(loom, shuttle, weft_sim, feature = "interleave"))))]
+pub use crate::sanitize::Mutex;
 
 use crate::interleave::Access;
 

@@ -37,6 +37,9 @@ impl<T: ?Sized> Mutex<T> {
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         let access = Access::begin();
         if !baton::is_running() {
+            #[cfg(weft_sanitize)]
+            return crate::sanitize::lock(&self.0);
+            #[cfg(not(weft_sanitize))]
             return self.0.lock();
         }
         loop {
