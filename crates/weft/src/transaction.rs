@@ -110,6 +110,10 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
+        // The executor may be at work before the transaction begins, for others that have committed.
+        if (P::SPLITS || P::CHOPS) && worker.memory.is_in_user_code() {
+            return Err(Failure::NestedOperation);
+        }
         record_invocation(worker);
         if P::CHOPS {
             worker.memory.set_deadline(deadline, attempt + 1);

@@ -348,8 +348,12 @@ impl<P: Protocol> Builder<P> {
         let storage = match self.storage {
             Some(plan) => {
                 // The rows' types decode the rows, and may panic.
-                let opened =
-                    catch_unwind(AssertUnwindSafe(|| open_storage(plan, &tables, &shared)));
+                let memories = Arc::new(FillingMemories::new(Arc::clone(&shared)));
+                let opened = catch_unwind(AssertUnwindSafe(|| {
+                    open_storage(plan, &tables, &shared, &memories)
+                }));
+                // Here, and not while a panic unwinds, during which no rows are dropped.
+                drop(memories);
                 match opened {
                     Ok(Ok(storage)) => Some(storage),
                     Ok(Err(failure)) => {
@@ -419,14 +423,14 @@ fn open_storage<P: Protocol>(
     plan: StoragePlan,
     tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
     shared: &Arc<Shared>,
+    memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {
-    let memories = Arc::new(FillingMemories::new(Arc::clone(shared)));
     let mut tables: Vec<_> = tables.values().collect();
     // In the order in which the program names them, in which they are numbered.
     tables.sort_by_key(|table| table.number());
     let (named, stored): (Vec<_>, Vec<_>) = tables
         .into_iter()
-        .filter_map(|table| Some((table, Arc::clone(table).recovering(&memories)?)))
+        .filter_map(|table| Some((table, Arc::clone(table).recovering(memories)?)))
         .unzip();
     let storage = Storage::open(plan, &stored, shared)?;
     for (table, &number) in named.iter().zip(&storage.recovered().table_numbers) {

@@ -82,6 +82,9 @@ impl<P: Protocol> Database<P> {
     ) -> Result<(F::Owned, CommitToken), F::Error> {
         if P::CHOPS {
             let worker = self.worker().map_err(Error::from)?;
+            if worker.memory.is_in_user_code() {
+                return Err(Error::from(Failure::NestedOperation).into());
+            }
             if let Some(pieces) = worker.executor().pieces_of(F::shape()) {
                 let retried = self.retry(worker, options, |attempt, deadline| {
                     self.attempt_in_pieces(worker, options, attempt, deadline, &pieces, procedure)

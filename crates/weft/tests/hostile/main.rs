@@ -17,6 +17,7 @@
 //! in the engine's text that no run has come by. [`faults`] has a small test for each fault that was found so.
 //!
 //! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one or two are run.
+//! `WEFT_HOSTILE_SITES=any` allows call sites that are not listed: other compiler options may inline other functions.
 //! `WEFT_HOSTILE_TRACE=1` names each combination before it runs, for a run that ends with a signal.
 //! `WEFT_HOSTILE_ONLY='panic RowDrop'` runs only combinations whose name contains all of these words.
 

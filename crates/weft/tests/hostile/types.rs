@@ -419,12 +419,31 @@ pub struct PlainBare {
     pub id: Short,
     pub stamp: u64,
     pub count: i64,
-    pub sum: Sum,
     pub winner: Ordered<i64, Mark>,
     pub top: TopK<i64, Mark, 2>,
 }
 
 hostile!(RowBare, PlainBare, Short, false);
+
+/// A row that procedures add to, which some protocols do later.
+#[derive(Clone, Record)]
+#[record(table = "hostile_total")]
+pub struct PlainTotal {
+    #[record(key)]
+    pub id: Short,
+    pub stamp: u64,
+    pub sum: Sum,
+}
+
+hostile!(RowTotal, PlainTotal, Short, false);
+
+impl PlainTotal {
+    fn move_index_keys(&self) {}
+
+    pub fn new(id: u32) -> PlainTotal {
+        PlainTotal { id: Value::new(id), stamp: 0, sum: Sum(0) }
+    }
+}
 
 impl Plain {
     fn move_index_keys(&self) {
@@ -445,7 +464,7 @@ impl PlainBare {
 
     pub fn new(id: u32) -> PlainBare {
         let (winner, top) = (Ordered::default(), TopK::default());
-        PlainBare { id: Value::new(id), stamp: 0, count: 0, sum: Sum(0), winner, top }
+        PlainBare { id: Value::new(id), stamp: 0, count: 0, winner, top }
     }
 }
 

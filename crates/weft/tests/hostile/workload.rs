@@ -24,7 +24,8 @@ use weft::{
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
 use crate::live::violation;
 use crate::types::{
-    Content, Indexed, Mark, PlainBare, Prefix, Refusal, Row, RowBare, RowHashed, Short,
+    Content, Indexed, Mark, PlainBare, PlainTotal, Prefix, Refusal, Row, RowBare, RowHashed,
+    RowTotal, Short,
 };
 
 /// A row of an honest type, which transactions write along with hostile ones.
@@ -55,6 +56,7 @@ pub struct Model {
     rows: BTreeMap<u32, Content>,
     hashed: BTreeMap<u32, Content>,
     bare: BTreeMap<u32, i64>,
+    has_total: bool,
 }
 
 type ContentOf = fn(&mut Model) -> &mut BTreeMap<u32, Content>;
@@ -63,6 +65,7 @@ type ContentOf = fn(&mut Model) -> &mut BTreeMap<u32, Content>;
 #[procedure(Post)]
 fn post<P: Protocol>(
     bare: &Table<RowBare, P>,
+    totals: &Table<RowTotal, P>,
     pairs: &Table<Pair, P>,
     tx: &Transaction<'_, P>,
     source: Short,
@@ -72,7 +75,7 @@ fn post<P: Protocol>(
     let _ = called(Operation::TransactionBody);
     let before = tx.get(bare, &source)?.map_or(0, |row| row.count);
     tx.update(bare, &source, |row| row.count += 1)?;
-    tx.update(bare, &target, |row| row.sum += 1)?;
+    tx.update(totals, &target, |row| row.sum += 1)?;
     tx.update(pairs, &counted, |pair| pair.value += 1)?;
     Ok(before)
 }
@@ -92,11 +95,35 @@ pub struct Acknowledged {
     is_halfway: AtomicBool,
 }
 
+/// Reads the row that [`post`] adds to, and meets it nowhere else: so the addition can be deferred.
+#[procedure(Audit)]
+fn audit<P: Protocol>(
+    totals: &Table<RowTotal, P>,
+    others: &Table<Other, P>,
+    tx: &Transaction<'_, P>,
+    target: Short,
+    number: u32,
+) -> Result<i64, Error> {
+    let sum = tx.get(totals, &target)?.map_or(0, |row| row.sum.0);
+    tx.insert(others, Other { id: number })?;
+    Ok(sum)
+}
+
+/// A row that audits insert.
+#[derive(Clone, Record)]
+#[record(table = "other")]
+struct Other {
+    #[record(key)]
+    id: u32,
+}
+
 pub struct World<P: Protocol> {
     pub database: Database<P>,
     /// Tables with secondary indexes, unless the protocol has none.
     indexed: Option<(Table<Row, P>, Table<RowHashed, P>)>,
     bare: Table<RowBare, P>,
+    totals: Table<RowTotal, P>,
+    others: Table<Other, P>,
     pub pairs: Table<Pair, P>,
     pub acknowledged: Arc<Acknowledged>,
     /// Whether the types tell the truth, so that what they say can be compared.
@@ -113,13 +140,15 @@ fn options() -> TransactionOptions {
 pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>, Failure> {
     let mut builder = Database::<P>::builder()
         .table::<RowBare>()
+        .table::<RowTotal>()
+        .table::<Other>()
         .table::<Pair>()
         .workers_max(8)
         .phases(PhaseOptions::new().length(Duration::from_millis(2)))
         .htcc(HtccOptions::new().dependencies(true))
         .dbx_tc(
             DbxTcOptions::new()
-                .procedures([Post::<P>::shape()])
+                .procedures([Post::<P>::shape(), Audit::<P>::shape()])
                 .chopping(weft::procedure::chopping::Options::ALL)
                 .finest(true),
         );
@@ -197,6 +226,8 @@ impl<P: Protocol> World<P> {
             indexed: (!P::SINGLE_KEY)
                 .then(|| (database.table().unwrap(), database.table().unwrap())),
             bare: database.table().unwrap(),
+            totals: database.table().unwrap(),
+            others: database.table().unwrap(),
             pairs: database.table().unwrap(),
             database,
             acknowledged,
@@ -313,8 +344,8 @@ impl<P: Protocol> World<P> {
     }
 
     #[inline(never)]
-    fn bare_count(&self, tx: &Transaction<'_, P>, id: u32) -> Result<Option<(i64, i64)>, Error> {
-        Ok(tx.get(&self.bare, &Short::new(id))?.map(|row| (row.count, row.sum.0)))
+    fn bare_count(&self, tx: &Transaction<'_, P>, id: u32) -> Result<Option<i64>, Error> {
+        Ok(tx.get(&self.bare, &Short::new(id))?.map(|row| row.count))
     }
 
     /// Changes a bare row. Returns what it then counts.
@@ -848,7 +879,7 @@ impl<P: Protocol> World<P> {
             }
             if turn % 4 == 3 {
                 self.step("read what was added", &|tx, model| {
-                    let count = self.bare_count(tx, 1)?.map(|(count, _)| count);
+                    let count = self.bare_count(tx, 1)?;
                     self.compare_in(tx, count, model.bare.get(&1).copied(), || "a sum".to_owned());
                     Ok(())
                 });
@@ -886,32 +917,58 @@ impl<P: Protocol> World<P> {
 
     /// Procedures, which some protocols repair or run in pieces.
     fn run_procedures(&self) {
-        for turn in 0..6 {
-            let posting = || {
-                let ended = catch_unwind(AssertUnwindSafe(|| {
-                    let mut post =
-                        Post::new(&self.bare, &self.pairs, Short::new(2), Short::new(2), POSTED);
-                    self.database.execute_with(&options(), &mut post)
-                }));
-                match ended {
-                    Ok(Ok(_)) => drop(self.acknowledged.posted.fetch_add(1, SeqCst)),
-                    Ok(Err(_)) => self.acknowledged.is_halfway.store(P::CHOPS, SeqCst),
-                    Err(panic) => {
-                        self.acknowledged.is_halfway.store(P::CHOPS, SeqCst);
-                        judge(&*panic, self.is_truthful, "a procedure");
-                    }
+        self.step("insert a total", &|tx, model| {
+            tx.insert(&self.totals, RowTotal::from_plain(PlainTotal::new(2)))?;
+            model.has_total = true;
+            Ok(())
+        });
+        let post = || {
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                let (source, target) = (Short::new(2), Short::new(2));
+                let mut post =
+                    Post::new(&self.bare, &self.totals, &self.pairs, source, target, POSTED);
+                self.database.execute_with(&options(), &mut post)
+            }));
+            match ended {
+                Ok(Ok(_)) => drop(self.acknowledged.posted.fetch_add(1, SeqCst)),
+                Ok(Err(_)) => self.acknowledged.is_halfway.store(P::CHOPS, SeqCst),
+                Err(panic) => {
+                    self.acknowledged.is_halfway.store(P::CHOPS, SeqCst);
+                    judge(&*panic, self.is_truthful, "a procedure");
                 }
-            };
-            if turn % 3 == 2 && P::WORKERS_MAX > 1 {
-                thread::scope(|scope| {
-                    let other = scope.spawn(posting);
-                    posting();
-                    other.join().expect("it catches panics");
-                });
-            } else {
-                posting();
             }
+        };
+        // On two threads at once, which meet now and then.
+        let posts_together = if P::WORKERS_MAX == 1 { 0 } else { 15 };
+        for turn in 0..3 {
+            post();
+            let audited = catch_unwind(AssertUnwindSafe(|| {
+                let mut audit = Audit::new(&self.totals, &self.others, Short::new(2), turn);
+                self.database.execute_with(&options(), &mut audit)
+            }));
+            let _ = audited.map_err(|panic| judge(&*panic, self.is_truthful, "an audit"));
+            post();
+            thread::scope(|scope| {
+                let other = scope.spawn(|| (0..posts_together).for_each(|_| post()));
+                (0..posts_together).for_each(|_| post());
+                other.join().expect("it catches panics");
+            });
+            self.step("read a total", &|tx, model| {
+                let sum = self.total(tx)?;
+                let expected =
+                    model.has_total.then(|| self.acknowledged.posted.load(SeqCst) as i64);
+                let is_certain = !self.acknowledged.is_halfway.load(SeqCst);
+                self.truthful(!is_certain || sum == expected, || {
+                    format!("a total: {sum:?} instead of {expected:?}")
+                });
+                Ok(())
+            });
         }
+    }
+
+    #[inline(never)]
+    fn total(&self, tx: &Transaction<'_, P>) -> Result<Option<i64>, Error> {
+        Ok(tx.get(&self.totals, &Short::new(2))?.map(|row| row.sum.0))
     }
 
     /// Compares the database with what was acknowledged. No operation misbehaves meanwhile.
@@ -952,12 +1009,20 @@ impl<P: Protocol> World<P> {
                 let found = Cell::new(None);
                 self.transact(&|tx| Ok(found.set(self.bare_count(tx, *id)?)))?;
                 let row = found.get();
-                let expected = if is_posted { (posted, posted) } else { (*count, 0) };
+                let expected = if is_posted { posted } else { *count };
                 if row != Some(expected) {
                     complain(format!("bare row {id} is {row:?} instead of {expected:?}"));
                 }
             }
             let Some((table, table_hashed)) = &self.indexed else { return Ok(()) };
+            if !self.acknowledged.is_halfway.load(SeqCst) {
+                let found = Cell::new(None);
+                self.transact(&|tx| Ok(found.set(self.total(tx)?)))?;
+                let expected = model.has_total.then_some(posted);
+                if found.get() != expected {
+                    complain(format!("a total is {:?} instead of {expected:?}", found.get()));
+                }
+            }
             let (rows, hashed) = (model.rows.clone(), std::mem::take(&mut model.hashed));
             let body = |tx: &Transaction<'_, P>| -> Result<(), Refusal> {
                 (1..=9).try_for_each(|id| self.look(tx, table, &rows, id))?;

@@ -107,7 +107,8 @@ pub struct Deferred {
     changes: Word,
     /// An epoch in which something was deferred that waits; 0 if nothing waits.
     since: Word,
-    publishing: Mutex<()>,
+    /// Whether a worker publishes.
+    publishing: Word,
     /// Whether strangers publish nothing, which is wrong.
     #[cfg(feature = "canary")]
     pub is_forgotten: bool,
@@ -131,7 +132,7 @@ impl Deferred {
             batches: Word::new(0),
             changes: Word::new(0),
             since: Word::new(0),
-            publishing: Mutex::new(()),
+            publishing: Word::new(0),
             #[cfg(feature = "canary")]
             is_forgotten: false,
         }
@@ -164,7 +165,8 @@ impl Deferred {
     /// procedure runs in pieces, on a worker that is pinned and in no transaction.
     ///
     /// # Errors
-    /// [`Failure::DeferredOutOfRange`]: something waits on, since a column does not hold the sum.
+    /// [`Failure::DeferredOutOfRange`]: something waits on, since a column does not hold the sum. Those of
+    /// [`WorkerMemory::keep_waiting`], if another worker takes too long.
     #[inline]
     pub fn publish(
         &self,
@@ -188,7 +190,7 @@ impl Deferred {
         executor: &mut OptimisticExecutor<DbxTc>,
         memory: &WorkerMemory,
     ) -> Result<(), Failure> {
-        let _publishing = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _publishing = Publishing::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
         let mut refused = None;
@@ -228,6 +230,29 @@ impl Deferred {
                 Err(failure)
             }
         }
+    }
+}
+
+/// One worker's time to publish. A mutex would not do: the rows' types run meanwhile, and may block, so those
+/// that wait have to be able to give up.
+struct Publishing<'d>(&'d Word);
+
+impl<'d> Publishing<'d> {
+    /// Waits until no other worker publishes.
+    fn begin(word: &'d Word, memory: &WorkerMemory) -> Result<Self, Failure> {
+        // Acquire: what the one before has published is there.
+        while word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            memory.keep_waiting()?;
+            yield_now();
+        }
+        Ok(Publishing(word))
+    }
+}
+
+impl Drop for Publishing<'_> {
+    fn drop(&mut self) {
+        // Release: see `begin`.
+        self.0.store(0, Ordering::Release);
     }
 }
 
