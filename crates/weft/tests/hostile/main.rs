@@ -13,7 +13,7 @@
 //! A type that lies (gives false answers, or changes its keys) may get wrong answers about its own rows. The
 //! other three still hold for it, and the rows of other types are as they should be.
 //!
-//! The places are listed in `call_sites.txt`, and a place that is not on the list fails the suite. [`callers`] finds calls
+//! The places are listed in `call_sites.txt`. A place on the workload's way that is not on the list fails the suite. [`callers`] finds calls
 //! in the engine's text that no run has come by. [`faults`] has a small test for each fault that was found so.
 //!
 //! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one or two are run.
