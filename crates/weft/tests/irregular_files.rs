@@ -114,7 +114,7 @@ fn irregular_file_is_refused_by_its_name() {
             let saved_elsewhere = directory.0.with_extension("saved");
             std::fs::rename(&saved, &saved_elsewhere).unwrap();
             make_irregular(kind, path);
-            let error = open(&directory.0).err().expect("it is no file");
+            let error = open(&directory.0).expect_err("it is no file");
             let message = error.to_string();
             let Failure::Storage(StorageError::NotAFile { path: named, found }) = error else {
                 panic!("{kind} in place of {}: {message}", path.display());
@@ -159,7 +159,7 @@ fn irregular_log_directory_is_refused() {
         let log = directory.0.join("log");
         std::fs::remove_dir_all(&log).unwrap();
         make_irregular(kind, &log);
-        let message = open(&directory.0).err().expect("there is no log").to_string();
+        let message = open(&directory.0).expect_err("there is no log").to_string();
         assert!(message.contains(&log.display().to_string()), "{kind}: {message}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use weft::htm::word::{Ordering, Word};
 
 use weft::durability::StorageError;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Record, TransactionOptions};
@@ -88,7 +88,7 @@ mod panicking {
 }
 
 /// How often the constraint of a name was checked. Only one test uses that table.
-static NAMES_CHECKED: AtomicU32 = AtomicU32::new(0);
+static NAMES_CHECKED: Word = Word::new(0);
 
 /// A directory that goes with the test.
 struct TemporaryDirectory(PathBuf);
@@ -139,7 +139,7 @@ fn cents(database: &Database, id: i32) -> Option<i64> {
 /// Makes sure that the directory cannot be opened because of this account.
 #[track_caller]
 fn expect_refused(directory: &Path, threads: usize, id: &str) {
-    let error = builder::<now::Account>(directory, threads).open().err().expect("a row breaks it");
+    let error = builder::<now::Account>(directory, threads).open().expect_err("a row breaks it");
     let message = error.to_string();
     let Failure::Storage(StorageError::Constraint { table, key, violation }) = error else {
         panic!("{message}");
@@ -226,7 +226,7 @@ fn stored_row_of_a_hash_table_is_checked_once() {
         database.transact(|tx| tx.upsert(&table, name.clone())).unwrap();
     }
     close(database);
-    let error = builder::<now::Name>(&directory.0, 3).open().err().expect("three rows break it");
+    let error = builder::<now::Name>(&directory.0, 3).open().expect_err("three rows break it");
     assert!(error.to_string().contains("\"ccc\""), "the first in the order of keys: {error}");
 }
 
@@ -246,7 +246,7 @@ fn past_state_is_checked() {
     put_accounts(&database, [(1, 1)]);
     close(database);
     let past = builder::<now::Account>(&directory.0, 1).at_epoch(token.epoch()).open();
-    let error = past.err().expect("the row was negative then");
+    let error = past.expect_err("the row was negative then");
     assert!(matches!(error, Failure::Storage(StorageError::Constraint { .. })), "{error}");
     assert!(builder::<now::Account>(&directory.0, 1).open().is_ok());
 }

@@ -597,7 +597,7 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
                 // Refused in the middle of some operations, and carried out in others.
                 let _ = tx.get(&table, &FragileKey(id));
                 let _ = tx.prefetch(&table, [FragileKey(id), FragileKey(39 - id)]);
-                let _ = tx.range(&table, ..).map(|row| row.is_ok()).count();
+                let _ = tx.range(&table, ..).filter(|row| row.is_ok()).count();
             };
             with_transaction(&uses, || {
                 tx.prefetch(&table, (0..10).map(FragileKey))?;

@@ -127,7 +127,7 @@ struct State {
     /// Where the plan was carried out.
     fired_at: Option<String>,
     /// Numbers of calls by operation and call site, if calls are recorded.
-    recorded: Option<BTreeMap<(Operation, String), Vec<u64>>>,
+    recorded: Option<Calls>,
     blocking: Blocking,
     /// Comes back to the database.
     act: Option<Act>,
@@ -166,8 +166,11 @@ pub fn arm(plan: Option<Plan>) {
     IS_ACTIVE.store(true, SeqCst);
 }
 
+/// The numbers of the calls of an operation, by the place that they come from.
+pub type Calls = BTreeMap<(Operation, String), Vec<u64>>;
+
 /// Ends a run. Returns where the plan was carried out, and the calls that were recorded.
-pub fn disarm() -> (Option<String>, BTreeMap<(Operation, String), Vec<u64>>) {
+pub fn disarm() -> (Option<String>, Calls) {
     IS_ACTIVE.store(false, SeqCst);
     let mut state = STATE.lock().unwrap();
     state.act = None;

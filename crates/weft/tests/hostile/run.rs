@@ -1,6 +1,6 @@
 //! Runs of the workload: one for each combination of an operation, a misbehaviour and a call.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use weft::protocol::{HtmNaive, Protocol};
 use weft::{Error, Failure};
 
 use crate::hook::{
-    Misbehaviour, Operation, Plan, arm, await_block, disarm, quietly, release, set_act,
+    Calls, Misbehaviour, Operation, Plan, arm, await_block, disarm, quietly, release, set_act,
 };
 use crate::live;
 use crate::live::violation;
@@ -33,7 +33,7 @@ const CALL_SITES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hostile/cal
 /// What a run has shown.
 struct Ended {
     fired_at: Option<String>,
-    recorded: BTreeMap<(Operation, String), Vec<u64>>,
+    recorded: Calls,
     violations: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::{Bound, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -251,7 +252,7 @@ impl<P: Protocol> World<P> {
             }
             let bounds = TransactionOptions::new().deadline(Duration::from_millis(200));
             let added: Result<_, Error> = database.transact_with(&bounds, |tx| {
-                tx.update(&pairs, &REENTERED, &|pair: &mut Pair| pair.value += 1)
+                tx.update(&pairs, &REENTERED, |pair: &mut Pair| pair.value += 1)
             });
             if let Ok(Some(())) = added {
                 acknowledged.reentered.fetch_add(1, SeqCst);
@@ -415,7 +416,7 @@ impl<P: Protocol> World<P> {
         if let Some((rows, _)) = &self.indexed {
             let _ = Self::get(tx, rows, 1);
             let _ = Self::update(tx, rows, 2, &|_| ());
-            let _ = tx.range(rows, ..).map(|row| row.is_ok()).count();
+            let _ = tx.range(rows, ..).filter(|row| row.is_ok()).count();
         }
         let _ = self.change_pair(tx, TOUCHED, &|pair| pair.value += 1);
         let _ = self.change_bare(tx, 1, &|_| ());
@@ -672,9 +673,9 @@ impl<P: Protocol> World<P> {
         });
         self.step("insert below a snapshot", &|tx, model| {
             let content = Content { stamp: 51, group: 4, code: 60 };
-            if !of(model).contains_key(&6) {
+            if let Entry::Vacant(vacant) = of(model).entry(6) {
                 Self::insert(tx, table, 6, content)?;
-                of(model).insert(6, content);
+                vacant.insert(content);
             }
             Ok(())
         });
@@ -976,7 +977,10 @@ impl<P: Protocol> World<P> {
         let mut model = self.acknowledged.model.lock().unwrap().clone();
         let value = |id: u32| -> Result<Option<u64>, Error> {
             let found = Cell::new(None);
-            self.transact(&|tx| Ok(found.set(self.pair(tx, id)?)))?;
+            self.transact(&|tx| {
+                found.set(self.pair(tx, id)?);
+                Ok(())
+            })?;
             Ok(found.get())
         };
         let complain = |what: String| violation(format!("{when}: {what}"));
@@ -1007,7 +1011,10 @@ impl<P: Protocol> World<P> {
                     continue;
                 }
                 let found = Cell::new(None);
-                self.transact(&|tx| Ok(found.set(self.bare_count(tx, *id)?)))?;
+                self.transact(&|tx| {
+                    found.set(self.bare_count(tx, *id)?);
+                    Ok(())
+                })?;
                 let row = found.get();
                 let expected = if is_posted { posted } else { *count };
                 if row != Some(expected) {
@@ -1017,7 +1024,10 @@ impl<P: Protocol> World<P> {
             let Some((table, table_hashed)) = &self.indexed else { return Ok(()) };
             if !self.acknowledged.is_halfway.load(SeqCst) {
                 let found = Cell::new(None);
-                self.transact(&|tx| Ok(found.set(self.total(tx)?)))?;
+                self.transact(&|tx| {
+                    found.set(self.total(tx)?);
+                    Ok(())
+                })?;
                 let expected = model.has_total.then_some(posted);
                 if found.get() != expected {
                     complain(format!("a total is {:?} instead of {expected:?}", found.get()));
