@@ -261,9 +261,5 @@ fn no_acknowledged_read_is_lost_in_a_crash() {
     }
 }
 
-/// Neither of the two that have limits of their own is forgotten by [`check`].
-#[test]
-fn the_protocols_with_limits_are_the_known_ones() {
-    assert_eq!(NoControl::WORKERS_MAX, 1);
-    assert!(Atomic::SINGLE_KEY);
-}
+// What `check` leaves out, it leaves out for these limits.
+const _: () = assert!(NoControl::WORKERS_MAX == 1 && Atomic::SINGLE_KEY);

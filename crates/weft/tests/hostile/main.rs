@@ -13,11 +13,11 @@
 //! A type that lies (gives false answers, or changes its keys) may get wrong answers about its own rows. The
 //! other three still hold for it, and the rows of other types are as they should be.
 //!
-//! The places are listed in `call_sites.txt`. A place on the workload's way that is not on the list fails the suite. [`callers`] finds calls
-//! in the engine's text that no run has come by. [`faults`] has a small test for each fault that was found so.
+//! The first run finds the places, so a new place that the workload comes by is tested at once. [`callers`] counts
+//! the calls in the engine's text, and fails when one is added without a look at it. [`faults`] has a small test
+//! for each fault that was found so.
 //!
 //! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one or two are run.
-//! `WEFT_HOSTILE_SITES=any` allows call sites that are not listed: other compiler options may inline other functions.
 //! `WEFT_HOSTILE_TRACE=1` names each combination before it runs, for a run that ends with a signal.
 //! `WEFT_HOSTILE_ONLY='panic RowDrop'` runs only combinations whose name contains all of these words.
 
