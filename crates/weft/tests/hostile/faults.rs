@@ -320,6 +320,82 @@ fn a_key_changes_its_encoding<P: Protocol>() {
     end();
 }
 
+/// A key that is encoded as another one when [`SHIFT`] says so.
+#[derive(Clone, Debug, PartialEq)]
+struct Shifting(u32);
+
+static SHIFT: AtomicU32 = AtomicU32::new(0);
+
+impl Key for Shifting {
+    const WIDTH_BYTES: Option<usize> = Some(4);
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push(u64::from(self.0 + SHIFT.load(SeqCst)), 4);
+    }
+}
+
+#[derive(Clone, Record)]
+#[record(table = "shifting", volatile)]
+struct ShiftingRow {
+    #[record(key)]
+    id: Shifting,
+    owned: Owned,
+}
+
+under_each!(a_deleted_row_says_another_key: none NoControl dbx Dbx two_phase_locking TwoPhaseLocking
+    timestamp_ordering TimestampOrdering);
+
+/// Fault 4, once more: between the deletion and the collection of garbage all keys change. The records were
+/// not found under the new keys, and were freed while the index still led to them.
+fn a_deleted_row_says_another_key<P: Protocol>() {
+    let _one = begin();
+    {
+        let database = Database::<P>::builder().table::<ShiftingRow>().open().unwrap();
+        let table = database.table::<ShiftingRow>().unwrap();
+        let count = |tx: &Transaction<'_, P>| {
+            let mut rows = 0;
+            for row in tx.range(&table, ..) {
+                row?.owned.0.check("a scan");
+                rows += 1;
+            }
+            Ok::<_, Error>(rows)
+        };
+        let row = |id| ShiftingRow { id: Shifting(id), owned: Owned(Live::new()) };
+        let work = || {
+            let insert =
+                |tx: &Transaction<'_, P>| (0..40).try_for_each(|id| tx.insert(&table, row(id)));
+            database.transact(insert).unwrap();
+            database
+                .transact(|tx| {
+                    (0..40).try_for_each(|id| tx.delete(&table, &Shifting(id)).map(drop))
+                })
+                .unwrap();
+            SHIFT.store(1000, SeqCst);
+        };
+        // Garbage is collected at the end of a thread: the first leaves it behind, the second unlinks the
+        // records, and the third frees them.
+        thread::scope(|scope| scope.spawn(work).join().unwrap());
+        let look = || {
+            let absent =
+                database.transact(|tx| Ok::<_, Error>(tx.get(&table, &Shifting(5000))?.is_none()));
+            assert!(absent.unwrap());
+        };
+        (0..2).for_each(|_| thread::scope(|scope| scope.spawn(look).join().unwrap()));
+        SHIFT.store(0, SeqCst);
+        assert_eq!(database.transact(count).unwrap(), 0);
+        assert_eq!(
+            database
+                .transact(|tx| {
+                    (0..40).try_for_each(|id| tx.insert(&table, row(id)))?;
+                    count(tx)
+                })
+                .unwrap(),
+            40
+        );
+        database.close_within(Duration::from_secs(1)).unwrap();
+    }
+    end();
+}
+
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "plain")]
 struct PlainRow {
@@ -354,6 +430,56 @@ fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
     let (scanned, last) = read.unwrap();
     assert_eq!(scanned, [row(0, "first"), row(1, "second"), row(2, "first")]);
     assert_eq!(last, Some(row(1, "fourth")));
+    // Deleted, and looked at while its record is still in the index.
+    let deleted = database.transact(|tx| {
+        assert!(tx.delete(&table, &1)?);
+        tx.prefetch(&table, [0, 1, 2])?;
+        tx.prefetch_for_update(&table, [1])?;
+        assert_eq!(tx.get(&table, &1)?, None);
+        let scanned: Vec<PlainRow> =
+            tx.range(&table, ..).map(|row| row.cloned()).collect::<Result<_, Error>>()?;
+        assert!(!tx.delete(&table, &1)?);
+        tx.insert(&table, row(1, "fifth"))?;
+        Ok::<_, Error>((scanned, tx.get(&table, &1)?.cloned()))
+    });
+    let (scanned, last) = deleted.unwrap();
+    assert_eq!(scanned, [row(0, "first"), row(2, "first")]);
+    assert_eq!(last, Some(row(1, "fifth")));
+}
+
+/// A key that is compared through a pointer.
+#[derive(Clone, Debug, PartialEq)]
+struct Boxed(Box<u64>);
+
+impl Key for Boxed {
+    const WIDTH_BYTES: Option<usize> = Some(8);
+    fn encode(&self, encoder: &mut impl KeyEncoder) {
+        encoder.push(*self.0, 8);
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Record)]
+#[record(table = "boxed", volatile)]
+struct BoxedRow {
+    #[record(key)]
+    id: Boxed,
+}
+
+under_each!(an_announced_row_is_deleted_first: none NoControl htm_naive HtmNaive dbx Dbx);
+
+/// Fault 5, once more: the key of a row that is deleted is compared, through the pointer to it with its flag.
+fn an_announced_row_is_deleted_first<P: Protocol>() {
+    let _one = begin();
+    let database = Database::<P>::builder().table::<BoxedRow>().open().unwrap();
+    let table = database.table::<BoxedRow>().unwrap();
+    let id = || Boxed(Box::new(1));
+    database.transact(|tx| tx.insert(&table, BoxedRow { id: id() })).unwrap();
+    let found = database.transact(|tx| {
+        tx.prefetch(&table, [id(), id(), id()])?;
+        assert!(tx.delete(&table, &id())?);
+        Ok::<_, Error>(tx.get(&table, &id())?.cloned())
+    });
+    assert_eq!(found.unwrap(), None);
 }
 
 #[derive(Clone, Debug, PartialEq, Record)]
