@@ -22,7 +22,11 @@ use crate::workload::{World, open};
 pub static ONE: Mutex<()> = Mutex::new(());
 
 /// The longest that a run takes. One that takes longer will not end.
-const RUN_MAX: Duration = Duration::from_secs(60);
+const RUN_MAX: Duration = Duration::from_secs(300);
+
+/// The longest that another thread is held up while an operation blocks. (Under `doppel` it may wait until the
+/// change to the next phase is given up, after a number of yields. On a loaded machine they take seconds.)
+const HELD_UP_MAX: Duration = Duration::from_secs(60);
 
 /// The longest that a database takes to be closed.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -135,7 +139,7 @@ fn while_blocked<P: Protocol>(world: &World<P>, plan: Option<Plan>) {
         true => Ok(Ok(())),
         false => on_a_thread(|| quietly(|| world.probe())),
     };
-    if begun.elapsed() > Duration::from_secs(10) {
+    if begun.elapsed() > HELD_UP_MAX {
         violation(format!("another thread was held up for {:?}", begun.elapsed()));
     }
     match probed {
