@@ -17,7 +17,7 @@
 //! the calls in the engine's text, and fails when one is added without a look at it. [`faults`] has a small test
 //! for each fault that was found so.
 //!
-//! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one or two are run.
+//! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one is run.
 //! `WEFT_HOSTILE_TRACE=1` names each combination before it runs, for a run that ends with a signal.
 //! `WEFT_HOSTILE_ONLY='panic RowDrop'` runs only combinations whose name contains all of these words.
 

@@ -221,11 +221,7 @@ pub fn suite<P: Protocol>() {
                 continue;
             }
             for misbehaviour in Misbehaviour::ALL.into_iter().filter(|it| it.suits(operation)) {
-                for number in match (is_exhaustive, misbehaviour) {
-                    (true, _) => spread(&numbers, 30),
-                    (false, Misbehaviour::Panic | Misbehaviour::Lie) => spread(&numbers, 2),
-                    (false, _) => spread(&numbers, 1),
-                } {
+                for number in spread(&numbers, if is_exhaustive { 30 } else { 1 }) {
                     let name = format!(
                         "{misbehaviour:?} in call {number} of {operation:?} under {} {place}, from {site}",
                         P::NAME
