@@ -154,7 +154,7 @@ fn open<P: Protocol>(disk: &SimulatedDisk) -> Database<P> {
         .directory(Path::new("/cells"))
         .durability(DurabilityOptions::new().acknowledge(Acknowledge::Durable))
         .htm(Choice::Software)
-        .workers_max(8)
+        .workers_max(16)
         .backend(Arc::new(disk.clone()), true)
         .open()
         .expect("opens")
