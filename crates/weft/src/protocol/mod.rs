@@ -503,7 +503,7 @@ pub trait Executor {
     fn validate(&mut self) -> Result<(), Abort>;
 
     /// Lists what is to be logged if the transaction commits as it is now, and remembers of each write its
-    /// position in the list, which [`WorkerMemory::log`] wants to be told.
+    /// position in the list, by which the worker appends it to the log later.
     fn list_writes(&mut self, list: &mut Vec<LoggedWrite>);
 
     /// Commits, or else leaves everything as it was. `epoch` draws the transaction's snapshot
