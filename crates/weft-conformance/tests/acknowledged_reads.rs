@@ -25,7 +25,7 @@ struct Cell {
     value: u64,
 }
 
-/// What is under each of the keys 1 to 3. The second is absent at first.
+/// The values under the keys 1 to 3. The second is absent at first.
 type State = [Option<u64>; 3];
 
 const BEFORE: State = [Some(10), None, Some(30)];

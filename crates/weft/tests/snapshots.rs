@@ -712,7 +712,7 @@ fn a_deleted_record_goes_with_its_last_older_version() {
     });
 }
 
-/// What is held is counted with all that belongs to it: rows, records, deletions.
+/// The metrics count rows, records and deletions that snapshots hold.
 #[test]
 fn held_bytes_are_those_of_rows_and_records() {
     let queue = Queue::<weft::protocol::Dbx>::new();

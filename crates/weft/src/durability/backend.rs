@@ -84,7 +84,7 @@ pub trait LockGuard: Debug + Send + Sync {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is {found}, and not a regular file")]
 pub struct NotRegular {
-    /// What is there, such as "a FIFO".
+    /// The kind of file that was found, such as "a FIFO".
     pub found: &'static str,
 }
 

@@ -60,7 +60,7 @@ pub enum StorageError {
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What is there, such as "a FIFO".
+        /// The kind of file that was found, such as "a FIFO".
         found: &'static str,
     },
     /// A stored row breaks a constraint of its row type, which was added after the row was written.

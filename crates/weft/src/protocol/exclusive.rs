@@ -69,7 +69,7 @@ pub trait Exclusion: Default + Send + Sync + 'static {
 #[derive(Debug, Default)]
 pub struct Deferred(UnsafeCell<DeferredRecords>);
 
-/// What is in [`Deferred`].
+/// The contents of [`Deferred`].
 #[derive(Debug, Default)]
 struct DeferredRecords {
     /// By the records' addresses. None of the records has a row.

@@ -153,7 +153,7 @@ fn while_blocked<P: Protocol>(world: &World<P>, plan: Option<Plan>) {
         Err(_) => violation("another thread's transaction has panicked".to_owned()),
     }
     if plan.is_some_and(|plan| plan.number % 2 == 1) {
-        return; // What is there is compared when the run is over.
+        return; // The contents are compared when the run is over.
     }
     let begun = Instant::now();
     let closed = on_a_thread(|| quietly(|| world.database.close_within(Duration::from_millis(20))));

@@ -1,4 +1,4 @@
-//! What is done with a database of hostile types, and what should then be in it.
+//! The workload of a database of hostile types, and a model of its contents.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -166,7 +166,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
     builder.open()
 }
 
-/// Says that a panic is none of this suite's, if it is so.
+/// Reports a panic that does not belong to this suite.
 fn judge(panic: &(dyn Any + Send), is_truthful: bool, step: &str) {
     if panic.is::<Misbehaved>() {
         return;
@@ -972,7 +972,7 @@ impl<P: Protocol> World<P> {
         Ok(tx.get(&self.totals, &Short::new(2))?.map(|row| row.sum.0))
     }
 
-    /// Compares the database with what was acknowledged. No operation misbehaves meanwhile.
+    /// Compares the database with what was acknowledged. No operation misbehaves during this.
     pub fn verify(&self, when: &str) {
         let mut model = self.acknowledged.model.lock().unwrap().clone();
         let value = |id: u32| -> Result<Option<u64>, Error> {
