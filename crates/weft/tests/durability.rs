@@ -1,10 +1,12 @@
 //! Databases with a directory: what was committed is there when they are opened again, under every
 //! protocol; and what they say when something is wrong.
 
+#[path = "support/directory.rs"]
+mod directory;
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use weft::{
     TransactionOptions,
 };
 
+use directory::TemporaryDirectory;
 use support::{Seed, for_each_executor, for_each_protocol, stress, threads};
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -41,24 +44,6 @@ struct Cell {
 struct Scratch {
     #[record(key)]
     id: u32,
-}
-
-/// A directory that goes with the test.
-struct TemporaryDirectory(PathBuf);
-
-impl TemporaryDirectory {
-    fn new(name: &str) -> Self {
-        let unique = format!("weft-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
-        let path = std::env::temp_dir().join(unique);
-        std::fs::create_dir(&path).unwrap();
-        TemporaryDirectory(path)
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 struct Fixture<P: Protocol> {

@@ -3,6 +3,9 @@
 
 #![cfg(unix)]
 
+#[path = "support/directory.rs"]
+mod directory;
+
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -10,6 +13,7 @@ use std::process::Command;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use directory::TemporaryDirectory;
 use weft::durability::StorageError;
 use weft::{Database, Failure, Record};
 
@@ -18,24 +22,6 @@ struct Item {
     #[record(key)]
     id: u32,
     value: u64,
-}
-
-/// A directory that goes with the test.
-struct TemporaryDirectory(PathBuf);
-
-impl TemporaryDirectory {
-    fn new(name: &str) -> Self {
-        let unique = format!("weft-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
-        let path = std::env::temp_dir().join(unique);
-        std::fs::create_dir(&path).unwrap();
-        TemporaryDirectory(path)
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Opens a database on a thread of its own, so that one that blocks fails the test.

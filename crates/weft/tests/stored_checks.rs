@@ -1,10 +1,14 @@
 //! A row type may get a constraint after its rows were stored. A database with a row that breaks it
 //! cannot be opened with that row type.
 
+#[path = "support/directory.rs"]
+mod directory;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use weft::htm::word::{Ordering, Word};
 
+use directory::TemporaryDirectory;
 use weft::durability::StorageError;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Record, TransactionOptions};
 
@@ -89,24 +93,6 @@ mod panicking {
 
 /// How often the constraint of a name was checked. Only one test uses that table.
 static NAMES_CHECKED: Word = Word::new(0);
-
-/// A directory that goes with the test.
-struct TemporaryDirectory(PathBuf);
-
-impl TemporaryDirectory {
-    fn new(name: &str) -> Self {
-        let unique = format!("weft-{name}-{}-{:x}", std::process::id(), fastrand::u64(..));
-        let path = std::env::temp_dir().join(unique);
-        std::fs::create_dir(&path).unwrap();
-        TemporaryDirectory(path)
-    }
-}
-
-impl Drop for TemporaryDirectory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn builder<T: Record>(directory: &Path, threads: usize) -> Builder {
     let options = DurabilityOptions::new().threads(threads);
