@@ -666,7 +666,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// would not help, and as it is it must not commit.
     #[cold]
     fn miss(&self, table: TableRef) -> Error {
-        if self.conflict().is_some() {
+        // A protocol for single operations has no reads to validate: what it has not found may have changed.
+        if P::SINGLE_KEY || self.conflict().is_some() {
             return self.doom(ConflictReason::ReadChanged, table);
         }
         self.is_torn.set(true);

@@ -77,20 +77,33 @@ pub struct WriteEntry<H> {
     /// The row to install; `None` to leave the record without one.
     pub row: Option<NonNull<u8>>,
     /// The key that the index leads to the record from; of records that this transaction has inserted or
-    /// deleted.
-    pub key: Option<EncodedKey>,
-    /// Whether this transaction has put the record into the index.
-    pub is_created: bool,
+    /// deleted. See [`AccessSet::key_of`].
+    pub key: WriteKey,
     /// Where the write stands among those that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
     pub staged: u32,
 }
 
-impl<H> WriteEntry<H> {
-    /// The key of a record that this transaction has put into the index.
-    pub fn created_key(&self) -> Option<&EncodedKey> {
-        self.key.as_ref().filter(|_| self.is_created)
+/// Where in the access set the key of a write is, and whether the transaction has put the record into the
+/// index. Few writes have a key: so an entry is short, and nothing has to be done to drop it.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteKey {
+    /// The position in the list of keys, twice; plus one if the record was created.
+    word: u32,
+}
+
+impl WriteKey {
+    /// The write changes a record that is in the index, and stays there.
+    pub const NONE: WriteKey = WriteKey { word: u32::MAX };
+
+    /// Whether this transaction has put the record into the index.
+    #[inline(always)]
+    pub fn is_created(self) -> bool {
+        self.word & 1 == 1 && self.word != u32::MAX
     }
 }
+
+const _: () = assert!(size_of::<WriteEntry<TidOnly>>() == 48);
+const _: () = assert!(!std::mem::needs_drop::<WriteEntry<TidOnly>>());
 
 /// What a write must know of the version that it replaces.
 #[derive(Clone, Copy, Debug)]
@@ -136,6 +149,7 @@ pub struct AccessSet<H> {
     pub writes: Vec<WriteEntry<H>>,
     pub nodes: Vec<NodeEntry>,
     pub superseded: Vec<Superseded<H>>,
+    keys: Vec<EncodedKey>,
     positions: Positions,
 }
 
@@ -149,6 +163,7 @@ impl<H> Default for AccessSet<H> {
             writes: Vec::new(),
             nodes: Vec::new(),
             superseded: Vec::new(),
+            keys: Vec::new(),
             positions: Positions::default(),
         }
     }
@@ -217,6 +232,7 @@ impl<H: TidHeader> AccessSet<H> {
         row: Option<NonNull<u8>>,
         key: Option<EncodedKey>,
     ) {
+        let key = key.map_or(WriteKey::NONE, |key| self.hold_key(key, false));
         match version.own_position {
             Some(position) => {
                 let entry = &mut self.writes[position];
@@ -224,7 +240,7 @@ impl<H: TidHeader> AccessSet<H> {
                     self.superseded.push(Superseded { record, row, table });
                 }
                 entry.row = row;
-                if !entry.is_created {
+                if !entry.key.is_created() {
                     entry.key = key;
                 }
                 link(row, entry.replaced);
@@ -238,7 +254,6 @@ impl<H: TidHeader> AccessSet<H> {
                     replaced: version.newest,
                     row,
                     key,
-                    is_created: false,
                     staged: NOT_STAGED,
                 });
             }
@@ -254,14 +269,14 @@ impl<H: TidHeader> AccessSet<H> {
         row: NonNull<u8>,
         key: EncodedKey,
     ) {
+        let key = self.hold_key(key, true);
         self.push_write(WriteEntry {
             record,
             table,
             expected: Tid::PLACEHOLDER,
             replaced: std::ptr::null_mut(),
             row: Some(row),
-            key: Some(key),
-            is_created: true,
+            key,
             staged: NOT_STAGED,
         });
     }
@@ -304,7 +319,7 @@ impl<H: TidHeader> AccessSet<H> {
         }
         for entry in &self.writes {
             let replaced = NonNull::new(entry.replaced);
-            let outcome = match (entry.row, &entry.key) {
+            let outcome = match (entry.row, self.key_of(entry)) {
                 (Some(row), _) => {
                     let replaced = replaced.map(|row| worker::Replaced {
                         row,
@@ -314,7 +329,7 @@ impl<H: TidHeader> AccessSet<H> {
                     Outcome::Written { row, replaced }
                 }
                 // Inserted and deleted again.
-                (None, Some(key)) if entry.is_created => {
+                (None, Some(key)) if entry.key.is_created() => {
                     discard(entry, key);
                     continue;
                 }
@@ -341,7 +356,7 @@ impl<H: TidHeader> AccessSet<H> {
         discard: impl Fn(&WriteEntry<H>, &EncodedKey),
     ) {
         for entry in &self.writes {
-            if let Some(key) = entry.created_key() {
+            if let Some(key) = self.created_key(entry) {
                 discard(entry, key);
             }
             if let Some(row) = entry.row {
@@ -371,6 +386,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.superseded.clear();
         if !self.writes.is_empty() {
             self.writes.clear();
+            self.keys.clear();
             self.positions.clear();
         }
     }
@@ -389,6 +405,27 @@ impl<H: TidHeader> AccessSet<H> {
             return None;
         }
         self.positions.find(record.block(), |position| self.writes[position].record == record)
+    }
+
+    /// Keeps the key of a write until the set is cleared.
+    #[inline]
+    pub fn hold_key(&mut self, key: EncodedKey, is_created: bool) -> WriteKey {
+        let word = u32::try_from(self.keys.len()).ok().and_then(|position| position.checked_mul(2));
+        let word = word.expect("a transaction has fewer than two billion writes");
+        self.keys.push(key);
+        WriteKey { word: word | u32::from(is_created) }
+    }
+
+    /// The key of a record that is inserted or deleted.
+    #[inline(always)]
+    pub fn key_of(&self, entry: &WriteEntry<H>) -> Option<&EncodedKey> {
+        self.keys.get(entry.key.word as usize / 2)
+    }
+
+    /// The key of a record that this transaction has put into the index.
+    #[inline(always)]
+    pub fn created_key(&self, entry: &WriteEntry<H>) -> Option<&EncodedKey> {
+        if entry.key.is_created() { self.key_of(entry) } else { None }
     }
 
     /// Adds a write of a record that has none yet.
@@ -461,7 +498,7 @@ impl<H: TidHeader> AccessSet<H> {
             // SAFETY: an address that is stored in an index of this database, which the worker entered before
             // it was pinned last, or since.
             let record = unsafe { RecordPointer::from_address(address) };
-            let is_insertion = |position: usize| self.writes[position].is_created;
+            let is_insertion = |position: usize| self.writes[position].key.is_created();
             self.find_write(record).is_some_and(is_insertion)
         };
         // SAFETY: noted together, and the worker is pinned as long as it has an access set.

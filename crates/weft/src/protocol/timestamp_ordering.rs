@@ -648,7 +648,7 @@ impl Executor for TimestampOrderingExecutor {
             mark_read(record, tid, self.time, self.shared.index_of(table));
             record.header.tid.unlock(tid);
         }
-        for entry in self.set.writes.iter().filter(|entry| entry.is_created) {
+        for entry in self.set.writes.iter().filter(|entry| entry.key.is_created()) {
             self.shared.index_of(entry.table).mark_read(self.time);
         }
         Ok(())
@@ -680,8 +680,8 @@ impl Executor for TimestampOrderingExecutor {
                 }
                 let after = written_at(entry, version);
                 install(stored(entry.record), after, entry.row, memory.regions());
-                reservations_used += usize::from(!entry.is_created);
-            } else if entry.is_created {
+                reservations_used += usize::from(!entry.key.is_created());
+            } else if entry.key.is_created() {
                 // Inserted and deleted again: all that remains is that the key was absent.
                 self.shared.index_of(entry.table).mark_read(self.time);
             }

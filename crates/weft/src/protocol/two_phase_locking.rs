@@ -640,7 +640,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 
     fn abort(&mut self, memory: &WorkerMemory) {
         for write in &self.set.writes {
-            if let Some(key) = write.created_key() {
+            if let Some(key) = self.set.created_key(write) {
                 discard_placeholder(write, key, memory);
             }
         }
@@ -717,7 +717,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         let record = stored(write.record);
         debug_assert!(record.header.lock.is_exclusive_of(self.timestamp));
         debug_assert_eq!(record.header.tid.load_relaxed(), write.expected);
-        match (write.row, write.created_key()) {
+        match (write.row, self.set.created_key(write)) {
             (Some(row), _) => {
                 // Release: pairs with the acquire loads by which `Transaction::locate`, and
                 // whoever names a key in a conflict, look at rows without a lock.

@@ -535,7 +535,7 @@ impl Executor for PieceExecutor {
         self.garbage.append(&mut set.superseded);
         for entry in &set.writes {
             let (record, table) = (entry.record, entry.table);
-            if let Some(key) = entry.created_key() {
+            if let Some(key) = set.created_key(entry) {
                 discard_placeholder(record, table, key, memory);
             }
             if let Some(row) = entry.row {

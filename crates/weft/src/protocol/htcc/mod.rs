@@ -604,7 +604,7 @@ impl Executor for HybridExecutor {
     fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<HeatHeader>, bool)> {
         let AccessSet { reads, writes, .. } = &self.cold.set;
         let read = reads.iter().map(|entry| (entry.table, entry.record, false));
-        let written = writes.iter().filter(|entry| !entry.is_created);
+        let written = writes.iter().filter(|entry| !entry.key.is_created());
         read.chain(written.map(|entry| (entry.table, entry.record, true)))
     }
 

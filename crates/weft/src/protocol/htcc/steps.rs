@@ -21,7 +21,8 @@
 use std::ptr::NonNull;
 
 use super::super::access_set::{
-    AccessSet, NodeEntry, ReadEntry, Replaced, Superseded, TidHeader, WriteEntry, drop_private,
+    AccessSet, NodeEntry, ReadEntry, Replaced, Superseded, TidHeader, WriteEntry, WriteKey,
+    drop_private,
 };
 use super::super::optimistic::{discard_placeholder, node_version, stored};
 use crate::encoding::EncodedKey;
@@ -230,8 +231,7 @@ impl<H: TidHeader> Steps<H> {
             match set.find_write(record) {
                 // Whoever writes to the placeholder now has it.
                 Some(position) => {
-                    let now = &mut set.writes[position];
-                    (now.is_created, now.key) = (true, Some(key.clone()));
+                    set.writes[position].key = set.hold_key(key.clone(), true);
                     let own = self.writes.iter_mut().find(|own| own.record == record);
                     let own = own.expect("it has written");
                     (own.is_created, own.key) = (true, Some(key.clone()));
@@ -303,7 +303,10 @@ impl<H: TidHeader> Steps<H> {
 /// Writes what was written before.
 fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
     let &StepWrite { record, table, expected, replaced, row, is_created, .. } = entry;
-    let key = entry.key.clone();
+    let key = match &entry.key {
+        Some(key) => set.hold_key(key.clone(), is_created),
+        None => WriteKey::NONE,
+    };
     let Some(position) = set.find_write(record) else {
         return set.push_write(WriteEntry {
             record,
@@ -312,13 +315,12 @@ fn write_again<H: TidHeader>(set: &mut AccessSet<H>, entry: &StepWrite<H>) {
             replaced,
             row,
             key,
-            is_created,
             staged: NOT_STAGED,
         });
     };
     let own = &mut set.writes[position];
-    if !own.is_created {
-        (own.is_created, own.key) = (is_created, key);
+    if !own.key.is_created() {
+        own.key = key;
     }
     if let Some(row) = std::mem::replace(&mut own.row, row) {
         set.superseded.push(Superseded { record, row, table });
