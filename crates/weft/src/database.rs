@@ -2,28 +2,27 @@
 
 mod builder;
 mod execution;
+mod run;
 
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use weft_htm::Backend;
 use weft_htm::word::{Ordering, spin_loop, yield_now};
 
+use crate::deadline::Deadline;
 use crate::epoch::clock::Ticker;
 use crate::epoch::garbage::Retired;
 use crate::epoch::reclaim::OFFLINE;
-use crate::error::{Conflict, ConflictReason, Error, Failure};
+use crate::error::{Conflict, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
 use crate::metrics::Metrics;
-use crate::procedure::StepColumns;
-use crate::protocol::{Abort, Dbx, Protocol};
+use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
 use crate::snapshot::retention::{Kept, Retained};
 use crate::storage::{CommitToken, Storage};
@@ -32,6 +31,7 @@ use crate::transaction::Transaction;
 use crate::worker::{CLOSED, Shared, Worker, WorkerMemory, Workers};
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
+pub(crate) use run::Ended;
 
 /// An in-memory database under concurrency-control protocol `P`.
 ///
@@ -219,25 +219,6 @@ impl TransactionOptions {
     }
 }
 
-/// How a transaction has ended, as far as whoever runs it is concerned.
-pub(crate) enum Ended<R, E> {
-    /// With this result.
-    With(Result<(R, CommitToken), E>),
-    /// A split record was refused to it, and it is to be run again in a joined phase.
-    SetAside,
-}
-
-impl<R, E> Ended<R, E> {
-    /// The result, of a transaction that is not set aside.
-    #[inline(always)]
-    pub(crate) fn result(self) -> Result<(R, CommitToken), E> {
-        match self {
-            Ended::With(result) => result,
-            Ended::SetAside => unreachable!("it waits instead"),
-        }
-    }
-}
-
 impl<P: Protocol> Database<P> {
     /// Starts to open a database.
     pub fn builder() -> Builder<P> {
@@ -305,10 +286,7 @@ impl<P: Protocol> Database<P> {
     /// Waits until the transaction may be acknowledged.
     #[inline(always)]
     pub(crate) fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
-        if !self.acknowledges_durable() {
-            return Ok(());
-        }
-        self.inner.wait_durable(self.registered_worker(), token)
+        self.inner.acknowledge(|| self.registered_worker(), token)
     }
 
     /// As [`Database::transact_with`], but returns when the transaction has committed in memory,
@@ -324,134 +302,7 @@ impl<P: Protocol> Database<P> {
         mut body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Result<(R, CommitToken), E> {
         let worker = self.worker().map_err(Error::from)?;
-        self.run::<false, _, _>(worker, options, &mut body).result()
-    }
-
-    /// Runs `body` as a transaction until it has ended; or, if it `SETS_ASIDE`, until a split record is
-    /// refused to it. It then is to be run again in a joined phase, and whoever calls sees to that.
-    #[inline(always)]
-    pub(crate) fn run<const SETS_ASIDE: bool, R, E: From<Error>>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
-    ) -> Ended<R, E> {
-        match self.try_run::<SETS_ASIDE, _, _>(worker, options, body) {
-            Ok(ended) => ended,
-            Err(failure) => Ended::With(Err(Error::from(failure).into())),
-        }
-    }
-
-    #[inline(always)]
-    fn try_run<const SETS_ASIDE: bool, R, E: From<Error>>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
-    ) -> Result<Ended<R, E>, Failure> {
-        self.retry(worker, options, |attempt, deadline| {
-            self.attempt::<SETS_ASIDE, _, _>(worker, options, attempt, deadline, None, body)
-        })
-    }
-
-    /// Calls `attempt_once`, with the number of the attempt and the deadline, until the transaction has ended.
-    #[inline(always)]
-    fn retry<R>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        mut attempt_once: impl FnMut(u32, Option<(Instant, Duration)>) -> ControlFlow<R>,
-    ) -> Result<R, Failure> {
-        // A deadline beyond the end of time is none.
-        let deadline = options
-            .deadline
-            .and_then(|deadline| Some((Instant::now().checked_add(deadline)?, deadline)));
-        let mut attempt = 0;
-        let mut closed_turnstile = None;
-        loop {
-            if !worker.active.get() {
-                if closed_turnstile.is_none() {
-                    let turnstile = &self.inner.shared.turnstile;
-                    let keep_waiting = || self.check_wait(deadline, attempt);
-                    closed_turnstile = turnstile.pass(attempt, keep_waiting)?;
-                }
-                let keep_waiting = || self.check_wait(deadline, attempt);
-                P::between_transactions(&self.inner, worker, keep_waiting)?;
-            }
-            let attempt_once = || attempt_once(attempt, deadline);
-            if let ControlFlow::Break(ended) = worker.memory.regions().restarting(attempt_once) {
-                return Ok(ended);
-            }
-            attempt += 1;
-            backoff(worker, attempt);
-        }
-    }
-
-    /// Runs the closure once, after `attempt` conflicts, and commits by `columns` of steps, if there are any. Goes
-    /// on after one more conflict that is within the bounds.
-    #[inline(always)]
-    fn attempt<const SETS_ASIDE: bool, R, E: From<Error>>(
-        &self,
-        worker: &Worker<P>,
-        options: &TransactionOptions,
-        attempt: u32,
-        deadline: Option<(Instant, Duration)>,
-        columns: Option<&[StepColumns]>,
-        body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
-    ) -> ControlFlow<Ended<R, E>> {
-        let end = |result| ControlFlow::Break(Ended::With(result));
-        let mut transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
-            Ok(transaction) => transaction,
-            Err(failure) => return end(Err(Error::from(failure).into())),
-        };
-        let (transaction, abort) = loop {
-            let result = catch_unwind(AssertUnwindSafe(|| body(&transaction)));
-            let (stopped, abort) = match result {
-                Ok(Ok(value)) => match transaction.finish(columns) {
-                    Ok(token) => return end(Ok((value, token))),
-                    Err(stopped) => stopped,
-                },
-                Ok(Err(error)) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => return end(Err(error)),
-                },
-                Err(panic) => match transaction.conflict() {
-                    Some(abort) => (transaction, abort),
-                    None => {
-                        drop(transaction);
-                        resume_unwind(panic)
-                    }
-                },
-            };
-            if !P::REPAIRS || !stopped.repair() {
-                break (stopped, abort);
-            }
-            transaction = stopped;
-        };
-        if SETS_ASIDE && abort.reason == ConflictReason::Split {
-            transaction.give_way(abort);
-            return ControlFlow::Break(Ended::SetAside);
-        }
-        self.give_way(transaction, abort, options, attempt, deadline)
-    }
-
-    /// Ends an attempt that has met a conflict. Goes on if one more is within the bounds.
-    #[inline(always)]
-    fn give_way<R, E: From<Error>>(
-        &self,
-        transaction: Transaction<'_, P>,
-        abort: Abort,
-        options: &TransactionOptions,
-        attempt: u32,
-        deadline: Option<(Instant, Duration)>,
-    ) -> ControlFlow<Ended<R, E>> {
-        // Spelled out only for those who get to see it: under contention conflicts are many.
-        let bounds = check_bounds(options, deadline, attempt + 1, || transaction.describe(abort));
-        transaction.give_way(abort);
-        match bounds {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(failure) => ControlFlow::Break(Ended::With(Err(Error::from(failure).into()))),
-        }
+        self.run_closure(worker, options, false, &mut body).result()
     }
 
     /// Begins a transaction, to be [committed](Transaction::commit) by the caller; dropping it
@@ -463,7 +314,7 @@ impl<P: Protocol> Database<P> {
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
         let worker = self.worker()?;
         if !worker.active.get() {
-            self.inner.shared.turnstile.pass(0, || self.check_wait(None, 0))?;
+            self.inner.shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
             P::between_transactions(&self.inner, worker, || self.check_wait(None, 0))?;
         }
         Transaction::begin(&self.inner, worker, 0, None)
@@ -472,7 +323,7 @@ impl<P: Protocol> Database<P> {
     /// Whether one that waits at the turnstile should go on waiting.
     pub(crate) fn check_wait(
         &self,
-        deadline: Option<(Instant, Duration)>,
+        deadline: Option<Deadline>,
         attempts: u32,
     ) -> Result<(), Failure> {
         self.inner.shared.check_open()?;
@@ -503,10 +354,10 @@ impl<P: Protocol> Database<P> {
     /// Those of [`Database::close`]; [`Failure::StillRunning`] if one of them is still running after
     /// `limit`. No transaction begins any more all the same, and the database may be closed again.
     pub fn close_within(&self, limit: Duration) -> Result<(), Failure> {
-        self.close_by(Instant::now().checked_add(limit).map(|deadline| (deadline, limit)))
+        self.close_by(Deadline::after(limit))
     }
 
-    fn close_by(&self, deadline: Option<(Instant, Duration)>) -> Result<(), Failure> {
+    fn close_by(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
         if registered(&self.inner).is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
@@ -515,10 +366,10 @@ impl<P: Protocol> Database<P> {
         }
         self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
         while self.inner.shared.grace.horizon() != OFFLINE {
-            if let Some((deadline, waited)) = deadline
-                && Instant::now() >= deadline
+            if let Some(deadline) = deadline
+                && deadline.has_passed()
             {
-                return Err(Failure::StillRunning { waited });
+                return Err(Failure::StillRunning { waited: deadline.limit });
             }
             yield_now();
         }
@@ -615,7 +466,7 @@ impl<P: Protocol> Database<P> {
 
 fn check_bounds(
     options: &TransactionOptions,
-    deadline: Option<(Instant, Duration)>,
+    deadline: Option<Deadline>,
     attempts: u32,
     last: impl FnOnce() -> Conflict,
 ) -> Result<(), Failure> {
@@ -625,13 +476,17 @@ fn check_bounds(
     check_deadline(deadline, attempts)
 }
 
-fn check_deadline(deadline: Option<(Instant, Duration)>, attempts: u32) -> Result<(), Failure> {
+fn check_deadline(deadline: Option<Deadline>, attempts: u32) -> Result<(), Failure> {
     match deadline {
-        Some((at, deadline)) if Instant::now() >= at => {
-            Err(Failure::DeadlineExceeded { deadline, attempts })
-        }
+        Some(deadline) if deadline.has_passed() => Err(exceeded(deadline, attempts)),
         _ => Ok(()),
     }
+}
+
+/// The error of a transaction that has passed its deadline.
+#[cold]
+pub(crate) fn exceeded(deadline: Deadline, attempts: u32) -> Failure {
+    Failure::DeadlineExceeded { deadline: deadline.limit, attempts }
 }
 
 /// Waits before another attempt: up to 2^attempts pauses, at random, so that transactions that

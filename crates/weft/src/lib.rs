@@ -106,6 +106,7 @@ extern crate self as weft;
 
 pub mod column;
 pub(crate) mod database;
+mod deadline;
 pub mod description;
 pub mod durability;
 pub mod encoding;

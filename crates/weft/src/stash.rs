@@ -179,7 +179,7 @@ impl<T, P: Protocol> Stash<T, P> {
             return Ok(self.database.transact_with_token(&self.options, body));
         }
         let _setting_aside = SettingAside::begin(worker);
-        match self.database.run::<true, _, _>(worker, &self.options, &mut body) {
+        match self.database.run_closure(worker, &self.options, true, &mut body) {
             Ended::With(result) => Ok(result),
             Ended::SetAside => Err(worker.executor().take_refused()),
         }

@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::database::{Database, Inner};
+use crate::deadline::Deadline;
 use crate::durability::{
     Backend, CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, Epochs,
     FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, Recovered, RecoveryOptions,
@@ -219,13 +220,13 @@ struct CheckpointState {
 
 impl Checkpointing {
     /// Waits until no other thread writes a checkpoint; false if that takes longer than to the deadline.
-    fn hold(&self, deadline: Deadline) -> bool {
+    fn hold(&self, deadline: Option<Deadline>) -> bool {
         let mut state = hold(&self.state);
         while state.is_held {
             state = match deadline {
                 None => self.has_ended.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some((at, _)) => {
-                    let left = at.saturating_duration_since(Instant::now());
+                Some(deadline) => {
+                    let left = deadline.at.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return false;
                     }
@@ -263,9 +264,6 @@ impl Drop for HeldCheckpoints<'_> {
         self.storage.checkpointing.give_up();
     }
 }
-
-/// When a wait ends, and how long it is.
-pub(crate) type Deadline = Option<(Instant, Duration)>;
 
 thread_local! {
     /// The storages whose checkpoints, backups and loads this thread runs user code for.
@@ -399,10 +397,10 @@ impl Storage {
     /// # Errors
     /// [`Failure::StillRunning`] if that takes too long; [`Failure::NestedCheckpoint`] in its midst;
     /// [`Failure::Storage`].
-    pub fn end(&self, deadline: Deadline) -> Result<(), Failure> {
+    pub fn end(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
         self.check_user_code()?;
         let still_running = || {
-            let waited = deadline.map_or(Duration::ZERO, |(_, waited)| waited);
+            let waited = deadline.map_or(Duration::ZERO, |deadline| deadline.limit);
             Failure::StillRunning { waited }
         };
         let checkpointer = hold(&self.checkpointer).take();
@@ -498,6 +496,22 @@ impl<P: Protocol> Inner<P> {
         self.storage.as_ref().is_some_and(Storage::acknowledges_durable)
     }
 
+    /// Waits until a commit may be acknowledged: until it is durable, if commits are acknowledged then.
+    ///
+    /// # Errors
+    /// See [`Database::wait_durable`].
+    #[inline(always)]
+    pub(crate) fn acknowledge<'w>(
+        &self,
+        worker: impl FnOnce() -> Option<&'w Worker<P>>,
+        commit: CommitToken,
+    ) -> Result<(), Failure> {
+        if !self.acknowledges_durable() {
+            return Ok(());
+        }
+        self.wait_durable(worker(), commit)
+    }
+
     /// Waits until a commit is durable, and what it has read. `worker` is the calling thread's.
     ///
     /// # Errors
@@ -557,10 +571,7 @@ impl<P: Protocol> Database<P> {
     /// Waits until everything is durable that may have been read so far, if commits are acknowledged
     /// when they are durable.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot<P>) -> Result<(), Failure> {
-        if !self.acknowledges_durable() {
-            return Ok(());
-        }
-        self.inner().wait_durable(self.registered_worker(), snapshot.token())
+        self.inner().acknowledge(|| self.registered_worker(), snapshot.token())
     }
 
     /// Waits until everything is durable that has committed so far.
@@ -735,13 +746,13 @@ impl Checkpointer {
 
     /// Stops and joins the thread. Gives it back if that takes longer than to the deadline: it may be writing a
     /// checkpoint.
-    fn stop(self, deadline: Deadline) -> Result<(), Checkpointer> {
+    fn stop(self, deadline: Option<Deadline>) -> Result<(), Checkpointer> {
         *hold(&self.stop.0) = true;
         self.stop.1.notify_all();
-        while let Some((at, _)) = deadline
+        while let Some(deadline) = deadline
             && !self.thread.is_finished()
         {
-            if Instant::now() >= at {
+            if deadline.has_passed() {
                 return Err(self);
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -23,7 +23,6 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 pub use scan::Scan;
 
@@ -40,7 +39,8 @@ pub(crate) use stepwise::Stepwise;
 use writes::duplicate;
 pub(crate) use writes::{check, index_key};
 
-use crate::database::Inner;
+use crate::database::{Inner, exceeded};
+use crate::deadline::Deadline;
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
@@ -70,7 +70,7 @@ pub struct Transaction<'db, P: Protocol = Dbx> {
     worker: &'db Worker<P>,
     /// What dooms it, if anything does.
     doomed: Cell<Option<Abort>>,
-    deadline: Cell<Option<(Instant, Duration)>>,
+    deadline: Cell<Option<Deadline>>,
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
@@ -105,8 +105,21 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         database: &'db Inner<P>,
         worker: &'db Worker<P>,
         attempt: u32,
-        deadline: Option<(Instant, Duration)>,
+        deadline: Option<Deadline>,
     ) -> Result<Self, Failure> {
+        Self::start(database, worker, attempt, deadline)?;
+        Ok(Self::started(database, worker, attempt, deadline))
+    }
+
+    /// What has to be done before a transaction is there. If this returns without an error, it has to be
+    /// made next, by [`Transaction::started`].
+    #[inline(always)]
+    pub(crate) fn start(
+        database: &Inner<P>,
+        worker: &Worker<P>,
+        attempt: u32,
+        deadline: Option<Deadline>,
+    ) -> Result<(), Failure> {
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
@@ -138,7 +151,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         std::mem::forget(beginning);
         worker.active.set(true);
         worker.next_serial();
-        Ok(Transaction {
+        Ok(())
+    }
+
+    /// The transaction that was started on this worker.
+    #[inline(always)]
+    pub(crate) fn started(
+        database: &'db Inner<P>,
+        worker: &'db Worker<P>,
+        attempt: u32,
+        deadline: Option<Deadline>,
+    ) -> Self {
+        Transaction {
             database,
             worker,
             doomed: Cell::new(None),
@@ -149,7 +173,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             is_admitted: Cell::new(false),
             is_torn: Cell::new(false),
             is_in_steps: Cell::new(false),
-        })
+        }
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -407,36 +431,29 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let (database, worker) = (self.database, self.worker);
-        let token = self.finish(None).map_err(|(this, abort)| {
-            let conflict = this.describe(abort);
-            this.give_way(abort);
-            Error::from(conflict)
-        })?;
-        if database.acknowledges_durable() {
-            database.wait_durable(Some(worker), token)?;
+        match self.finish(None) {
+            Ok(token) => {
+                self.end_committed();
+                database.acknowledge(|| Some(worker), token)?;
+                Ok(token)
+            }
+            Err(abort) => {
+                let conflict = self.describe(abort);
+                self.give_way(abort);
+                Err(conflict.into())
+            }
         }
-        Ok(token)
     }
 
     /// Rolls back. (So does dropping it.)
     pub fn rollback(self) {}
 
-    /// Commits, by [columns](Transaction::columns) if there are any. If it must give way to another transaction it
-    /// comes back with the reason, to be [described](Transaction::describe) and
-    /// to [give way](Transaction::give_way).
+    /// Commits, by [columns](Transaction::columns) if there are any. Then nothing is left to do but to
+    /// [end](Transaction::end_committed). Or there is a conflict, to be [described](Transaction::describe) and
+    /// to [give way](Transaction::give_way) to.
     #[inline(always)]
-    pub(crate) fn finish(
-        self,
-        columns: Option<&[StepColumns]>,
-    ) -> Result<CommitToken, (Self, Abort)> {
-        let columns = self.columns(columns);
-        match self.commit_by_columns(columns, || self.commit_here()) {
-            Ok(token) => {
-                self.end_committed();
-                Ok(token)
-            }
-            Err(abort) => Err((self, abort)),
-        }
+    pub(crate) fn finish(&self, columns: Option<&[StepColumns]>) -> Result<CommitToken, Abort> {
+        self.commit_by_columns(self.columns(columns), || self.commit_here())
     }
 
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
@@ -639,11 +656,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline.get() {
-            Some((at, deadline))
+            Some(deadline)
                 if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK)
-                    && Instant::now() >= at =>
+                    && deadline.has_passed() =>
             {
-                Err(Failure::DeadlineExceeded { deadline, attempts: self.attempt + 1 }.into())
+                Err(exceeded(deadline, self.attempt + 1).into())
             }
             _ => Ok(()),
         }

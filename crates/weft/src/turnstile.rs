@@ -37,7 +37,7 @@ impl Turnstile {
     pub fn pass<E>(
         &self,
         attempts: u32,
-        keep_waiting: impl FnMut() -> Result<(), E>,
+        keep_waiting: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Option<Closed<'_>>, E> {
         // Relaxed: nothing follows from it but when somebody begins. A transaction that passes
         // while the turnstile is being closed is one of those that run already.
@@ -51,7 +51,7 @@ impl Turnstile {
     fn wait_or_close<E>(
         &self,
         attempts: u32,
-        mut keep_waiting: impl FnMut() -> Result<(), E>,
+        keep_waiting: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Option<Closed<'_>>, E> {
         let mut spins = 0u32;
         loop {
@@ -101,17 +101,17 @@ mod tests {
     #[test]
     fn one_that_starves_keeps_the_others_out() {
         let turnstile = Turnstile::default();
-        let patient = || Ok::<(), &str>(());
+        let patient = &mut || Ok::<(), &str>(());
         assert!(turnstile.pass(ATTEMPTS_BEFORE_CLOSING - 1, patient).unwrap().is_none());
         let closed = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, patient).unwrap();
         assert!(closed.is_some());
         let mut looks = 0;
-        let impatient = || {
+        let mut impatient = || {
             looks += 1;
             if looks == 3 { Err("enough") } else { Ok(()) }
         };
-        assert_eq!(turnstile.pass(0, impatient).unwrap_err(), "enough");
-        let starving_too = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, || Err("enough"));
+        assert_eq!(turnstile.pass(0, &mut impatient).unwrap_err(), "enough");
+        let starving_too = turnstile.pass(ATTEMPTS_BEFORE_CLOSING, &mut || Err("enough"));
         assert_eq!(starving_too.unwrap_err(), "enough");
         assert!(turnstile.try_close().is_none());
         drop(closed);
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(turnstile.closings(), 1);
         let closed = turnstile.try_close();
         assert!(closed.is_some());
-        assert_eq!(turnstile.pass(0, || Err("enough")).unwrap_err(), "enough");
+        assert_eq!(turnstile.pass(0, &mut || Err("enough")).unwrap_err(), "enough");
         drop(closed);
         assert_eq!(turnstile.closings(), 2);
     }

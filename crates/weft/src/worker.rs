@@ -22,7 +22,6 @@ use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
@@ -36,6 +35,8 @@ pub use discarded::{Discarded, contain};
 pub use idle::IdleWorkers;
 pub use thread::{Expected, Pinned, StoredForm, Worker, Workers};
 
+use crate::database::exceeded;
+use crate::deadline::Deadline;
 use crate::encoding::EncodedKey;
 use crate::epoch::clock::{Clock, Commits};
 use crate::epoch::garbage::{Batch, DeletedRecord, Garbage, Retired};
@@ -263,7 +264,7 @@ pub struct WorkerMemory {
     /// Whether the engine has called the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
     /// When the transaction that begins has to give up, and after how many attempts.
-    deadline: Cell<Option<(Instant, Duration, u32)>>,
+    deadline: Cell<Option<(Deadline, u32)>>,
     /// The blocks of the transaction under way.
     #[cfg(weft_sim)]
     undoable: RefCell<undoable::Undoable>,
@@ -370,8 +371,8 @@ impl WorkerMemory {
 
     /// Sets when the transaction that begins has to give up waiting, and the number of its attempts.
     #[inline(always)]
-    pub fn set_deadline(&self, deadline: Option<(Instant, Duration)>, attempts: u32) {
-        self.deadline.set(deadline.map(|(at, deadline)| (at, deadline, attempts)));
+    pub fn set_deadline(&self, deadline: Option<Deadline>, attempts: u32) {
+        self.deadline.set(deadline.map(|deadline| (deadline, attempts)));
     }
 
     /// Decides whether a wait for other transactions goes on.
@@ -381,8 +382,8 @@ impl WorkerMemory {
     pub fn keep_waiting(&self) -> Result<(), Failure> {
         self.shared.check_open()?;
         match self.deadline.get() {
-            Some((at, deadline, attempts)) if Instant::now() >= at => {
-                Err(Failure::DeadlineExceeded { deadline, attempts })
+            Some((deadline, attempts)) if deadline.has_passed() => {
+                Err(exceeded(deadline, attempts))
             }
             _ => Ok(()),
         }
@@ -552,7 +553,8 @@ impl WorkerMemory {
         self.queue(Box::new(DeletedRecord { record, table, key }));
     }
 
-    /// As [`WorkerMemory::retire_deleted`].
+    /// As [`WorkerMemory::retire_deleted`]. A call, lest commits that delete nothing pay for it.
+    #[inline(never)]
     fn queue(&self, deleted: Box<DeletedRecord>) {
         if self.is_logging() {
             let epoch = self.shared.clock.epoch();

@@ -1,10 +1,11 @@
 //! Running procedures on a database.
 
-use std::ops::ControlFlow;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::time::{Duration, Instant};
+use std::thread;
 
-use super::{Database, Ended, TransactionOptions};
+use super::run::{Outcome, Strategy};
+use super::{Database, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::procedure::{OwnedOutput, Pieces};
 use crate::protocol::{Executor, Protocol};
@@ -80,132 +81,106 @@ impl<P: Protocol> Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
+        let worker = self.worker().map_err(Error::from)?;
         if P::CHOPS {
-            let worker = self.worker().map_err(Error::from)?;
             if worker.memory.is_in_user_code() {
                 return Err(Error::from(Failure::NestedOperation).into());
             }
             if let Some(pieces) = worker.executor().pieces_of(F::shape()) {
-                let retried = self.retry(worker, options, |attempt, deadline| {
-                    self.attempt_in_pieces(worker, options, attempt, deadline, &pieces, procedure)
-                });
-                return retried.map_err(Error::from)?.result();
+                return self.execute_in_pieces(worker, options, &pieces, procedure);
             }
         }
-        if !P::executes_steps(&self.inner.protocol) {
-            return self.transact_with_token(options, |tx| procedure.run(tx).map(F::into_owned));
+        if P::REPAIRS && P::executes_steps(&self.inner.protocol) {
+            return self.execute_stepwise(worker, options, procedure);
         }
-        let worker = self.worker().map_err(Error::from)?;
-        let retried = self.retry(worker, options, |attempt, deadline| {
-            self.attempt_stepwise(worker, options, attempt, deadline, procedure)
-        });
-        retried.map_err(Error::from)?.result()
+        let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
+        self.run_closure(worker, options, false, &mut body).result()
     }
 
-    /// Executes the procedure, after `attempt` conflicts in its first piece.
-    fn attempt_in_pieces<F: OwnedOutput<P>>(
+    /// Executes a procedure piece by piece; or as one piece, if there is but one.
+    fn execute_in_pieces<F: OwnedOutput<P>>(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,
-        attempt: u32,
-        deadline: Option<(Instant, Duration)>,
         pieces: &Pieces,
         procedure: &mut F,
-    ) -> ControlFlow<Ended<F::Owned, F::Error>> {
-        let end = |result| ControlFlow::Break(Ended::With(result));
-        let fail = |failure: Failure| end(Err(Error::from(failure).into()));
-        if worker.active.get() {
-            return fail(Failure::NestedTransaction);
-        }
-        let in_pieces = pieces.are_one_by_one();
-        // Between two pieces it cannot wait for the log, which would wait for it.
-        if in_pieces
-            && let Some(storage) = &self.inner.storage
-            && let Err(failure) = storage.log().and_then(|log| Ok(log.admit()?))
-        {
-            return fail(failure);
-        }
-        worker.executor().expect_procedure(pieces);
-        if !in_pieces {
-            let columns = pieces.columns().filter(|_| worker.executor().takes_notes(attempt));
-            let mut body = |tx: &Transaction<'_, P>| match columns {
-                Some(_) => {
-                    let driver = OnePiece::new(tx, tx.columns(columns));
-                    procedure.execute(&driver).map(F::into_owned)
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        if !pieces.are_one_by_one() {
+            let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+            let ended = self.run_keeping(worker, options, strategy, |tx, columns, returned| {
+                let driver = OnePiece::new(tx, tx.columns(columns));
+                let result = match columns {
+                    Some(_) => procedure.execute(&driver).map(F::into_owned),
+                    None => procedure.run(tx).map(F::into_owned),
+                };
+                match returned.insert(result) {
+                    Ok(_) => Outcome::Returned,
+                    Err(_) => Outcome::Failed { is_decided: false },
                 }
-                None => procedure.run(tx).map(F::into_owned),
-            };
-            return self
-                .attempt::<false, _, _>(worker, options, attempt, deadline, columns, &mut body);
+            });
+            return ended.result();
         }
-        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
-            Ok(transaction) => transaction,
-            Err(failure) => return fail(failure),
-        };
-        transaction.set_admitted();
-        let driver = Piecewise::new(&transaction, pieces);
-        let executed = || procedure.execute(&driver).map(F::into_owned);
-        let result = catch_unwind(AssertUnwindSafe(executed));
-        let (ended, halfway) = (driver.ended(), driver.halfway());
-        drop(driver);
-        match (ended, result) {
-            (Some(Ok(token)), result) => {
-                worker.executor().end_pieces(&worker.memory);
-                transaction.end_committed();
-                match result {
-                    Ok(result) => end(result.map(|value| (value, token))),
-                    Err(panic) => resume_unwind(panic),
+        let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+        let ended = self.run_keeping(worker, options, strategy, |tx, _, returned| {
+            let driver = Piecewise::new(tx, pieces);
+            let executed = || procedure.execute(&driver).map(F::into_owned);
+            let executed = catch_unwind(AssertUnwindSafe(executed));
+            let (ended, halfway) = (driver.ended(), driver.halfway());
+            drop(driver);
+            match (ended, executed) {
+                (Some(Ok(token)), executed) => {
+                    worker.executor().end_pieces(&worker.memory);
+                    Outcome::Committed(token, keep(executed, returned))
                 }
+                (Some(Err(abort)), _) => Outcome::Conflict(abort),
+                // Its own error: no conflict is behind it, or else there would be another pass.
+                (None, Ok(result)) => match halfway {
+                    Some(failure) => Outcome::Refused(Box::new(failure)),
+                    None => {
+                        *returned = Some(result);
+                        Outcome::Failed { is_decided: true }
+                    }
+                },
+                (None, Err(panic)) => Outcome::Panicked(panic),
             }
-            (Some(Err(abort)), _) => self.give_way(transaction, abort, options, attempt, deadline),
-            // Its own error: no conflict is behind it, or else there would be another pass.
-            (None, Ok(result)) => match halfway {
-                Some(failure) => fail(failure),
-                None => end(Err(result.err().expect("it has not committed"))),
-            },
-            (None, Err(panic)) => {
-                drop(transaction);
-                resume_unwind(panic)
-            }
-        }
+        });
+        ended.result()
     }
 
-    /// Executes the procedure once, step by step, after `attempt` conflicts that it was not repaired from.
-    fn attempt_stepwise<F: OwnedOutput<P>>(
+    /// Executes a procedure step by step. A conflict that it was not repaired from is one like any other.
+    fn execute_stepwise<F: OwnedOutput<P>>(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,
-        attempt: u32,
-        deadline: Option<(Instant, Duration)>,
         procedure: &mut F,
-    ) -> ControlFlow<Ended<F::Owned, F::Error>> {
-        let end = |result| ControlFlow::Break(Ended::With(result));
-        let transaction = match Transaction::begin(&self.inner, worker, attempt, deadline) {
-            Ok(transaction) => transaction,
-            Err(failure) => return end(Err(Error::from(failure).into())),
-        };
-        let driver = Stepwise::new(&transaction);
-        let executed = || procedure.execute(&driver).map(F::into_owned);
-        let result = catch_unwind(AssertUnwindSafe(executed));
-        let abort = match (driver.ended(), result) {
-            (Some(Ok(token)), result) => {
-                transaction.end_committed();
-                return match result {
-                    Ok(result) => end(result.map(|value| (value, token))),
-                    Err(panic) => resume_unwind(panic),
-                };
-            }
-            (Some(Err(abort)), _) => abort,
-            // Its own error: no conflict is behind it, or else there would be another pass.
-            (None, Ok(result)) => return end(Err(result.err().expect("it has not committed"))),
-            (None, Err(panic)) => match transaction.conflict() {
-                Some(abort) => abort,
-                None => {
-                    drop(transaction);
-                    resume_unwind(panic)
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        let strategy = Strategy { is_driven: true, ..Strategy::default() };
+        let ended = self.run_keeping(worker, options, strategy, |tx, _, returned| {
+            let driver = Stepwise::new(tx);
+            let executed = || procedure.execute(&driver).map(F::into_owned);
+            let executed = catch_unwind(AssertUnwindSafe(executed));
+            match (driver.ended(), executed) {
+                (Some(Ok(token)), executed) => Outcome::Committed(token, keep(executed, returned)),
+                (Some(Err(abort)), _) => Outcome::Conflict(abort),
+                // Its own error: no conflict is behind it, or else there would be another pass.
+                (None, Ok(result)) => {
+                    *returned = Some(result);
+                    Outcome::Failed { is_decided: true }
                 }
-            },
-        };
-        self.give_way(transaction, abort, options, attempt, deadline)
+                (None, Err(panic)) => resume_unwind(panic),
+            }
+        });
+        ended.result()
+    }
+}
+
+/// Keeps what a procedure has returned that has committed, unless it has panicked since.
+fn keep<T>(executed: thread::Result<T>, returned: &mut Option<T>) -> Option<Box<dyn Any + Send>> {
+    match executed {
+        Ok(result) => {
+            *returned = Some(result);
+            None
+        }
+        Err(panic) => Some(panic),
     }
 }

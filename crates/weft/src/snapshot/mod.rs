@@ -155,7 +155,7 @@ impl<P: Protocol> Database<P> {
         let shared = &self.inner().shared;
         shared.check_open()?;
         if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
-            shared.turnstile.pass(0, || self.check_wait(None, 0))?;
+            shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
         }
         let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
         // A table may be loaded since; whoever loads looks for snapshots after it has said so.

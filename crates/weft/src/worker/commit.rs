@@ -424,6 +424,7 @@ impl WorkerMemory {
     ///
     /// # Safety
     /// As for [`WorkerMemory::supersede`].
+    #[inline(never)]
     pub unsafe fn supersede_deleted(
         &self,
         table: TableRef,

@@ -579,12 +579,15 @@ fn merge<J: JoinedProtocol>(
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {
-            Ok(()) => transaction.finish(None).map(drop),
-            Err(abort) => Err((transaction, abort)),
+            Ok(()) => transaction.finish(None),
+            Err(abort) => Err(abort),
         };
         match ended {
-            Ok(()) => break,
-            Err((transaction, abort)) => transaction.give_way(abort),
+            Ok(_) => {
+                transaction.end_committed();
+                break;
+            }
+            Err(abort) => transaction.give_way(abort),
         }
         attempt += 1;
         yield_now();
