@@ -352,23 +352,25 @@ pub trait Begun: Steps {
 /// No transaction is aborted as often as this: the engine promises that every one gets through.
 const RETRIES_MAX: u32 = 2000;
 
-struct Tables<P: Protocol> {
-    ordered: Table<Ordered, P>,
-    hashed: Table<Hashed, P>,
+struct Tables {
+    ordered: Table<Ordered>,
+    hashed: Table<Hashed>,
 }
 
 /// The tables for transactions of a single step.
-struct PlainTables<P: Protocol> {
-    ordered: Table<Plain, P>,
-    hashed: Table<Hashed, P>,
+struct PlainTables {
+    ordered: Table<Plain>,
+    hashed: Table<Hashed>,
 }
 
 /// What takes steps under a protocol.
-trait Takes<P: Protocol>: Send + Sync {
+trait Takes<P: Protocol>: Looks {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error>;
+}
 
+trait Looks: Send + Sync {
     /// What a snapshot shows.
-    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error>;
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error>;
 }
 
 struct Opened<P: Protocol, T> {
@@ -378,7 +380,8 @@ struct Opened<P: Protocol, T> {
 }
 
 fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
-    let builder = Database::<P>::builder()
+    let builder = Database::builder()
+        .protocol::<P>()
         .table::<Ordered>()
         .table::<Hashed>()
         .htm(opening.htm.0)
@@ -394,7 +397,8 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
 }
 
 fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
-    let builder = Database::<P>::builder()
+    let builder = Database::builder()
+        .protocol::<P>()
         .table::<Plain>()
         .table::<Hashed>()
         .htm(opening.htm.0)
@@ -419,9 +423,9 @@ struct Owned<'a, P: Protocol, T> {
     transaction: Transaction<'a, P>,
 }
 
-struct Looking<'a, P: Protocol, T> {
+struct Looking<'a, T> {
     tables: &'a T,
-    snapshot: Snapshot<P>,
+    snapshot: Snapshot,
 }
 
 impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
@@ -497,19 +501,19 @@ impl<P: Protocol, T: Takes<P>> Begun for Owned<'_, P, T> {
     }
 }
 
-impl<P: Protocol, T: Takes<P>> Steps for Looking<'_, P, T> {
+impl<T: Looks> Steps for Looking<'_, T> {
     fn take(&self, step: Step) -> Result<Shown, Error> {
         self.tables.look(&self.snapshot, step)
     }
 }
 
-impl<P: Protocol, T: Takes<P>> Begun for Looking<'_, P, T> {
+impl<T: Looks> Begun for Looking<'_, T> {
     fn commit(self: Box<Self>) -> Result<(), Error> {
         Ok(())
     }
 }
 
-impl<P: Protocol> Takes<P> for PlainTables<P> {
+impl<P: Protocol> Takes<P> for PlainTables {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
@@ -537,8 +541,10 @@ impl<P: Protocol> Takes<P> for PlainTables<P> {
             other => unreachable!("{other:?} is not for tables without indexes"),
         })
     }
+}
 
-    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+impl Looks for PlainTables {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => {
                 one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
@@ -553,7 +559,7 @@ impl<P: Protocol> Takes<P> for PlainTables<P> {
     }
 }
 
-impl<P: Protocol> Takes<P> for Tables<P> {
+impl<P: Protocol> Takes<P> for Tables {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
@@ -598,8 +604,10 @@ impl<P: Protocol> Takes<P> for Tables<P> {
             }
         })
     }
+}
 
-    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+impl Looks for Tables {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => {
                 one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
@@ -620,9 +628,9 @@ impl<P: Protocol> Takes<P> for Tables<P> {
     }
 }
 
-impl<P: Protocol> Tables<P> {
+impl Tables {
     /// Updates a row of the ordered table, unless that breaks its constraint.
-    fn change(
+    fn change<P: Protocol>(
         &self,
         tx: &Transaction<'_, P>,
         key: u64,

@@ -5,6 +5,8 @@
 //! readers read what it writes, inserts or deletes, and commit. If one is acknowledged as durable, the power
 //! fails, and what it has read has to be there when the database is opened again.
 
+#![cfg(not(weft_sim))]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -49,11 +51,7 @@ impl Write {
         }
     }
 
-    fn run<P: Protocol>(
-        self,
-        tx: &Transaction<'_, P>,
-        cells: &Table<Cell, P>,
-    ) -> Result<(), Error> {
+    fn run<P: Protocol>(self, tx: &Transaction<'_, P>, cells: &Table<Cell>) -> Result<(), Error> {
         match self {
             Write::Update => tx.update(cells, &1, |cell| cell.value += 1).map(drop),
             Write::Insert => tx.insert(cells, Cell { id: 2, value: 20 }),
@@ -90,7 +88,7 @@ const READS: [Read; 9] = [
 ];
 
 /// Reads, and returns when that is acknowledged as durable. `None` if the protocol does not have it.
-fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) -> Option<Seen> {
+fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> Option<Seen> {
     let position = |id: u32| id as usize - 1;
     let seen: Result<Seen, Error> = match how {
         Read::One(id) => database.transact(|tx| {
@@ -123,7 +121,7 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) 
             Ok(seen)
         }),
         Read::Snapshot | Read::RecentSnapshot | Read::SnapshotWithToken => {
-            let body = |snapshot: &weft::Snapshot<P>| {
+            let body = |snapshot: &weft::Snapshot| {
                 let mut seen = Seen::default();
                 for id in IDS {
                     seen[position(id)] = Some(snapshot.get(cells, &id)?.map(|cell| cell.value));
@@ -149,7 +147,8 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell, P>, how: Read) 
 }
 
 fn open<P: Protocol>(disk: &SimulatedDisk) -> Database<P> {
-    Database::<P>::builder()
+    Database::builder()
+        .protocol::<P>()
         .table::<Cell>()
         .directory(Path::new("/cells"))
         .durability(DurabilityOptions::new().acknowledge(Acknowledge::Durable))

@@ -32,9 +32,9 @@ struct Added {
     sum: i64,
 }
 
-struct Tables<P: Protocol> {
-    written: Table<Written, P>,
-    added: Table<Added, P>,
+struct Tables {
+    written: Table<Written>,
+    added: Table<Added>,
 }
 
 /// What happens elsewhere in the middle of a procedure.
@@ -45,7 +45,7 @@ const NOTHING: Meanwhile<'static> = &|| ();
 /// Reads, and then adds.
 #[procedure(ReadAndAdd)]
 fn read_and_add<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     meanwhile: Meanwhile<'_>,
 ) -> Result<i64, Error> {
@@ -57,11 +57,7 @@ fn read_and_add<P: Protocol>(
 
 /// Writes.
 #[procedure(Write)]
-fn write<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    value: i64,
-) -> Result<(), Error> {
+fn write<P: Protocol>(tables: &Tables, tx: &Transaction<'_, P>, value: i64) -> Result<(), Error> {
     tx.update(&tables.written, &0, |row| row.value = value)?;
     Ok(())
 }
@@ -69,7 +65,7 @@ fn write<P: Protocol>(
 /// Writes, and then adds.
 #[procedure(WriteAndAdd)]
 fn write_and_add<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     value: i64,
     amount: i64,
@@ -84,7 +80,7 @@ fn write_and_add<P: Protocol>(
 /// Adds, and then writes.
 #[procedure(AddAndWrite)]
 fn add_and_write<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     value: i64,
     amount: i64,
@@ -98,7 +94,7 @@ fn add_and_write<P: Protocol>(
 
 struct Store {
     database: Database<DbxTc>,
-    tables: Tables<DbxTc>,
+    tables: Tables,
 }
 
 impl Store {
@@ -106,7 +102,11 @@ impl Store {
     fn open(procedures: &[&'static Shape], flaw: Option<Flaw>) -> Store {
         let mut known = DbxTcOptions::new().procedures(procedures.iter().copied()).finest(true);
         known.flaw = flaw;
-        let builder = Database::builder().table::<Written>().table::<Added>().dbx_tc(known);
+        let builder = Database::builder()
+            .protocol::<DbxTc>()
+            .table::<Written>()
+            .table::<Added>()
+            .dbx_tc(known);
         let database = builder.open().expect("opens");
         let pieces = database.chopping().procedures.iter().map(|found| found.pieces.len()).max();
         assert_eq!(pieces, Some(2));

@@ -26,7 +26,7 @@ use crate::progress::Progress;
 /// #[derive(Clone, Record)]
 /// struct Seat { #[record(key)] number: u16, taken_by: Option<String> }
 ///
-/// let database: Database = Database::builder().table::<Seat>().open()?;
+/// let database = Database::builder().table::<Seat>().open()?;
 /// let seats = database.table::<Seat>()?;
 /// database.transact(|tx| {
 ///     tx.insert(&seats, Seat { number: 2, taken_by: None })?;
@@ -42,9 +42,9 @@ use crate::progress::Progress;
 /// # Errors
 /// [`ExportError::Volatile`]; [`ExportError::Read`], with the error of the snapshot's scan; those of
 /// [`Exporter`].
-pub fn export_table<T: Record, P: Protocol, W: Write + Send>(
-    snapshot: &Snapshot<P>,
-    table: &Table<T, P>,
+pub fn export_table<T: Record, W: Write + Send>(
+    snapshot: &Snapshot,
+    table: &Table<T>,
     format: Format,
     writer: W,
     progress: impl FnMut(Progress) + Send,
@@ -77,7 +77,7 @@ const ROWS_AT_ONCE: usize = 256;
 /// #[derive(Clone, Record)]
 /// struct Seat { #[record(key)] number: u16, taken_by: Option<String> }
 ///
-/// let database: Database = Database::builder().table::<Seat>().open()?;
+/// let database = Database::builder().table::<Seat>().open()?;
 /// let seats = database.table::<Seat>()?;
 /// let description = TableDescription::of::<Seat>().expect("not volatile");
 /// let file = "taken_by,number\nAda,1\n,2\n".as_bytes();
@@ -90,7 +90,7 @@ const ROWS_AT_ONCE: usize = 256;
 /// Those of the [`Importer`]; [`ImportError::Load`].
 pub fn import_table<T: Record, P: Protocol>(
     database: &Database<P>,
-    table: &Table<T, P>,
+    table: &Table<T>,
     rows: Importer<'_>,
     threads: usize,
 ) -> Result<u64, ImportError> {

@@ -37,7 +37,7 @@ struct Session {
 const ROWS: u32 = 20_000;
 
 fn database<P: Protocol>() -> Database<P> {
-    let builder = Database::<P>::builder();
+    let builder = Database::builder().protocol::<P>();
     builder.table::<Reading>().table::<Name>().table::<Session>().open().unwrap()
 }
 

@@ -175,7 +175,7 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 /// /// Adds to a counter, and to all that follow it.
 /// #[procedure(AddAlong)]
 /// pub fn add_along<P: Protocol>(
-///     counters: &Table<Counter, P>,
+///     counters: &Table<Counter>,
 ///     tx: &Transaction<'_, P>,
 ///     first: u32,
 ///     number: i64,

@@ -104,8 +104,8 @@ mod tests {
 
     #[test]
     fn only_protocols_with_phases_have_any() {
-        let with: Database<Doppel> = Database::builder().open().unwrap();
-        let without: Database<Silo> = Database::builder().open().unwrap();
+        let with: Database<Doppel> = Database::builder().protocol::<Doppel>().open().unwrap();
+        let without: Database<Silo> = Database::builder().protocol::<Silo>().open().unwrap();
         assert_eq!(Phases::of(&with.metrics()), Some(Phases::default()));
         assert_eq!(Phases::of(&without.metrics()), None);
     }

@@ -55,7 +55,7 @@ impl Snapshots {
     pub fn read<P: Protocol, R, E: From<Error>>(
         self,
         database: &Database<P>,
-        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+        body: impl FnOnce(&Snapshot) -> Result<R, E>,
     ) -> Option<Result<R, E>> {
         match self {
             Snapshots::Off => None,

@@ -13,26 +13,26 @@ use weft::{Error, Snapshot, Table, Transaction};
 /// One state of the database, to be read.
 pub(crate) trait View<P: Protocol> {
     /// The row with this primary key.
-    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error>;
+    fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error>;
 
     /// The rows whose primary keys lie in `range`, in order.
     fn range<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
     /// The rows whose primary keys begin with `prefix`, in order.
     fn prefix<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
 
     /// The rows whose keys in a secondary index begin with `prefix`, in order.
     fn prefix_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> impl Iterator<Item = Result<&'v T, Error>>;
@@ -40,7 +40,7 @@ pub(crate) trait View<P: Protocol> {
     /// The last of these rows.
     fn last_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'v T>, Error>;
@@ -48,21 +48,21 @@ pub(crate) trait View<P: Protocol> {
     /// The rows with these primary keys, in the order of the keys.
     fn get_many<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error>;
 }
 
 impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
-    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
+    fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         self.get(table, key)
     }
 
     #[inline(always)]
     fn range<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
         self.range(table, range)
@@ -71,7 +71,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
     fn prefix<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
         self.prefix(table, prefix)
@@ -80,7 +80,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
     fn prefix_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
@@ -90,7 +90,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
     fn last_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'v T>, Error> {
@@ -100,7 +100,7 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     #[inline(always)]
     fn get_many<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error> {
         self.prefetch(table, keys.clone())?;
@@ -108,16 +108,16 @@ impl<P: Protocol> View<P> for Transaction<'_, P> {
     }
 }
 
-impl<P: Protocol> View<P> for Snapshot<P> {
+impl<P: Protocol> View<P> for Snapshot {
     #[inline(always)]
-    fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
+    fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         Ok(self.get(table, key)?)
     }
 
     #[inline(always)]
     fn range<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
         self.range(table, range).map(|row| Ok(row?))
@@ -126,7 +126,7 @@ impl<P: Protocol> View<P> for Snapshot<P> {
     #[inline(always)]
     fn prefix<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
         self.prefix(table, prefix).map(|row| Ok(row?))
@@ -135,7 +135,7 @@ impl<P: Protocol> View<P> for Snapshot<P> {
     #[inline(always)]
     fn prefix_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> impl Iterator<Item = Result<&'v T, Error>> {
@@ -145,7 +145,7 @@ impl<P: Protocol> View<P> for Snapshot<P> {
     #[inline(always)]
     fn last_by<'v, T: Record, K: Key>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'v T>, Error> {
@@ -155,7 +155,7 @@ impl<P: Protocol> View<P> for Snapshot<P> {
     #[inline(always)]
     fn get_many<'v, T: Record>(
         &'v self,
-        table: &'v Table<T, P>,
+        table: &'v Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'v T>, Error>>, Error> {
         Ok(self.get_many(table, keys)?.map(|row| Ok(row?)))

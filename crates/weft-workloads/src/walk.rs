@@ -18,7 +18,7 @@ const ROWS_MAX: usize = 4096;
 /// Visits the rows of an ordered table from key `low` to key `high`, both included, in order.
 pub(crate) fn rows<P: Protocol, R: Record, S>(
     database: &Database<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     (low, high): (R::Key, R::Key),
     pick: impl Fn(&R) -> S,
     mut visit: impl FnMut(S),
@@ -52,7 +52,7 @@ pub(crate) fn rows<P: Protocol, R: Record, S>(
 /// such row. Under a protocol of single accesses each has a transaction of its own.
 pub(crate) fn keys<P: Protocol, R: Record, S>(
     database: &Database<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     mut keys: impl Iterator<Item = R::Key>,
     pick: impl Fn(&R) -> S,
     mut visit: impl FnMut(R::Key, Option<S>),

@@ -114,7 +114,8 @@ pub struct StorageOptions<'a> {
 impl LoadOptions<'_> {
     /// Starts to open the database.
     pub(crate) fn builder<P: Protocol>(&self) -> Builder<P> {
-        let builder = Database::<P>::builder().htm(self.htm).reserve_bytes(self.reserve_bytes);
+        let builder =
+            Database::builder().protocol::<P>().htm(self.htm).reserve_bytes(self.reserve_bytes);
         let builder = match self.conflict_retries {
             Some(conflict) => {
                 builder.htm_retry_policy(RetryPolicy { conflict, ..RetryPolicy::default() })

@@ -31,7 +31,7 @@ const BIDDERS: u32 = 8;
 const BIDS_EACH: u32 = 5_000;
 
 fn main() -> Result<(), Error> {
-    let database: Database = Database::builder().table::<Item>().table::<Bid>().open()?;
+    let database = Database::builder().table::<Item>().table::<Bid>().open()?;
     let (items, bids) = (database.table::<Item>()?, database.table::<Bid>()?);
     database.transact(|tx| {
         let title = "A loom, well kept".to_owned();

@@ -31,7 +31,7 @@ const CLERKS: u64 = 4;
 const RUNNING_TIME: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Error> {
-    let database: Database = Database::builder().table::<Account>().open()?;
+    let database = Database::builder().table::<Account>().open()?;
     let accounts = database.table::<Account>()?;
     database.transact(|tx| {
         (0..ACCOUNTS).try_for_each(|number| {

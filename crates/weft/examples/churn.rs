@@ -47,8 +47,7 @@ fn main() -> Result<(), Error> {
     let argument = |position, default| numbers.get(position).copied().unwrap_or(default);
     let (seconds, rows, threads) = (argument(0, 10), argument(1, 1_000_000), argument(2, 2));
 
-    let database: Database =
-        Database::builder().table_with_capacity::<Row>(rows as usize).open()?;
+    let database = Database::builder().table_with_capacity::<Row>(rows as usize).open()?;
     let table = database.table::<Row>()?;
     for first in (0..rows).step_by(1000) {
         database.transact(|tx| {

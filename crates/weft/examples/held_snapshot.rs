@@ -46,7 +46,7 @@ fn main() -> Result<(), Error> {
     let seconds =
         arguments.next().map_or(60, |seconds| seconds.parse().expect("a number of seconds"));
     let snapshots: u64 = arguments.next().map_or(1, |count| count.parse().expect("a number"));
-    let database: Database = Database::builder().table::<Job>().table::<Counter>().open()?;
+    let database = Database::builder().table::<Job>().table::<Counter>().open()?;
     let jobs = database.table::<Job>()?;
     let counters = database.table::<Counter>()?;
     for id in 0..rows(&load) {

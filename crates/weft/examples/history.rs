@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn record<P: Protocol>(transactions: usize) -> Result<History, Error> {
-    let builder = Database::<P>::builder().table::<UnitBox>().table::<Tally>();
+    let builder = Database::builder().protocol::<P>().table::<UnitBox>().table::<Tally>();
     let database = builder.record_history(true).open()?;
     let (boxes, tallies) = (database.table::<UnitBox>()?, database.table::<Tally>()?);
     database.transact(|tx| {

@@ -4,9 +4,10 @@ mod builder;
 mod execution;
 mod run;
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -24,11 +25,12 @@ use crate::history::History;
 use crate::metrics::Metrics;
 use crate::protocol::{Dbx, Protocol};
 use crate::schema::Record;
+use crate::snapshot::SnapshotSource;
 use crate::snapshot::retention::{Kept, Retained};
 use crate::storage::{CommitToken, Storage};
 use crate::table::{AnyTable, Identity, Table, TableInner};
 use crate::transaction::Transaction;
-use crate::worker::{CLOSED, Shared, Worker, WorkerMemory, Workers};
+use crate::worker::{CLOSED, Shared, Worker, WorkerMemory, WorkerState, Workers};
 
 pub use builder::{Builder, WORKERS_MAX_DEFAULT};
 pub(crate) use run::Ended;
@@ -59,7 +61,7 @@ pub(crate) use run::Ended;
 ///     value: i64,
 /// }
 ///
-/// let database: Database = Database::builder().table::<Counter>().open()?;
+/// let database = Database::builder().table::<Counter>().open()?;
 /// let counters = database.table::<Counter>()?;
 /// let value = database.transact(|tx| {
 ///     tx.insert(&counters, Counter { name: "visits".into(), value: 41 })?;
@@ -114,7 +116,7 @@ pub struct Inner<P: Protocol> {
     pub(crate) identity: Arc<Identity>,
     workers: Workers<P>,
     /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
-    pub(crate) tables: BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
+    pub(crate) tables: BTreeMap<TypeId, Arc<dyn AnyTable>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
     /// Ticks the clock, if no log does.
@@ -166,7 +168,7 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
     unsafe {
         match entry {
             Retired::Row(row, table) => memory.drop_row(row, table, false),
-            Retired::Record(record, table) => (table.core().drop_newest)(table, record, memory),
+            Retired::Record(record, table) => table.drop_newest(record, memory),
             Retired::Large(block, layout) => crate::record::arena::free_huge(block, *layout),
             // Blocks lie in chunks; a deleted record is still in its index.
             Retired::Block(..) | Retired::Deleted(_) => {}
@@ -179,12 +181,8 @@ unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
 /// # Safety
 /// Nobody can reach the version any more.
 unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
-    let core = entry.table.core();
     // SAFETY: by the contract; records go after this.
-    unsafe {
-        let inline = (core.is_inline)(entry.table, entry.record, row);
-        memory.drop_row(row, entry.table, inline);
-    }
+    unsafe { memory.drop_row(row, entry.table, entry.table.is_inline(entry.record, row)) };
 }
 
 /// Bounds on a transaction's retries.
@@ -219,19 +217,21 @@ impl TransactionOptions {
     }
 }
 
-impl<P: Protocol> Database<P> {
-    /// Starts to open a database.
-    pub fn builder() -> Builder<P> {
+impl Database {
+    /// Starts to open a database. [`Builder::protocol`] chooses another protocol than the default.
+    pub fn builder() -> Builder {
         Builder::new()
     }
+}
 
+impl<P: Protocol> Database<P> {
     /// The table of row type `T`.
     ///
     /// # Errors
     /// [`Failure::UnknownTable`] if the database was opened without it.
-    pub fn table<T: Record>(&self) -> Result<Table<T, P>, Failure> {
+    pub fn table<T: Record>(&self) -> Result<Table<T>, Failure> {
         let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
-        match table.and_then(|table| table.into_any().downcast::<TableInner<T, P>>().ok()) {
+        match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
             Some(inner) => Ok(Table { inner }),
             None => {
                 Err(Failure::UnknownTable { table: T::TABLE, row_type: std::any::type_name::<T>() })
@@ -411,6 +411,12 @@ impl<P: Protocol> Database<P> {
         self.inner.shared.htm.backend()
     }
 
+    /// What keeps the run going, and what the handles share: for a snapshot.
+    pub(crate) fn parts(&self) -> (Option<Arc<dyn Any + Send + Sync>>, Arc<dyn SnapshotSource>) {
+        let user = self.user.as_ref().map(|user| Arc::clone(user) as Arc<dyn Any + Send + Sync>);
+        (user, Arc::clone(&self.inner) as Arc<dyn SnapshotSource>)
+    }
+
     /// What the handles share.
     #[inline(always)]
     pub(crate) fn inner(&self) -> &Inner<P> {
@@ -427,40 +433,57 @@ impl<P: Protocol> Database<P> {
     pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
         match registered(&self.inner) {
             Some(worker) => Ok(worker),
-            None => self.register(),
+            None => register(&self.inner),
         }
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    fn register(&self) -> Result<&Worker<P>, Failure> {
-        if self.inner.shared.closed.load(Ordering::SeqCst) == CLOSED {
-            return Err(Failure::Closed);
-        }
-        let inner = &self.inner;
-        let Some((slot, worker)) =
-            inner.workers.join(&inner.shared, &inner.protocol, inner.indexes)
-        else {
-            let workers_max = inner.shared.counters.len();
-            return Err(Failure::TooManyWorkers { workers_max });
-        };
-        let seat = Box::new(Seat { inner: Arc::downgrade(inner), slot });
-        let seated = REGISTRATIONS.try_with(|registrations| {
-            let mut registrations = registrations.borrow_mut();
-            registrations.retain(|registration| registration.seat.is_taken());
-            registrations.push(Registration {
-                database: Arc::as_ptr(inner).cast(),
-                worker: worker.cast(),
-                seat,
-            });
+/// Makes this thread a worker of a database.
+#[cold]
+#[inline(never)]
+fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
+    if inner.shared.closed.load(Ordering::SeqCst) == CLOSED {
+        return Err(Failure::Closed);
+    }
+    let Some((slot, worker)) = inner.workers.join(&inner.shared, &inner.protocol, inner.indexes)
+    else {
+        let workers_max = inner.shared.counters.len();
+        return Err(Failure::TooManyWorkers { workers_max });
+    };
+    let seat = Box::new(Seat { inner: Arc::downgrade(inner), slot });
+    let seated = REGISTRATIONS.try_with(|registrations| {
+        let mut registrations = registrations.borrow_mut();
+        registrations.retain(|registration| registration.seat.is_taken());
+        registrations.push(Registration {
+            database: Arc::as_ptr(inner).cast(),
+            worker: worker.cast(),
+            seat,
         });
-        if seated.is_err() {
-            // The thread is ending, and its locals are gone; the seat was given up with the
-            // closure.
-            return Err(Failure::ThreadEnding);
-        }
-        // SAFETY: the worker is boxed, and lives until the thread's registration ends.
-        Ok(unsafe { worker.as_ref() })
+    });
+    if seated.is_err() {
+        // The thread is ending, and its locals are gone; the seat was given up with the
+        // closure.
+        return Err(Failure::ThreadEnding);
+    }
+    // SAFETY: the worker is boxed, and lives until the thread's registration ends.
+    Ok(unsafe { worker.as_ref() })
+}
+
+impl<P: Protocol> SnapshotSource for Inner<P> {
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+
+    fn registered(&self) -> Option<&WorkerState> {
+        registered(self).map(Deref::deref)
+    }
+
+    fn register(self: Arc<Self>) -> Result<(), Failure> {
+        register(&self).map(drop)
     }
 }
 
@@ -552,8 +575,8 @@ static REGISTRATIONS: weft_htm::simulation::local::Local<RefCell<Vec<Registratio
 
 /// This thread's worker of a database, if it is one.
 #[inline(always)]
-fn registered<P: Protocol>(inner: &Arc<Inner<P>>) -> Option<&Worker<P>> {
-    let database = Arc::as_ptr(inner).cast::<()>();
+fn registered<P: Protocol>(inner: &Inner<P>) -> Option<&Worker<P>> {
+    let database = std::ptr::from_ref(inner).cast::<()>();
     // Fails only while the thread's locals are being destroyed: then it is a worker no more.
     let worker = REGISTRATIONS.try_with(|registrations| {
         let registrations = registrations.borrow();

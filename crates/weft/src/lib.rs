@@ -16,7 +16,7 @@
 //!     cents: i64,
 //! }
 //!
-//! let database: Database = Database::builder().table::<Account>().open()?;
+//! let database = Database::builder().table::<Account>().open()?;
 //! let accounts = database.table::<Account>()?;
 //! database.transact(|tx| {
 //!     tx.insert(&accounts, Account { id: 1, cents: 100 })?;

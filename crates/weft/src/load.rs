@@ -41,7 +41,7 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::Closed`]; [`Failure::ReadOnly`], [`Failure::Storage`].
     pub fn load<T, I, E>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         parts: impl IntoIterator<Item = I>,
         progress: impl Fn(u64) + Sync,
     ) -> Result<u64, E>
@@ -121,15 +121,15 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-struct Loader<'a, T: Record, P: Protocol, F> {
-    table: &'a Table<T, P>,
+struct Loader<'a, T: Record, F> {
+    table: &'a Table<T>,
     memories: &'a FillingMemories,
     storage: Option<&'a Storage>,
     progress: &'a F,
     rows: Word,
 }
 
-impl<T: Record, P: Protocol, F: Fn(u64) + Sync> Loader<'_, T, P, F> {
+impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
     fn load<I, E>(&self, parts: impl IntoIterator<Item = I>) -> Result<u64, E>
     where
         I: IntoIterator<Item = Result<T, E>> + Send,

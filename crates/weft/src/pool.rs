@@ -93,7 +93,7 @@ impl PoolOptions {
 ///     highest: i64,
 /// }
 ///
-/// let database = Database::<Doppel>::builder().table::<Auction>().open()?;
+/// let database = Database::builder().protocol::<Doppel>().table::<Auction>().open()?;
 /// let auctions = database.table::<Auction>()?;
 /// database.transact(|tx| tx.insert(&auctions, Auction { item: 7, bids: 0, highest: 0 }))?;
 ///

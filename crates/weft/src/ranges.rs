@@ -4,7 +4,6 @@ use std::ops::{Bound, RangeBounds};
 
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::Failure;
-use crate::protocol::Protocol;
 use crate::schema::{Record, Storage};
 use crate::table::Secondary;
 
@@ -18,8 +17,8 @@ pub(crate) fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> B
 /// The range of a secondary index's entries whose columns lie in `range`. The entries of a
 /// non-unique index go on behind the columns, with the primary key; so an included end means all
 /// entries that begin with it, and an excluded start means none of them.
-pub(crate) fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
-    _index: &Secondary<F, P>,
+pub(crate) fn encode_index_range<F: KeyForm, K: Key>(
+    _index: &Secondary<F>,
     range: &impl RangeBounds<K>,
 ) -> Bounds<F> {
     let begin_with = |key: &K| F::prefix_range::<K>(key);
@@ -52,8 +51,8 @@ pub(crate) fn encode_index_range<F: KeyForm, P: Protocol, K: Key>(
     (start, end)
 }
 
-pub(crate) fn prefix_of<F: KeyForm, P: Protocol, K: Key>(
-    _index: &Secondary<F, P>,
+pub(crate) fn prefix_of<F: KeyForm, K: Key>(
+    _index: &Secondary<F>,
     prefix: &impl KeyPrefix<K>,
 ) -> Bounds<F> {
     F::prefix_range::<K>(prefix)

@@ -50,7 +50,7 @@ use crate::worker::Worker;
 ///     Show(u64),
 /// }
 ///
-/// let database = Database::<Doppel>::builder().table::<Page>().open()?;
+/// let database = Database::builder().protocol::<Doppel>().table::<Page>().open()?;
 /// let pages = database.table::<Page>()?;
 /// database.transact(|tx| tx.insert(&pages, Page { number: 7, likes: 0 }))?;
 ///

@@ -448,14 +448,14 @@ impl Storage {
 }
 
 /// What a checkpoint, or a backup, is written from.
-struct SnapshotSource<'a, P: Protocol> {
-    snapshot: Snapshot<P>,
+struct CheckpointedSnapshot<'a, P: Protocol> {
+    snapshot: Snapshot,
     database: &'a Database<P>,
     /// The names of the tables, by number.
     names: Vec<String>,
 }
 
-impl<P: Protocol> CheckpointSource for SnapshotSource<'_, P> {
+impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
     fn epoch(&self) -> u64 {
         epoch_of(self.snapshot.number())
     }
@@ -531,12 +531,12 @@ impl<P: Protocol> Inner<P> {
     }
 }
 
-impl<P: Protocol> Snapshot<P> {
+impl Snapshot {
     /// Returns a token that stands for all commits that the snapshot shows. When
     /// [`Database::wait_durable`] has returned for it, no crash loses what was read from the snapshot.
     /// ([`Database::snapshot`] waits automatically, where commits are acknowledged when they are durable.)
     pub fn token(&self) -> CommitToken {
-        let log = self.database().inner().shared.log.get();
+        let log = self.shared().log.get();
         // Nothing that the snapshot shows was written in a later epoch than either.
         let last_epoch = |engine: &EngineLog| engine.last_epoch().min(epoch_of(self.number()));
         CommitToken { epoch: log.map_or(0, last_epoch) }
@@ -570,7 +570,7 @@ impl<P: Protocol> Database<P> {
 
     /// Waits until everything is durable that may have been read so far, if commits are acknowledged
     /// when they are durable.
-    pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot<P>) -> Result<(), Failure> {
+    pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         self.inner().acknowledge(|| self.registered_worker(), snapshot.token())
     }
 
@@ -690,12 +690,12 @@ impl<P: Protocol> Database<P> {
     }
 
     /// The state at the end of the present epoch, which ends.
-    fn snapshot_source(&self, storage: &Storage) -> Result<SnapshotSource<'_, P>, Failure> {
+    fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
         let snapshot = self.open_snapshot_by(self.worker()?, || last_number_of(clock.tick()))?;
         let tables = &hold(&storage.manifest).tables;
         let names = tables.iter().map(|table| table.name.clone()).collect();
-        Ok(SnapshotSource { snapshot, database: self, names })
+        Ok(CheckpointedSnapshot { snapshot, database: self, names })
     }
 
     /// How much the log has grown since the last checkpoint, in bytes.

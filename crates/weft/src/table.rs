@@ -24,33 +24,31 @@ use crate::encoding::{EncodedKey, Key, KeyForm};
 use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::index::{LongKey, NodeVersion};
-use crate::protocol::access_set::is_inline;
-use crate::protocol::{Dbx, Protocol};
-use crate::record::RecordPointer;
+use crate::record::{RecordKind, record_at};
 use crate::schema::{Record, Storage};
 use crate::snapshot::Snapshot;
 use crate::transaction::check;
 use crate::worker::WorkerMemory;
 
+use self::core::RowsOf;
+pub use self::core::newest;
 pub use self::core::{Rebase, TableCore, TableRef};
-use self::core::{RowsOf, drop_newest, newest};
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
 pub(crate) use forms::{with_form, with_secondary};
 use stored::{FillingMemories, RecoveringTable};
 
-/// A handle to a table of row type `T`, in a database with protocol `P`. Cheap to clone, and
-/// usable from any thread; get it from [`Database::table`](crate::Database::table).
-pub struct Table<T: Record, P: Protocol = Dbx> {
-    pub(crate) inner: Arc<TableInner<T, P>>,
+/// A handle to a table of row type `T`. Cheap to clone, and usable from any thread; get it from [`Database::table`](crate::Database::table).
+pub struct Table<T: Record> {
+    pub(crate) inner: Arc<TableInner<T>>,
 }
 
-impl<T: Record, P: Protocol> Clone for Table<T, P> {
+impl<T: Record> Clone for Table<T> {
     fn clone(&self) -> Self {
         Table { inner: Arc::clone(&self.inner) }
     }
 }
 
-impl<T: Record, P: Protocol> std::fmt::Debug for Table<T, P> {
+impl<T: Record> std::fmt::Debug for Table<T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Table").field("name", &T::TABLE).finish_non_exhaustive()
     }
@@ -62,7 +60,7 @@ impl<T: Record, P: Protocol> std::fmt::Debug for Table<T, P> {
 pub struct Identity;
 
 /// A table, whatever its row type.
-pub trait AnyTable<P: Protocol>: Any + Send + Sync {
+pub trait AnyTable: Any + Send + Sync {
     /// The table's name.
     fn name(&self) -> &'static str;
 
@@ -79,7 +77,7 @@ pub trait AnyTable<P: Protocol>: Any + Send + Sync {
     /// Hands every row of part `part.0` of `part.1` to `sink`, encoded, as a snapshot sees them.
     fn encode_rows(
         self: Arc<Self>,
-        snapshot: &Snapshot<P>,
+        snapshot: &Snapshot,
         part: (u32, u32),
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError>;
@@ -96,7 +94,7 @@ pub trait AnyTable<P: Protocol>: Any + Send + Sync {
     unsafe fn tear_down(&self, memory: &WorkerMemory);
 }
 
-impl<T: Record, P: Protocol> AnyTable<P> for TableInner<T, P> {
+impl<T: Record> AnyTable for TableInner<T> {
     fn name(&self) -> &'static str {
         T::TABLE
     }
@@ -119,7 +117,7 @@ impl<T: Record, P: Protocol> AnyTable<P> for TableInner<T, P> {
 
     fn encode_rows(
         self: Arc<Self>,
-        snapshot: &Snapshot<P>,
+        snapshot: &Snapshot,
         part: (u32, u32),
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
@@ -133,50 +131,45 @@ impl<T: Record, P: Protocol> AnyTable<P> for TableInner<T, P> {
     unsafe fn tear_down(&self, memory: &WorkerMemory) {
         for secondary in &self.secondary {
             with_secondary!(secondary, |index| {
-                let visit = drop_visitor::<P>(index.reference(), memory);
+                let visit = drop_visitor(index.reference(), memory);
                 // SAFETY: by the contract nobody else uses the index.
                 unsafe { &mut *index.index.0.get() }.tear_down(memory, visit);
             });
         }
-        let visit = drop_visitor::<P>(self.reference(), memory);
+        let visit = drop_visitor(self.reference(), memory);
         // SAFETY: as above.
         unsafe { &mut *self.primary.0.get() }.tear_down(memory, visit);
     }
 }
 
 /// What drops the rows of a table's records, if rows own anything.
-fn drop_visitor<P: Protocol>(
-    table: TableRef,
-    memory: &WorkerMemory,
-) -> Option<impl FnMut(u64) + '_> {
+fn drop_visitor(table: TableRef, memory: &WorkerMemory) -> Option<impl FnMut(u64) + '_> {
     table.core().drop_row?;
     Some(move |address| {
         // SAFETY: the index led to the record, and nobody else is there: each record is visited
         // once, and its row dropped once.
-        unsafe {
-            let record = RecordPointer::<P::Header>::from_address(address);
-            drop_newest::<P>(table, record.block(), memory);
-        }
+        unsafe { table.drop_newest(record_at(address), memory) };
     })
 }
 
 /// A table with rows of type `T`.
 #[repr(C)]
-pub struct TableInner<T: Record, P: Protocol> {
+pub struct TableInner<T: Record> {
     core: TableCore,
     pub primary: SharedIndex<AnyIndex>,
-    pub secondary: Vec<AnySecondary<P>>,
+    pub secondary: Vec<AnySecondary>,
     /// Which database it belongs to.
     pub identity: Arc<Identity>,
-    types: PhantomData<fn() -> (T, P)>,
+    rows: PhantomData<fn() -> T>,
 }
 
-impl<T: Record, P: Protocol> TableInner<T, P> {
+impl<T: Record> TableInner<T> {
     /// Makes the table; its indexes are numbered from `number` on. It is stored so, for so many rows.
     pub fn new(
         identity: &Arc<Identity>,
         number: usize,
         (storage, capacity): (Storage, usize),
+        records: &'static RecordKind,
         memory: &WorkerMemory,
     ) -> Result<Self, Failure> {
         let form = form_of(T::Key::WIDTH_BYTES);
@@ -184,15 +177,15 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             .iter()
             .enumerate()
             .map(|(position, index)| {
-                AnySecondary::new(T::TABLE, index, number + 1 + position, memory)
+                AnySecondary::new(T::TABLE, index, number + 1 + position, records, memory)
             })
             .collect::<Result<_, _>>()?;
         Ok(TableInner {
-            core: <Self as RowsOf<P>>::core(T::TABLE, None, number, memory)?,
+            core: <Self as RowsOf>::core(T::TABLE, None, number, records, memory)?,
             primary: SharedIndex::new(AnyIndex::new(form, storage, capacity, memory)),
             secondary,
             identity: Arc::clone(identity),
-            types: PhantomData,
+            rows: PhantomData,
         })
     }
 
@@ -209,7 +202,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
     }
 }
 
-impl<T: Record, P: Protocol> RowsOf<P> for TableInner<T, P> {
+impl<T: Record> RowsOf for TableInner<T> {
     type Row = T;
 
     fn key_text(row: &T) -> String {
@@ -279,25 +272,24 @@ pub struct Entry<K> {
 
 /// A secondary index over keys of one form.
 #[repr(C)]
-pub struct Secondary<K: KeyForm, P: Protocol> {
+pub struct Secondary<K: KeyForm> {
     core: TableCore,
     pub unique: bool,
     pub index: SharedIndex<FormIndex<K>>,
-    protocol: PhantomData<fn() -> P>,
 }
 
-impl<K: KeyForm, P: Protocol> Secondary<K, P> {
+impl<K: KeyForm> Secondary<K> {
     fn new(
         table: &'static str,
         description: &'static crate::schema::IndexDescription,
         number: usize,
+        records: &'static RecordKind,
         memory: &WorkerMemory,
     ) -> Result<Box<Self>, Failure> {
         Ok(Box::new(Secondary {
-            core: <Self as RowsOf<P>>::core(table, Some(description.name), number, memory)?,
+            core: <Self as RowsOf>::core(table, Some(description.name), number, records, memory)?,
             unique: description.unique,
             index: SharedIndex::new(FormIndex::new(Storage::Ordered, 0, memory)),
-            protocol: PhantomData,
         }))
     }
 
@@ -335,7 +327,7 @@ impl<K: KeyForm, P: Protocol> Secondary<K, P> {
     }
 }
 
-impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
+impl<K: KeyForm> RowsOf for Secondary<K> {
     type Row = Entry<K>;
 
     fn key_text(row: &Entry<K>) -> String {
@@ -347,11 +339,11 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
     }
 
     fn encode_change(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
-        <Self as RowsOf<P>>::encode_row(row, output);
+        <Self as RowsOf>::encode_row(row, output);
     }
 
     fn encode_key(row: &Entry<K>, output: &mut Vec<u8>) {
-        <Self as RowsOf<P>>::encode_row(row, output);
+        <Self as RowsOf>::encode_row(row, output);
     }
 
     fn index_key(row: &Entry<K>) -> EncodedKey {
@@ -373,27 +365,30 @@ impl<K: KeyForm, P: Protocol> RowsOf<P> for Secondary<K, P> {
 }
 
 /// A secondary index over keys of any form.
-pub enum AnySecondary<P: Protocol> {
-    Words1(Box<Secondary<u64, P>>),
-    Words2(Box<Secondary<u128, P>>),
-    Long(Box<Secondary<LongKey, P>>),
+pub enum AnySecondary {
+    Words1(Box<Secondary<u64>>),
+    Words2(Box<Secondary<u128>>),
+    Long(Box<Secondary<LongKey>>),
 }
 
-impl<P: Protocol> AnySecondary<P> {
+impl AnySecondary {
     fn new(
         table: &'static str,
         description: &'static crate::schema::IndexDescription,
         number: usize,
+        records: &'static RecordKind,
         memory: &WorkerMemory,
     ) -> Result<Self, Failure> {
         Ok(match form_of(description.width_bytes) {
             Form::Words1 => {
-                AnySecondary::Words1(Secondary::new(table, description, number, memory)?)
+                AnySecondary::Words1(Secondary::new(table, description, number, records, memory)?)
             }
             Form::Words2 => {
-                AnySecondary::Words2(Secondary::new(table, description, number, memory)?)
+                AnySecondary::Words2(Secondary::new(table, description, number, records, memory)?)
             }
-            Form::Long => AnySecondary::Long(Secondary::new(table, description, number, memory)?),
+            Form::Long => {
+                AnySecondary::Long(Secondary::new(table, description, number, records, memory)?)
+            }
         })
     }
 }

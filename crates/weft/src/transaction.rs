@@ -183,7 +183,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
-    pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Error> {
+    pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Error> {
         let table = self.enter_operation(table)?;
         loop {
             match self.locate(table, key) {
@@ -221,7 +221,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn prefetch<T: Record>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl IntoIterator<Item = T::Key>,
     ) -> Result<(), Error> {
         self.prefetch_rows(table, keys, PREFETCH_READ_BYTES)
@@ -235,7 +235,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn prefetch_for_update<T: Record>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl IntoIterator<Item = T::Key>,
     ) -> Result<(), Error> {
         self.prefetch_rows(table, keys, PREFETCH_UPDATE_BYTES)
@@ -248,7 +248,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// unique index; [`Failure::Constraint`]; [`Conflict`]; [`Failure::ForeignTable`],
     /// [`Failure::DeadlineExceeded`]. After a failure the table is as it was before the call.
     #[inline]
-    pub fn insert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<(), Error> {
+    pub fn insert<T: Record>(&self, table: &Table<T>, row: T) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
         check(&row)?;
         match self.insert_row(table, row)? {
@@ -269,7 +269,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline]
     pub fn update<T: Record, R>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
@@ -299,7 +299,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// As [`Transaction::insert`], but for the primary key.
-    pub fn upsert<T: Record>(&self, table: &Table<T, P>, row: T) -> Result<bool, Error> {
+    pub fn upsert<T: Record>(&self, table: &Table<T>, row: T) -> Result<bool, Error> {
         let inner = self.enter_writing(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
@@ -319,7 +319,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     ///
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
-    pub fn delete<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<bool, Error> {
+    pub fn delete<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
         // Encoded first: from the observation on, the user's code can no longer change the row.
         let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
@@ -345,7 +345,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// [`Failure::InvalidRange`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn range<'tx, T: Record>(
         &'tx self,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -364,7 +364,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// As [`Transaction::range`].
     pub fn prefix<'tx, T: Record>(
         &'tx self,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Scan<'tx, 'db, T, P> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -382,7 +382,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// As [`Transaction::get`].
     pub fn get_by<'tx, T: Record, K: Key>(
         &'tx self,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         key: &K,
     ) -> Result<Option<&'tx T>, Error> {
@@ -395,7 +395,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// As [`Transaction::range`].
     pub fn range_by<'tx, T: Record, K: Key>(
         &'tx self,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         range: impl RangeBounds<K>,
     ) -> Scan<'tx, 'db, T, P> {
@@ -411,7 +411,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// As [`Transaction::range`].
     pub fn prefix_by<'tx, T: Record, K: Key>(
         &'tx self,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Scan<'tx, 'db, T, P> {
@@ -585,7 +585,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// What every operation begins with.
     #[inline(always)]
-    fn enter<'t, T: Record>(&self, table: &'t Table<T, P>) -> Result<&'t TableInner<T, P>, Error> {
+    fn enter<'t, T: Record>(&self, table: &'t Table<T>) -> Result<&'t TableInner<T>, Error> {
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::operate();
         if !std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.identity) {
@@ -615,8 +615,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     fn enter_writing<'t, T: Record>(
         &self,
-        table: &'t Table<T, P>,
-    ) -> Result<&'t TableInner<T, P>, Error> {
+        table: &'t Table<T>,
+    ) -> Result<&'t TableInner<T>, Error> {
         if self.database.storage.is_some() && !self.is_admitted.replace(true) {
             self.admit()?;
         }
@@ -639,8 +639,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     fn enter_operation<'t, T: Record>(
         &self,
-        table: &'t Table<T, P>,
-    ) -> Result<&'t TableInner<T, P>, Error> {
+        table: &'t Table<T>,
+    ) -> Result<&'t TableInner<T>, Error> {
         let inner = self.enter(table)?;
         if P::SINGLE_KEY && self.is_used.replace(true) {
             let attempted = "a second operation in one transaction";
@@ -744,7 +744,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     unsafe fn remember<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
         row: NonNull<u8>,
     ) -> &T {
@@ -759,7 +759,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         key: &T::Key,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {
         self.observe_located(table, key, self.locate(table, key))
@@ -770,7 +770,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe_located<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         key: &T::Key,
         mut located: Located<P>,
     ) -> Result<Option<(RecordOf<P>, NonNull<u8>, <P::Executor as Executor>::Version)>, Error> {

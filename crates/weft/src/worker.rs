@@ -33,7 +33,7 @@ pub use commit::{EngineLog, LoggedOperation, LoggedWrite, NOT_STAGED, Outcome, R
 use discarded::DiscardedList;
 pub use discarded::{Discarded, contain};
 pub use idle::IdleWorkers;
-pub use thread::{Expected, Pinned, StoredForm, Worker, Workers};
+pub use thread::{Expected, Pinned, StoredForm, Worker, WorkerState, Workers};
 
 use crate::database::exceeded;
 use crate::deadline::Deadline;
@@ -48,7 +48,7 @@ use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
 use crate::record::version::{Deletion, VersionHeader};
 use crate::snapshot::recent::Recent;
 use crate::snapshot::retention::{NONE_OPEN, OpenSnapshots, Retained, Retention};
-use crate::table::TableRef;
+use crate::table::{TableRef, newest};
 use crate::turnstile::Turnstile;
 
 /// What all workers of a database share, whatever the protocol.
@@ -648,7 +648,7 @@ impl WorkerMemory {
                 Retired::Row(row, table) => self.drop_row(row, table, false),
                 Retired::Deleted(deleted) => self.settle_deleted(deleted),
                 Retired::Record(record, table) => {
-                    (table.core().drop_newest)(table, record, self);
+                    table.drop_newest(record, self);
                     self.free_record(record, table);
                 }
             }
@@ -664,7 +664,7 @@ impl WorkerMemory {
         // SAFETY: the record is on no other list, and so it is not freed; rows that are reached
         // from it are not freed while this worker is pinned.
         unsafe {
-            if let Some(row) = (table.core().newest)(record)
+            if let Some(row) = newest(record)
                 && let Some(deletion) = VersionHeader::of(row).deletion()
             {
                 let end = deletion.as_ref().number;
@@ -684,7 +684,7 @@ impl WorkerMemory {
                     }
                 }
             }
-            match (table.core().settle_deleted)(table, record, &deleted.key, self) {
+            match table.settle_deleted(record, &deleted.key, self) {
                 Settled::Unlinked => self.retire_record(record, table),
                 Settled::Kept => {}
                 Settled::Busy => self.queue(deleted),

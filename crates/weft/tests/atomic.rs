@@ -94,12 +94,12 @@ impl Row for Note {
 
 struct Fixture<R: Row> {
     database: Database<Atomic>,
-    table: Table<R, Atomic>,
+    table: Table<R>,
 }
 
 impl<R: Row> Fixture<R> {
     fn new() -> Self {
-        let database = Database::builder().table::<R>().open().unwrap();
+        let database = Database::builder().protocol::<Atomic>().table::<R>().open().unwrap();
         let table = database.table().unwrap();
         Fixture { database, table }
     }
@@ -368,7 +368,7 @@ fn rows_are_dropped_once() {
     }
     let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
     let seed = Seed::new();
-    let database = Database::<Atomic>::builder().table::<Counted>().open().unwrap();
+    let database = Database::builder().protocol::<Atomic>().table::<Counted>().open().unwrap();
     let table = database.table::<Counted>().unwrap();
     on_threads(THREADS, |thread| {
         let mut random = seed.random(thread);
@@ -458,7 +458,8 @@ fn scans_are_refused() {
 
 #[test]
 fn secondary_indexes_are_refused_at_the_start() {
-    let opened = Database::<Atomic>::builder().table::<Counter>().table::<Indexed>().open();
+    let opened =
+        Database::builder().protocol::<Atomic>().table::<Counter>().table::<Indexed>().open();
     assert_eq!(opened.unwrap_err(), single_key("indexed", "a secondary index"));
 }
 

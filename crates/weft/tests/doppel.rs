@@ -69,10 +69,11 @@ impl Auction {
     }
 }
 
-fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Auction, Reconciled<J>>) {
+fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Auction>) {
     // A phase ends when somebody waits, or a snapshot is opened, and not by the clock.
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
-    let database = Database::<Reconciled<J>>::builder().table::<Auction>().phases(phases);
+    let database =
+        Database::builder().protocol::<Reconciled<J>>().table::<Auction>().phases(phases);
     let database = database.open().expect("the table is fine");
     let auctions = database.table::<Auction>().expect("it was registered");
     for item in 1..=3 {
@@ -89,7 +90,7 @@ fn metrics<J: JoinedProtocol>(database: &Database<Reconciled<J>>) -> weft::proto
 
 fn bid<J: JoinedProtocol>(
     database: &Database<Reconciled<J>>,
-    auctions: &Table<Auction, Reconciled<J>>,
+    auctions: &Table<Auction>,
     bidder: u32,
     amount: i64,
 ) -> Result<(), Error> {
@@ -103,10 +104,7 @@ fn bid<J: JoinedProtocol>(
     })
 }
 
-fn label<J: JoinedProtocol>(
-    database: &Database<Reconciled<J>>,
-    auctions: &Table<Auction, Reconciled<J>>,
-) {
+fn label<J: JoinedProtocol>(database: &Database<Reconciled<J>>, auctions: &Table<Auction>) {
     let labelled = [
         database.label_split::<_, _, Add<_>>(auctions, &1, column_of!(Auction.bids)),
         database.label_split::<_, _, Max<_>>(auctions, &1, column_of!(Auction.highest)),
@@ -121,7 +119,7 @@ fn label<J: JoinedProtocol>(
 /// Adds to the labelled row until a split phase has begun.
 fn into_split_phase<J: JoinedProtocol>(
     database: &Database<Reconciled<J>>,
-    auctions: &Table<Auction, Reconciled<J>>,
+    auctions: &Table<Auction>,
 ) {
     let mut additions = 0;
     while !metrics(database).is_split {
@@ -135,7 +133,7 @@ fn into_split_phase<J: JoinedProtocol>(
 
 fn get<J: JoinedProtocol>(
     database: &Database<Reconciled<J>>,
-    auctions: &Table<Auction, Reconciled<J>>,
+    auctions: &Table<Auction>,
     item: u32,
 ) -> Auction {
     let row: Result<_, Error> = database.transact(|tx| Ok(tx.get(auctions, &item)?.cloned()));
@@ -380,7 +378,8 @@ mod cases {
                 Ok(())
             }
         }
-        let database = Database::<Reconciled<J>>::builder()
+        let database = Database::builder()
+            .protocol::<Reconciled<J>>()
             .table::<Auction>()
             .table::<Checked>()
             .open()
@@ -501,7 +500,8 @@ mod cases {
 
     pub fn a_row_whose_drop_runs_a_transaction_while_the_phase_changes<J: JoinedProtocol>() {
         let phases = PhaseOptions::new().length(Duration::ZERO);
-        let database = Database::<Reconciled<J>>::builder().table::<Counter>().phases(phases);
+        let database =
+            Database::builder().protocol::<Reconciled<J>>().table::<Counter>().phases(phases);
         let database = database.open().unwrap();
         let counters = database.table::<Counter>().unwrap();
         let inserted: Result<(), Error> = database.transact(|tx| {

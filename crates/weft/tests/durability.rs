@@ -48,13 +48,14 @@ struct Scratch {
 
 struct Fixture<P: Protocol> {
     database: Database<P>,
-    items: Table<Item, P>,
-    cells: Table<Cell, P>,
+    items: Table<Item>,
+    cells: Table<Cell>,
 }
 
 fn builder<P: Protocol>(directory: &Path) -> Builder<P> {
     let options = DurabilityOptions::new().threads(2);
-    Database::<P>::builder()
+    Database::builder()
+        .protocol::<P>()
         .table::<Item>()
         .table::<Cell>()
         .table::<Scratch>()
@@ -96,7 +97,7 @@ impl<P: Protocol> Fixture<P> {
     /// What is there, read in every way.
     fn state(&self) -> BTreeMap<u32, u64> {
         // A snapshot to keep does not wait until what it shows is durable.
-        let read = |snapshot: &Snapshot<P>| {
+        let read = |snapshot: &Snapshot| {
             let mut state = BTreeMap::new();
             for row in snapshot.range(&self.items, ..) {
                 let row = row?;
@@ -233,7 +234,8 @@ fn atomic_operations_are_logged() {
     let directory = TemporaryDirectory::new("atomic");
     let open = || {
         let options = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
-        Database::<Atomic>::builder()
+        Database::builder()
+            .protocol::<Atomic>()
             .table::<Cell>()
             .directory(&directory.0)
             .durability(options)
@@ -381,7 +383,7 @@ fn volatile_tables_begin_empty() {
 
 #[test]
 fn memory_alone_has_nothing_durable() {
-    let database = Database::<Dbx>::builder().table::<Item>().open().unwrap();
+    let database = Database::builder().table::<Item>().open().unwrap();
     assert_eq!(database.checkpoint(), Err(Failure::InMemory));
     assert_eq!(database.flush(), Err(Failure::InMemory));
     assert_eq!(database.durable_epoch(), None);
@@ -538,9 +540,9 @@ fn a_database_grows_with_its_program() {
     }
 
     let directory = TemporaryDirectory::new("grows");
-    let old = || Database::<Dbx>::builder().table::<Before>().directory(&directory.0);
+    let old = || Database::builder().table::<Before>().directory(&directory.0);
     let new = || {
-        let builder = Database::<Dbx>::builder().table::<After>().table::<Cell>();
+        let builder = Database::builder().table::<After>().table::<Cell>();
         builder.directory(&directory.0)
     };
     {
@@ -603,7 +605,8 @@ impl Drop for Question {
 #[test]
 fn a_drop_may_ask_for_a_checkpoint_a_backup_and_a_snapshot() {
     let directory = TemporaryDirectory::new("amid");
-    let database = Database::<NoControl>::builder()
+    let database = Database::builder()
+        .protocol::<NoControl>()
         .table::<Asking>()
         .directory(directory.0.join("database"))
         .open()

@@ -37,18 +37,22 @@ fn person(number: i16, name: &str, phone: u32) -> Person {
 
 struct Recorded<P: Protocol> {
     database: Database<P>,
-    items: Table<Item, P>,
+    items: Table<Item>,
 }
 
 fn open<P: Protocol>() -> Recorded<P> {
-    let database =
-        Database::<P>::builder().table::<Item>().record_history(true).open().expect("opens");
+    let database = Database::builder()
+        .protocol::<P>()
+        .table::<Item>()
+        .record_history(true)
+        .open()
+        .expect("opens");
     let items = database.table().expect("registered");
     Recorded { database, items }
 }
 
-fn people<P: Protocol>() -> (Database<P>, Table<Person, P>) {
-    let builder = Database::<P>::builder().table::<Item>().table::<Person>();
+fn people<P: Protocol>() -> (Database<P>, Table<Person>) {
+    let builder = Database::builder().protocol::<P>().table::<Item>().table::<Person>();
     let database = builder.record_history(true).open().expect("opens");
     let people = database.table().expect("registered");
     (database, people)
@@ -482,7 +486,7 @@ fn a_refused_insert_is_written_and_deleted() {
 #[test]
 #[should_panic(expected = "record_history(true)")]
 fn a_history_that_was_not_recorded_cannot_be_taken() {
-    Database::<weft::protocol::Dbx>::builder().table::<Item>().open().unwrap().take_history();
+    Database::builder().table::<Item>().open().unwrap().take_history();
 }
 
 // ---- several threads --------------------------------------------------------------------------

@@ -18,8 +18,9 @@ struct Account {
 
 const ACCOUNTS: u32 = 10;
 
-fn open(options: HtccOptions) -> (Database<Htcc>, Table<Account, Htcc>) {
-    let database = Database::<Htcc>::builder().table::<Account>().htcc(options).open().unwrap();
+fn open(options: HtccOptions) -> (Database<Htcc>, Table<Account>) {
+    let database =
+        Database::builder().protocol::<Htcc>().table::<Account>().htcc(options).open().unwrap();
     let accounts = database.table::<Account>().unwrap();
     let inserted: Result<(), Error> = database.transact(|tx| {
         (0..ACCOUNTS)
@@ -37,7 +38,7 @@ fn cold() -> HtccOptions {
 /// Changes an account in another thread, so that whoever has read it must do so again.
 fn change_elsewhere(
     database: &Database<Htcc>,
-    accounts: &Table<Account, Htcc>,
+    accounts: &Table<Account>,
     number: u32,
     change: impl Fn(&mut Account) + Send + Sync,
 ) {
@@ -49,7 +50,7 @@ fn change_elsewhere(
     });
 }
 
-fn get(tx: &Transaction<'_, Htcc>, accounts: &Table<Account, Htcc>, number: u32) -> Account {
+fn get(tx: &Transaction<'_, Htcc>, accounts: &Table<Account>, number: u32) -> Account {
     tx.get(accounts, &number).unwrap().unwrap().clone()
 }
 

@@ -41,14 +41,18 @@ const OPENING_CENTS: i64 = 1_000;
 
 struct Bank {
     database: Database<HtmNaive>,
-    accounts: Table<Account, HtmNaive>,
-    postings: Table<Posting, HtmNaive>,
+    accounts: Table<Account>,
+    postings: Table<Posting>,
 }
 
 impl Bank {
     fn open(htm: Htm) -> Result<Self, Error> {
-        let database =
-            Database::builder().table::<Account>().table::<Posting>().custom_htm(htm).open()?;
+        let database = Database::builder()
+            .protocol::<HtmNaive>()
+            .table::<Account>()
+            .table::<Posting>()
+            .custom_htm(htm)
+            .open()?;
         let bank = Bank { accounts: database.table()?, postings: database.table()?, database };
         bank.database.transact(|tx| {
             (0..ACCOUNTS).try_for_each(|number| {

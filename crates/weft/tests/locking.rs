@@ -26,13 +26,13 @@ fn on_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 
 struct Counts<P: Protocol> {
     database: Database<P>,
-    counts: Table<Count, P>,
+    counts: Table<Count>,
 }
 
 impl<P: Protocol> Counts<P> {
     /// Counts 1 and 2, at 0.
     fn new() -> Self {
-        let database = Database::<P>::builder().table::<Count>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Count>().open().unwrap();
         let counts = database.table().unwrap();
         for id in [1, 2] {
             database.transact(|tx| tx.insert(&counts, Count { id, value: 0 })).unwrap();

@@ -60,8 +60,8 @@ struct Heap {
 
 struct Tables<P: Protocol> {
     database: Database<P>,
-    plain: Table<Plain, P>,
-    heap: Table<Heap, P>,
+    plain: Table<Plain>,
+    heap: Table<Heap>,
 }
 
 fn plain(id: u64) -> Plain {
@@ -78,7 +78,8 @@ fn heap(id: u64, round: u64) -> Heap {
 
 impl<P: Protocol> Tables<P> {
     fn new() -> Self {
-        let database = Database::<P>::builder().table::<Plain>().table::<Heap>().open().unwrap();
+        let database =
+            Database::builder().protocol::<P>().table::<Plain>().table::<Heap>().open().unwrap();
         let (plain, heap) = (database.table().unwrap(), database.table().unwrap());
         Tables { database, plain, heap }
     }

@@ -465,7 +465,7 @@ fn apply_to_model<R: Row>(model: &mut Model<R>, operation: &Operation) -> Outcom
 
 fn scan<'tx, R: Row, P: Protocol>(
     tx: &'tx Transaction<'_, P>,
-    table: &'tx Table<R, P>,
+    table: &'tx Table<R>,
     range: &Range,
     descending: bool,
     limit: usize,
@@ -489,7 +489,7 @@ fn scan<'tx, R: Row, P: Protocol>(
 /// Applies an operation; rows that were read go to `held` as well, with a copy.
 fn apply<'tx, R: Row, P: Protocol>(
     tx: &'tx Transaction<'_, P>,
-    table: &'tx Table<R, P>,
+    table: &'tx Table<R>,
     operation: &Operation,
     held: &mut Vec<(&'tx R, R)>,
 ) -> Result<Outcome<R>, Error> {
@@ -546,7 +546,7 @@ fn apply<'tx, R: Row, P: Protocol>(
 /// Runs the operations of a transaction in both, and compares.
 fn run<R: Row, P: Protocol>(
     tx: &Transaction<'_, P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     operations: &[Operation],
     model: &mut Model<R>,
 ) -> Result<(), Stopped> {
@@ -571,7 +571,7 @@ fn run<R: Row, P: Protocol>(
 
 fn compare<R: Row, P: Protocol>(
     database: &Database<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     model: &mut Model<R>,
 ) -> Result<(), TestCaseError> {
     let all = || (End::Unbounded, End::Unbounded);
@@ -597,7 +597,7 @@ fn compare<R: Row, P: Protocol>(
 /// Runs a transaction once, to its end, and leaves the state after it in `model`.
 fn attempt<R: Row, P: Protocol>(
     database: &Database<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     operations: &[Operation],
     ending: Ending,
     model: &mut Model<R>,
@@ -623,7 +623,7 @@ const CONFLICTS_MAX: usize = 8;
 fn check<R: Row, P: Protocol>(
     transactions: &[(Vec<Operation>, Ending)],
 ) -> Result<(), TestCaseError> {
-    let database = Database::<P>::builder().table::<R>().open().unwrap();
+    let database = Database::builder().protocol::<P>().table::<R>().open().unwrap();
     let table = database.table::<R>().unwrap();
     let mut model = Model::<R>::new();
     for (operations, ending) in transactions {

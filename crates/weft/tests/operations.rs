@@ -54,8 +54,9 @@ struct Counter {
     value: i8,
 }
 
-fn open<P: Protocol>() -> (Database<P>, Table<Counter, P>) {
-    let database = Database::builder().table::<Counter>().open().expect("the table is fine");
+fn open<P: Protocol>() -> (Database<P>, Table<Counter>) {
+    let database =
+        Database::builder().protocol::<P>().table::<Counter>().open().expect("the table is fine");
     let counters = database.table::<Counter>().expect("it was registered");
     let inserted: Result<(), Error> =
         database.transact(|tx| tx.insert(&counters, Counter { id: 1, value: 100 }));
@@ -128,7 +129,8 @@ fn every_operation_changes_its_column_under_every_protocol() {
         if P::SINGLE_KEY {
             return; // It has no secondary indexes, and one operation to a transaction.
         }
-        let database: Database<P> = Database::builder().table::<Page>().open().unwrap();
+        let database: Database<P> =
+            Database::builder().protocol::<P>().table::<Page>().open().unwrap();
         let pages = database.table::<Page>().unwrap();
         let changed: Result<_, Error> = database.transact(|tx| {
             tx.insert(&pages, Page::new(1))?;
@@ -198,7 +200,8 @@ fn operations_of_many_threads_are_all_there_at_the_end() {
         }
         const EACH: u64 = 500;
         let threads = 4;
-        let database: Database<P> = Database::builder().table::<Total>().open().unwrap();
+        let database: Database<P> =
+            Database::builder().protocol::<P>().table::<Total>().open().unwrap();
         let totals = database.table::<Total>().unwrap();
         let row = Total { id: 1, sum: 0, highest: 0 };
         let inserted: Result<(), Error> = database.transact(|tx| tx.insert(&totals, row.clone()));

@@ -29,7 +29,7 @@ struct Page {
 const POPULAR: u32 = 1;
 const PAGES: u32 = 3;
 
-fn fill<P: Protocol>(database: &Database<P>) -> Table<Page, P> {
+fn fill<P: Protocol>(database: &Database<P>) -> Table<Page> {
     let pages = database.table::<Page>().expect("it was registered");
     let inserted: Result<(), Error> = database.transact(|tx| {
         (1..=PAGES).try_for_each(|number| {
@@ -41,15 +41,13 @@ fn fill<P: Protocol>(database: &Database<P>) -> Table<Page, P> {
 }
 
 /// Phases end only when somebody waits, or a stash is full.
-fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Page, Reconciled<J>>) {
+fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Page>) {
     open_with(Duration::from_secs(3600))
 }
 
-fn open_with<J: JoinedProtocol>(
-    length: Duration,
-) -> (Database<Reconciled<J>>, Table<Page, Reconciled<J>>) {
+fn open_with<J: JoinedProtocol>(length: Duration) -> (Database<Reconciled<J>>, Table<Page>) {
     let phases = PhaseOptions::new().length(length);
-    let database = Database::<Reconciled<J>>::builder().table::<Page>().phases(phases);
+    let database = Database::builder().protocol::<Reconciled<J>>().table::<Page>().phases(phases);
     let database = database.open().expect("the table is fine");
     let pages = fill(&database);
     let column = column_of!(Page.likes);
@@ -61,7 +59,7 @@ fn metrics<J: JoinedProtocol>(database: &Database<Reconciled<J>>) -> PhaseMetric
     database.metrics().phases.expect("it has phases")
 }
 
-fn like<P: Protocol>(database: &Database<P>, pages: &Table<Page, P>, page: u32) {
+fn like<P: Protocol>(database: &Database<P>, pages: &Table<Page>, page: u32) {
     let liked: Result<(), Error> =
         database.transact(|tx| tx.add(pages, &page, column_of!(Page.likes), 1));
     liked.expect("it is not so popular");
@@ -70,7 +68,7 @@ fn like<P: Protocol>(database: &Database<P>, pages: &Table<Page, P>, page: u32) 
 /// Likes the popular page until a split phase has begun; how often.
 fn into_split_phase<J: JoinedProtocol>(
     database: &Database<Reconciled<J>>,
-    pages: &Table<Page, Reconciled<J>>,
+    pages: &Table<Page>,
 ) -> u64 {
     let mut likes = 0;
     while !metrics(database).is_split {
@@ -83,7 +81,7 @@ fn into_split_phase<J: JoinedProtocol>(
 
 fn likes_of<P: Protocol>(
     tx: &Transaction<'_, P>,
-    pages: &Table<Page, P>,
+    pages: &Table<Page>,
     page: u32,
 ) -> Result<u64, Error> {
     Ok(tx.get(pages, &page)?.expect("it is there").likes)
@@ -129,7 +127,7 @@ mod cases {
     /// Reads a page, or sets that aside.
     fn read<J: JoinedProtocol>(
         stash: &mut Stash<u32, Reconciled<J>>,
-        pages: &Table<Page, Reconciled<J>>,
+        pages: &Table<Page>,
         page: u32,
     ) -> Option<Read> {
         stash.transact(page, |tx, &mut page| likes_of(tx, pages, page))
@@ -280,7 +278,8 @@ mod cases {
         const THREADS: u64 = 3;
         const REQUESTS: u64 = 3000;
         let phases = PhaseOptions::new().length(Duration::from_micros(200));
-        let database = Database::<Reconciled<J>>::builder().table::<Page>().phases(phases);
+        let database =
+            Database::builder().protocol::<Reconciled<J>>().table::<Page>().phases(phases);
         let database = database.open().unwrap();
         let pages = fill(&database);
         for page in 1..=PAGES {
@@ -414,7 +413,8 @@ mod cases {
         let directory = tempfile();
         let open = || {
             let phases = PhaseOptions::new().length(Duration::from_millis(2));
-            Database::<Reconciled<J>>::builder()
+            Database::builder()
+                .protocol::<Reconciled<J>>()
                 .table::<Page>()
                 .phases(phases)
                 .directory(&directory.0)
@@ -482,8 +482,8 @@ fn block_on<F: IntoFuture>(future: F) -> F::Output {
     }
 }
 
-fn open_silo() -> (Database<Silo>, Table<Page, Silo>) {
-    let database = Database::<Silo>::builder().table::<Page>().open().unwrap();
+fn open_silo() -> (Database<Silo>, Table<Page>) {
+    let database = Database::builder().protocol::<Silo>().table::<Page>().open().unwrap();
     let pages = fill(&database);
     (database, pages)
 }

@@ -18,7 +18,7 @@ struct Node {
     name: u64,
 }
 
-type Nodes<P> = Table<Node, P>;
+type Nodes = Table<Node>;
 
 /// Told where a procedure is: a point, from 1, at which something may happen elsewhere.
 type Meanwhile<'a> = &'a (dyn Fn(u32) + 'a);
@@ -27,8 +27,9 @@ fn node(id: u32) -> Node {
     Node { id, next: (id + 1) % 10, value: i64::from(id) * 10, name: 1000 + u64::from(id) }
 }
 
-fn open(options: HtccOptions) -> (Database<Htcc>, Nodes<Htcc>) {
-    let database = Database::<Htcc>::builder().table::<Node>().htcc(options).open().unwrap();
+fn open(options: HtccOptions) -> (Database<Htcc>, Nodes) {
+    let database =
+        Database::builder().protocol::<Htcc>().table::<Node>().htcc(options).open().unwrap();
     let nodes = database.table::<Node>().unwrap();
     let loaded: Result<(), Error> =
         database.transact(|tx| (0..10).try_for_each(|id| tx.insert(&nodes, node(id))));
@@ -71,7 +72,7 @@ fn since(database: &Database<Htcc>, before: &Metrics) -> [u64; 5] {
     ]
 }
 
-fn all(database: &Database<Htcc>, nodes: &Nodes<Htcc>) -> Vec<Node> {
+fn all(database: &Database<Htcc>, nodes: &Nodes) -> Vec<Node> {
     database
         .transact(|tx| tx.range(nodes, ..).map(|row| row.cloned()).collect::<Result<_, Error>>())
         .unwrap()
@@ -80,7 +81,7 @@ fn all(database: &Database<Htcc>, nodes: &Nodes<Htcc>) -> Vec<Node> {
 /// Pays from where `id` leads to, notes it in a new node, and counts it at node 9.
 #[procedure(Pay)]
 fn pay<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
     meanwhile: Meanwhile<'_>,
@@ -149,7 +150,7 @@ fn only_what_a_stale_read_reaches_runs_again() {
 /// Reads where `id` leads to, and then writes to node 7.
 #[procedure(ReadAndWrite)]
 fn read_and_write<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
     meanwhile: Meanwhile<'_>,
@@ -180,7 +181,7 @@ fn what_comes_later_is_not_seen_by_what_runs_again() {
 /// Writes where `id` leads to, and to node 3 several times, whatever comes of it.
 #[procedure(WriteTwice)]
 fn write_twice<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
     meanwhile: Meanwhile<'_>,
@@ -214,7 +215,7 @@ fn rows_that_are_written_several_times_come_to_the_same() {
 /// Inserts the nodes that a node's value names, all of which are new.
 #[procedure(InsertSome)]
 fn insert_some<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
     meanwhile: Meanwhile<'_>,
@@ -310,7 +311,7 @@ fn its_own_errors_come_out_if_they_follow_from_what_is_there() {
 /// Adds up the values of a part of the nodes, and writes the sum to another.
 #[procedure(AddUp)]
 fn add_up<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     from: u32,
     to: u32,
@@ -393,7 +394,7 @@ fn many_threads_keep_what_has_to_be_kept() {
 /// Follows the lead of a node twice, counts where it has come to, and has two nodes exchange what they lead to.
 #[procedure(Hop)]
 fn hop<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     from: u32,
     other: u32,

@@ -34,15 +34,19 @@ struct Delivered {
 
 struct Orders<P: Protocol> {
     database: Database<P>,
-    waiting: Table<Waiting, P>,
-    delivered: Table<Delivered, P>,
+    waiting: Table<Waiting>,
+    delivered: Table<Delivered>,
 }
 
 impl<P: Protocol> Orders<P> {
     /// Two districts, with the orders 10, 20 and 30 each.
     fn new() -> Self {
-        let database =
-            Database::<P>::builder().table::<Waiting>().table::<Delivered>().open().unwrap();
+        let database = Database::builder()
+            .protocol::<P>()
+            .table::<Waiting>()
+            .table::<Delivered>()
+            .open()
+            .unwrap();
         let (waiting, delivered) = (database.table().unwrap(), database.table().unwrap());
         let orders = Orders { database, waiting, delivered };
         for (district, order) in [1, 2].into_iter().flat_map(|d| [10, 20, 30].map(|o| (d, o))) {

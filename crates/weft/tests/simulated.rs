@@ -46,13 +46,14 @@ const PROTOCOLS: [&str; 8] =
 
 struct Bank<P: Protocol> {
     database: Database<P>,
-    accounts: Table<Account, P>,
-    postings: Table<Posting, P>,
+    accounts: Table<Account>,
+    postings: Table<Posting>,
 }
 
 impl<P: Protocol> Bank<P> {
     fn open(choice: Choice) -> Self {
-        let builder = Database::<P>::builder().htm(choice).table::<Account>().table::<Posting>();
+        let builder =
+            Database::builder().protocol::<P>().htm(choice).table::<Account>().table::<Posting>();
         let database = builder.open().unwrap();
         let bank = Bank {
             accounts: database.table().unwrap(),

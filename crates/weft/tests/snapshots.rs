@@ -32,13 +32,14 @@ struct Cell {
 
 struct Fixture<P: Protocol> {
     database: Database<P>,
-    items: Table<Item, P>,
-    cells: Table<Cell, P>,
+    items: Table<Item>,
+    cells: Table<Cell>,
 }
 
 impl<P: Protocol> Fixture<P> {
     fn new() -> Self {
-        let database = Database::<P>::builder().table::<Item>().table::<Cell>().open().unwrap();
+        let database =
+            Database::builder().protocol::<P>().table::<Item>().table::<Cell>().open().unwrap();
         let (items, cells) = (database.table().unwrap(), database.table().unwrap());
         Fixture { database, items, cells }
     }
@@ -61,7 +62,7 @@ impl<P: Protocol> Fixture<P> {
     }
 
     /// Checks everything that a snapshot shows.
-    fn check(&self, snapshot: &Snapshot<P>, model: &BTreeMap<u32, u64>) {
+    fn check(&self, snapshot: &Snapshot, model: &BTreeMap<u32, u64>) {
         let rows = || model.iter().map(|(&id, &value)| item(id, value));
         let seen: Vec<Item> =
             snapshot.range(&self.items, ..).map(|row| row.unwrap().clone()).collect();
@@ -114,7 +115,7 @@ fn snapshots_agree_with_a_model() {
         let mut random = seed.random(0);
         let fixture = Fixture::<P>::new();
         let mut model = BTreeMap::new();
-        let mut open: Vec<(Snapshot<P>, BTreeMap<u32, u64>)> = Vec::new();
+        let mut open: Vec<(Snapshot, BTreeMap<u32, u64>)> = Vec::new();
         for value in 0..1500 * stress() as u64 {
             let id = random.u32(0..IDS);
             match random.u8(0..10) {
@@ -295,7 +296,7 @@ fn transfer<P: Protocol>(fixture: &Fixture<P>, random: &mut fastrand::Rng, accou
 /// Reads everything in one of several ways, and checks that nothing is missing.
 fn add_up<P: Protocol>(
     fixture: &Fixture<P>,
-    snapshot: &Snapshot<P>,
+    snapshot: &Snapshot,
     random: &mut fastrand::Rng,
     accounts: u32,
 ) {
@@ -391,9 +392,8 @@ fn recent_snapshots_are_shared_and_renewed() {
     for_each_protocol!(|P| {
         let fixture = Fixture::<P>::new();
         fixture.put(7, 1);
-        let value = |snapshot: &Snapshot<P>| {
-            snapshot.get(&fixture.cells, &7).unwrap().map(|cell| cell.value)
-        };
+        let value =
+            |snapshot: &Snapshot| snapshot.get(&fixture.cells, &7).unwrap().map(|cell| cell.value);
         // An epoch may end between the two.
         let (first, second) = loop {
             let recent = || fixture.database.open_recent_snapshot().unwrap();
@@ -532,8 +532,8 @@ struct HashJob {
 
 struct Queue<P: Protocol> {
     database: Database<P>,
-    jobs: Table<Job, P>,
-    hashed: Table<HashJob, P>,
+    jobs: Table<Job>,
+    hashed: Table<HashJob>,
 }
 
 /// How many rows a queue has, and how many entries that is: of each job the row, and its entries in two
@@ -543,7 +543,8 @@ const ENTRIES: u64 = 4 * JOBS;
 
 impl<P: Protocol> Queue<P> {
     fn new() -> Self {
-        let database = Database::<P>::builder().table::<Job>().table::<HashJob>().open().unwrap();
+        let database =
+            Database::builder().protocol::<P>().table::<Job>().table::<HashJob>().open().unwrap();
         let (jobs, hashed) = (database.table().unwrap(), database.table().unwrap());
         let queue = Queue { database, jobs, hashed };
         (0..JOBS).for_each(|id| queue.insert(id));
@@ -590,7 +591,7 @@ impl<P: Protocol> Queue<P> {
     }
 
     /// Checks that a snapshot shows the rows that the queue had in the beginning.
-    fn check_first_jobs(&self, snapshot: &Snapshot<P>) {
+    fn check_first_jobs(&self, snapshot: &Snapshot) {
         let ids = snapshot.range(&self.jobs, ..).map(|job| job.unwrap().id);
         assert!(ids.eq(0..JOBS), "by key");
         let ids = snapshot.range_by(&self.jobs, Job::STATE, ..).map(|job| job.unwrap().id);
@@ -651,7 +652,7 @@ fn snapshots_of_a_queue_keep_what_each_of_them_reads() {
     for_each_protocol!(|P| {
         let mut random = seed.random(0);
         let queue = Queue::<P>::new();
-        let mut open: Vec<(Snapshot<P>, u64)> = Vec::new();
+        let mut open: Vec<(Snapshot, u64)> = Vec::new();
         for turn in 0..4_000 {
             if turn % 500 == 0 {
                 open.push((queue.database.open_snapshot().unwrap(), turn));
@@ -753,7 +754,8 @@ fn what_an_idle_worker_holds_is_taken_over() {
 }
 
 fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
-    let database = Database::<P>::builder().table::<Counted>().table::<Cell>().open().unwrap();
+    let database =
+        Database::builder().protocol::<P>().table::<Counted>().table::<Cell>().open().unwrap();
     let (table, cells) = (database.table().unwrap(), database.table().unwrap());
     let (count, updated) = (std::sync::Arc::new(()), std::sync::Arc::new(()));
     let insert = |id| {
@@ -825,7 +827,7 @@ fn recent_snapshots_never_go_back() {
 /// The single-key protocol has snapshots of many keys.
 #[test]
 fn atomic_operations_have_snapshots() {
-    let database = Database::<Atomic>::builder().table::<Cell>().open().unwrap();
+    let database = Database::builder().protocol::<Atomic>().table::<Cell>().open().unwrap();
     let cells = database.table::<Cell>().unwrap();
     for id in 0..10 {
         database.transact(|tx| tx.insert(&cells, Cell { id, value: 0 })).unwrap();
@@ -956,7 +958,7 @@ impl Drop for Way {
 #[test]
 fn rows_that_are_dropped_at_the_end_of_a_snapshot_may_open_another() {
     let way = std::sync::Arc::new(Return::default());
-    let database: Database = Database::builder().table::<Returning>().open().unwrap();
+    let database = Database::builder().table::<Returning>().open().unwrap();
     let table = database.table::<Returning>().unwrap();
     for id in 0..IDS {
         let row = Returning { id, way: Way(std::sync::Arc::downgrade(&way)) };

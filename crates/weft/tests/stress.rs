@@ -67,13 +67,13 @@ const TOTAL: i64 = 100 * 2 * ACCOUNTS as i64;
 
 struct Bank<P: Protocol> {
     database: Database<P>,
-    accounts: Table<Account, P>,
-    vaults: Table<Vault, P>,
+    accounts: Table<Account>,
+    vaults: Table<Vault>,
 }
 
 impl<P: Protocol> Bank<P> {
     fn new() -> Self {
-        let builder = Database::<P>::builder().table::<Account>().table::<Vault>();
+        let builder = Database::builder().protocol::<P>().table::<Account>().table::<Vault>();
         let database = builder.open().unwrap();
         let (accounts, vaults) = (database.table().unwrap(), database.table().unwrap());
         database
@@ -212,7 +212,7 @@ fn a_bank_keeps_its_money() {
 fn no_increment_is_lost_and_none_counted_that_failed() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
-        let database = Database::<P>::builder().table::<Vault>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Vault>().open().unwrap();
         let counters = database.table::<Vault>().unwrap();
         let acknowledged = [const { Word::new(0) }; 3];
         on_threads::<P>(&seed, |_, random| {
@@ -271,7 +271,7 @@ fn halves(number: u64) -> [Half; 2] {
 fn who_sees_one_half_of_a_pair_sees_the_other() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
-        let builder = Database::<P>::builder().table::<Half>().table::<HashedHalf>();
+        let builder = Database::builder().protocol::<P>().table::<Half>().table::<HashedHalf>();
         let database = builder.open().unwrap();
         let ordered = database.table::<Half>().unwrap();
         let hashed = database.table::<HashedHalf>().unwrap();
@@ -360,7 +360,7 @@ fn some_doctor_is_always_on_call() {
     const DOCTORS: u8 = 3;
     for_each_protocol!(|P| {
         let seed = Seed::new();
-        let database = Database::<P>::builder().table::<Doctor>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Doctor>().open().unwrap();
         let doctors = database.table::<Doctor>().unwrap();
         database
             .transact(|tx| {
@@ -436,7 +436,7 @@ struct User {
 fn of_those_who_race_for_a_unique_value_one_wins() {
     for_each_protocol!(|P| {
         let seed = Seed::new();
-        let database = Database::<P>::builder().table::<User>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
         let users = database.table::<User>().unwrap();
         let rounds = 120 * stress() as u64;
         let winners: Vec<Word> = (0..rounds).map(|_| Word::new(0)).collect();
@@ -472,7 +472,7 @@ fn every_index_tells_the_same_story() {
     const USERS: u64 = 40;
     for_each_protocol!(|P| {
         let seed = Seed::new();
-        let database = Database::<P>::builder().table::<User>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<User>().open().unwrap();
         let users = database.table::<User>().unwrap();
         let email = |number: u64| format!("{}{number}", "long enough for the heap ".repeat(2));
 
@@ -598,7 +598,7 @@ fn every_row_dies_once_and_not_while_it_can_be_seen() {
         let seed = Seed::new();
         let register: &'static Register =
             Box::leak(Box::new(Register { born: Word::new(0), died: Word::new(0) }));
-        let database = Database::<P>::builder().table::<Mortal>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Mortal>().open().unwrap();
         let mortals = database.table::<Mortal>().unwrap();
 
         let transaction = |random: &mut fastrand::Rng| {
@@ -663,7 +663,7 @@ fn a_replaced_row_may_outlive_its_record() {
     for_each_protocol!(|P| {
         let register: &'static Register =
             Box::leak(Box::new(Register { born: Word::new(0), died: Word::new(0) }));
-        let database = Database::<P>::builder().table::<Mortal>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Mortal>().open().unwrap();
         let mortals = database.table::<Mortal>().unwrap();
         let insert = |id| {
             let mortal = Mortal::new(id, [id; 6], register);

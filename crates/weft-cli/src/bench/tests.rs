@@ -35,7 +35,7 @@ enum Trouble {
 /// Adds 1 to the counter; each fourth addition is rolled back, and each eighth transaction reads.
 struct Counting<P: Protocol> {
     database: Database<P>,
-    counters: Table<Counter, P>,
+    counters: Table<Counter>,
     trouble: Trouble,
     added: Word,
 }
@@ -64,7 +64,8 @@ impl<P: Protocol> Workload<P> for Counting<P> {
     type Client = CountingClient;
 
     fn load(trouble: &Trouble, options: &LoadOptions<'_>) -> Result<Self, Failure> {
-        let database = Database::<P>::builder().table::<Counter>().htm(options.htm).open()?;
+        let database =
+            Database::builder().protocol::<P>().table::<Counter>().htm(options.htm).open()?;
         let counters = database.table::<Counter>()?;
         let row = Counter { id: 0, value: 0 };
         database

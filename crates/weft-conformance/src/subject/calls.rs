@@ -12,8 +12,8 @@ use weft::{
 };
 
 use super::{
-    Cut, Hashed, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all, happened_if_there,
-    happened_unless_there, hashed_row, one, plain_row,
+    Cut, Hashed, Looks, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all,
+    happened_if_there, happened_unless_there, hashed_row, one, plain_row,
 };
 use crate::procedures::With;
 use crate::step::{HASHED, Row, Shown, Step};
@@ -40,11 +40,11 @@ struct Rate {
     value: i64,
 }
 
-struct Books<P: Protocol> {
-    accounts: Table<Plain, P>,
-    totals: Table<Hashed, P>,
-    journal: Table<Entry, P>,
-    rates: Table<Rate, P>,
+struct Books {
+    accounts: Table<Plain>,
+    totals: Table<Hashed>,
+    journal: Table<Entry>,
+    rates: Table<Rate>,
 }
 
 /// A procedure, with its arguments. Accounts and totals are there, and rows of the journal are not.
@@ -124,7 +124,7 @@ const THERE: &str = "accounts, totals and rates are never removed";
 
 #[procedure(Transfer)]
 fn transfer<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     from: u64,
     to: u64,
@@ -145,7 +145,7 @@ fn transfer<P: Protocol>(
 
 #[procedure(Mark)]
 fn mark<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     account: u64,
     entry: u64,
@@ -159,7 +159,7 @@ fn mark<P: Protocol>(
 
 #[procedure(Pay)]
 fn pay<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     account: u64,
     amount: i64,
@@ -178,7 +178,7 @@ fn pay<P: Protocol>(
 
 #[procedure(Collect)]
 fn collect<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     one: u64,
     other: u64,
@@ -191,7 +191,7 @@ fn collect<P: Protocol>(
 
 #[procedure(Settle)]
 fn settle<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     one: u64,
     other: u64,
@@ -206,7 +206,7 @@ fn settle<P: Protocol>(
 
 #[procedure(Compare)]
 fn compare<P: Protocol>(
-    books: &Books<P>,
+    books: &Books,
     tx: &Transaction<'_, P>,
     account: u64,
     entry: u64,
@@ -233,7 +233,8 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Execute
     }
     let mut known = known.procedures(procedures);
     known.flaw = opening.flaw;
-    let database = Database::<P>::builder()
+    let database = Database::builder()
+        .protocol::<P>()
         .table::<Plain>()
         .table::<Hashed>()
         .table::<Entry>()
@@ -259,7 +260,7 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Execute
     Box::new(Opened { database, tables, options })
 }
 
-impl<P: Protocol> Opened<P, Books<P>> {
+impl<P: Protocol> Opened<P, Books> {
     fn run<F: OwnedOutput<P, Error = Stop>>(&self, mut procedure: F) -> Result<F::Owned, Stop> {
         self.database.execute_with(&self.options, &mut procedure)
     }
@@ -273,7 +274,7 @@ fn did(step: Step) -> (Step, Shown) {
     (step, Shown::Happened(true))
 }
 
-impl<P: Protocol> Executes for Opened<P, Books<P>> {
+impl<P: Protocol> Executes for Opened<P, Books> {
     fn execute(&self, call: Call) -> Result<Told, Stop> {
         let books = &self.tables;
         Ok(match call {
@@ -330,7 +331,7 @@ fn entry_row(row: &Entry) -> Row {
     Row::new(row.key, row.value)
 }
 
-impl<P: Protocol> Takes<P> for Books<P> {
+impl<P: Protocol> Takes<P> for Books {
     fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= JOURNAL => one(tx.get(&self.journal, &key)?.map(entry_row)),
@@ -352,8 +353,10 @@ impl<P: Protocol> Takes<P> for Books<P> {
             other => unreachable!("{other:?} is not for tables of procedures"),
         })
     }
+}
 
-    fn look(&self, snapshot: &Snapshot<P>, step: Step) -> Result<Shown, Error> {
+impl Looks for Books {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
         Ok(match step {
             Step::Read(key) if key >= JOURNAL => {
                 one(snapshot.get(&self.journal, &key)?.map(entry_row))

@@ -13,11 +13,11 @@ struct Row {
     value: i64,
 }
 
-struct Tables<P: Protocol>(Vec<Table<Row, P>>);
+struct Tables<P: Protocol>(Vec<Table<Row>>);
 
 #[procedure(ClosureWrites)]
 fn closure_writes<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
     found: &mut Vec<i64>,
 ) -> Result<(), Error> {
@@ -42,7 +42,7 @@ fn which_table<P: Protocol>(
 
 #[procedure(WhichIndex)]
 fn which_index<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     tx.prefix_by(rows, { Row::VALUE }, &1).count();
@@ -51,7 +51,7 @@ fn which_index<P: Protocol>(
 
 #[procedure(WhichOperation)]
 fn which_operation<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     let operation = Add(1);
@@ -60,7 +60,7 @@ fn which_operation<P: Protocol>(
 
 #[procedure(Unsafe)]
 fn with_unsafe<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     let mut key = 1;
@@ -72,7 +72,7 @@ fn with_unsafe<P: Protocol>(
 
 #[procedure(ByRef)]
 fn by_ref<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     let mut keys = Some(1);
@@ -84,7 +84,7 @@ fn by_ref<P: Protocol>(
 
 #[procedure(Waits)]
 fn waits<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     let later = async { tx.get(rows, &1) };

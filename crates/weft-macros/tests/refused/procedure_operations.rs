@@ -31,7 +31,7 @@ fn stored<P: Protocol>(tx: &Transaction<'_, P>, id: u32) -> Result<u32, Error> {
 
 #[procedure(InClosure)]
 fn in_closure<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
     ids: &[u32],
 ) -> Result<usize, Error> {
@@ -40,7 +40,7 @@ fn in_closure<P: Protocol>(
 
 #[procedure(InMacro)]
 fn in_macro<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(), Error> {
@@ -51,7 +51,7 @@ fn in_macro<P: Protocol>(
 
 #[procedure(OtherMethod)]
 fn other_method<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(), Error> {
@@ -62,7 +62,7 @@ fn other_method<P: Protocol>(
 
 #[procedure(TooDeep)]
 fn too_deep<P: Protocol>(
-    rows: &Table<Row, P>,
+    rows: &Table<Row>,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     for a in 0..2 {

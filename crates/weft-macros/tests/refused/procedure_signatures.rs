@@ -21,7 +21,7 @@ fn unknown_option<P: Protocol>(tx: &Transaction<'_, P>) -> Result<(), Error> {
 }
 
 #[procedure(WithoutTransaction)]
-fn without_transaction<P: Protocol>(rows: &Table<Row, P>) -> Result<(), Error> {
+fn without_transaction<P: Protocol>(rows: &Table<Row>) -> Result<(), Error> {
     Ok(())
 }
 

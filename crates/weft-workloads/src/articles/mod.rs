@@ -151,16 +151,16 @@ impl Request {
 }
 
 /// Handles of the three tables.
-struct Tables<P: Protocol> {
-    articles: Table<Article, P>,
-    users: Table<User, P>,
-    comments: Table<Comment, P>,
+struct Tables {
+    articles: Table<Article>,
+    users: Table<User>,
+    comments: Table<Comment>,
 }
 
 /// A loaded Articles database.
 pub struct Articles<P: Protocol> {
     database: Database<P>,
-    tables: Tables<P>,
+    tables: Tables,
     parameters: Parameters,
     /// Of the load: verification draws the rows again.
     seed: u64,

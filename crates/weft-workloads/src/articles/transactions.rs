@@ -20,7 +20,7 @@ pub(super) type Page<'a> = ArrayVec<&'a Comment, PAGE>;
 #[procedure(GetArticle, transaction = view)]
 #[inline]
 pub(super) fn get_article<'v, P: Protocol>(
-    tables: &'v Tables<P>,
+    tables: &'v Tables,
     view: &'v impl View<P>,
     article: u64,
 ) -> Result<Option<&'v Article>, Error> {
@@ -31,7 +31,7 @@ pub(super) fn get_article<'v, P: Protocol>(
 #[procedure(GetComments, transaction = view)]
 #[inline]
 pub(super) fn get_comments<'v, P: Protocol>(
-    tables: &'v Tables<P>,
+    tables: &'v Tables,
     view: &'v impl View<P>,
     article: u64,
 ) -> Result<Page<'v>, Error> {
@@ -71,7 +71,7 @@ impl Post {
 #[procedure(AddComment)]
 #[inline]
 pub(super) fn add_comment<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     post: &Post,
 ) -> Result<(), Error> {
@@ -84,7 +84,7 @@ pub(super) fn add_comment<P: Protocol>(
 #[procedure(AddCommentByReading)]
 #[inline]
 pub(super) fn add_comment_by_reading<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     post: &Post,
 ) -> Result<(), Error> {
@@ -100,7 +100,7 @@ pub(super) fn add_comment_by_reading<P: Protocol>(
 #[procedure(UpdateUser)]
 #[inline]
 pub(super) fn update_user<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     user: u64,
     lastname: &Text,

@@ -173,7 +173,7 @@ const BATCH_ROWS: u64 = 128;
 /// A loaded table of counters.
 pub struct Incr<P: Protocol> {
     database: Database<P>,
-    counters: Table<Counter, P>,
+    counters: Table<Counter>,
     parameters: Parameters,
     choice: Choice,
 }
@@ -239,7 +239,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
 #[procedure(IncrementCounter)]
 #[inline]
 fn increment<P: Protocol>(
-    counters: &Table<Counter, P>,
+    counters: &Table<Counter>,
     tx: &Transaction<'_, P>,
     key: u128,
 ) -> Result<(), Error> {

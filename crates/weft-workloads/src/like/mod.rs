@@ -111,8 +111,8 @@ const BATCH_ROWS: u64 = 128;
 /// A loaded LIKE database.
 pub struct Like<P: Protocol> {
     database: Database<P>,
-    users: Table<User, P>,
-    pages: Table<Page, P>,
+    users: Table<User>,
+    pages: Table<Page>,
     parameters: Parameters,
     choice: Choice,
 }
@@ -180,8 +180,8 @@ impl<P: Protocol> Workload<P> for Like<P> {
 #[procedure(LikePage)]
 #[inline]
 fn like<P: Protocol>(
-    users: &Table<User, P>,
-    pages: &Table<Page, P>,
+    users: &Table<User>,
+    pages: &Table<Page>,
     tx: &Transaction<'_, P>,
     user: u64,
     page: u64,
@@ -200,8 +200,8 @@ fn like<P: Protocol>(
 #[procedure(ReadPage)]
 #[inline]
 fn read<P: Protocol>(
-    users: &Table<User, P>,
-    pages: &Table<Page, P>,
+    users: &Table<User>,
+    pages: &Table<Page>,
     tx: &Transaction<'_, P>,
     user: u64,
     page: u64,

@@ -37,7 +37,7 @@ pub struct Change {
 impl Change {
     /// Changes a row, if it is there.
     pub fn update<T: Record>(
-        table: &Table<T, Dbx>,
+        table: &Table<T>,
         key: T::Key,
         change: impl Fn(&mut T) + 'static,
     ) -> Change {
@@ -49,14 +49,14 @@ impl Change {
     }
 
     /// Deletes a row, or puts one in its place.
-    pub fn put<T: Record>(table: &Table<T, Dbx>, key: T::Key, row: Option<T>) -> Change {
+    pub fn put<T: Record>(table: &Table<T>, key: T::Key, row: Option<T>) -> Change {
         let (handle, place) = (table.clone(), Place::key(&key));
         let act = move |tx: &Tx<'_>| put(tx, &handle, &key, row.clone());
         Change { table: T::TABLE, place, act: Rc::new(act) }
     }
 }
 
-fn put<T: Record>(tx: &Tx<'_>, table: &Table<T, Dbx>, key: &T::Key, row: Option<T>) {
+fn put<T: Record>(tx: &Tx<'_>, table: &Table<T>, key: &T::Key, row: Option<T>) {
     match row {
         Some(row) => drop(tx.upsert(table, row).expect("the row can be put there")),
         None => drop(tx.delete(table, key).expect("the row can be deleted")),
@@ -127,7 +127,7 @@ pub struct Rehearsal<'t> {
 
 type Images = BTreeMap<(&'static str, String), Rc<dyn Fn(&Tx<'_>) -> Option<Vec<u8>>>>;
 
-fn image<T: Record>(tx: &Tx<'_>, table: &Table<T, Dbx>, key: &T::Key) -> Option<Vec<u8>> {
+fn image<T: Record>(tx: &Tx<'_>, table: &Table<T>, key: &T::Key) -> Option<Vec<u8>> {
     let row = tx.get(table, key).expect("it can be read")?;
     let mut bytes = Vec::new();
     row.encode_row(&mut bytes);
@@ -153,7 +153,7 @@ impl<'t> Rehearsal<'t> {
     }
 
     /// Notes how to restore the row that is about to be written.
-    fn note_undo<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn note_undo<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let key = accessed.key.expect("whatever writes has a key").clone();
         let before = self.tx.get(accessed.table, &key)?.cloned();
         let table = accessed.table.clone();
@@ -185,7 +185,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let &Accessed { instance, access, key, .. } = accessed;
         if let Plan::Piece(first, left) = &self.plan
             && self.passes.get() == 0
@@ -223,7 +223,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         Ok(())
     }
 
-    fn leave<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn leave<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         if !accessed.access.writes() {
             return Ok(());
         }
@@ -238,7 +238,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         Ok(())
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         self.kept.set(self.kept.get() + 1);
         if accessed.access.writes() && matches!(self.plan, Plan::Repair(..)) {
             self.note_undo(accessed)?;

@@ -51,7 +51,7 @@ impl Change {
 /// Makes a change, with commutative operations or without; whether it succeeded. If not, it has
 /// written nothing.
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     change: &Change,
     operations: bool,
@@ -71,7 +71,7 @@ pub(super) fn run<P: Protocol>(
 /// Does not succeed if the nickname is somebody's.
 #[procedure(RegisterUser)]
 pub(super) fn register_user<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     user: &User,
 ) -> Result<bool, Error> {
@@ -86,7 +86,7 @@ pub(super) fn register_user<P: Protocol>(
 /// Inserts an item, and puts it into the lists of its category and of its seller's region.
 #[procedure(StoreItem)]
 pub(super) fn store_item<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     item: &Item,
 ) -> Result<bool, Error> {
@@ -105,7 +105,7 @@ pub(super) fn store_item<P: Protocol>(
 /// The same by reading and writing.
 #[procedure(StoreItemByReading)]
 pub(super) fn store_item_by_reading<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     item: &Item,
 ) -> Result<bool, Error> {
@@ -125,7 +125,7 @@ pub(super) fn store_item_by_reading<P: Protocol>(
 /// Takes from the quantity. Does not succeed if less is left.
 #[procedure(StoreBuyNow)]
 pub(super) fn store_buy_now<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     purchase: &Purchase,
 ) -> Result<bool, Error> {
@@ -146,7 +146,7 @@ pub(super) fn store_buy_now<P: Protocol>(
 /// The paper's Figure 7: nothing is read but by commutative operations.
 #[procedure(StoreBid)]
 pub(super) fn store_bid<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     bid: &Bid,
 ) -> Result<bool, Error> {
@@ -164,7 +164,7 @@ pub(super) fn store_bid<P: Protocol>(
 /// The paper's Figure 6: the auction is read, and then written.
 #[procedure(StoreBidByReading)]
 pub(super) fn store_bid_by_reading<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     bid: &Bid,
 ) -> Result<bool, Error> {
@@ -177,7 +177,7 @@ pub(super) fn store_bid_by_reading<P: Protocol>(
 /// Adds to the rating of the user that is commented on.
 #[procedure(StoreComment)]
 pub(super) fn store_comment<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     comment: &Comment,
 ) -> Result<bool, Error> {
@@ -190,7 +190,7 @@ pub(super) fn store_comment<P: Protocol>(
 /// The same by reading and writing.
 #[procedure(StoreCommentByReading)]
 pub(super) fn store_comment_by_reading<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     comment: &Comment,
 ) -> Result<bool, Error> {

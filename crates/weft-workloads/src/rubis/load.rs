@@ -330,7 +330,7 @@ pub(super) fn load<P: Protocol>(
 /// Inserts what there is a fixed number of: categories, regions, and the lists of items.
 fn insert_lists<P: Protocol>(
     database: &Database<P>,
-    tables: &Tables<P>,
+    tables: &Tables,
     sums: &Sums,
 ) -> Result<(), Failure> {
     insert_batch(database, |tx| {
@@ -357,7 +357,7 @@ fn insert_lists<P: Protocol>(
 /// Inserts so many users, counted from 0.
 fn insert_users<P: Protocol>(
     database: &Database<P>,
-    tables: &Tables<P>,
+    tables: &Tables,
     seed: u64,
     ratings: &[i64],
     users: std::ops::Range<u64>,
@@ -378,7 +378,7 @@ fn insert_users<P: Protocol>(
 /// Inserts so many items, counted from 0, and what belongs to them.
 fn insert_items<P: Protocol>(
     database: &Database<P>,
-    tables: &Tables<P>,
+    tables: &Tables,
     seed: u64,
     parameters: &Parameters,
     items: std::ops::Range<u64>,

@@ -176,24 +176,24 @@ impl From<Change> for Request {
 }
 
 /// Handles of the tables.
-struct Tables<P: Protocol> {
-    users: Table<User, P>,
-    ratings: Table<Rating, P>,
-    items: Table<Item, P>,
-    auctions: Table<Auction, P>,
-    bids: Table<Bid, P>,
-    purchases: Table<Purchase, P>,
-    comments: Table<Comment, P>,
-    categories: Table<Category, P>,
-    regions: Table<Region, P>,
-    category_items: Table<CategoryItems, P>,
-    region_items: Table<RegionItems, P>,
+struct Tables {
+    users: Table<User>,
+    ratings: Table<Rating>,
+    items: Table<Item>,
+    auctions: Table<Auction>,
+    bids: Table<Bid>,
+    purchases: Table<Purchase>,
+    comments: Table<Comment>,
+    categories: Table<Category>,
+    regions: Table<Region>,
+    category_items: Table<CategoryItems>,
+    region_items: Table<RegionItems>,
 }
 
 /// A loaded RUBiS database.
 pub struct Rubis<P: Protocol> {
     database: Database<P>,
-    tables: Tables<P>,
+    tables: Tables,
     parameters: Parameters,
     /// Of the load: verification draws the rows again.
     seed: u64,

@@ -142,7 +142,7 @@ impl Answer<'_> {
 
 /// Asks.
 pub(super) fn run<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     query: &Query,
 ) -> Result<Answer<'tx>, Error> {
@@ -167,7 +167,7 @@ pub(super) fn run<'tx, P: Protocol>(
 
 #[procedure(Authenticate)]
 pub(super) fn authenticate<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     nickname: &ArrayString<20>,
     password: &str,
@@ -179,7 +179,7 @@ pub(super) fn authenticate<'tx, P: Protocol>(
 
 #[procedure(BrowseCategories)]
 pub(super) fn browse_categories<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     region: Option<u8>,
 ) -> Result<Answer<'tx>, Error> {
@@ -196,7 +196,7 @@ pub(super) fn browse_categories<'tx, P: Protocol>(
 
 #[procedure(BrowseRegions)]
 pub(super) fn browse_regions<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
 ) -> Result<Answer<'tx>, Error> {
     let mut regions = ArrayVec::new();
@@ -209,7 +209,7 @@ pub(super) fn browse_regions<'tx, P: Protocol>(
 /// The items of a list that is kept.
 #[procedure(SearchItemsByCategory)]
 pub(super) fn search_items_by_category<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     category: u8,
 ) -> Result<Answer<'tx>, Error> {
@@ -229,7 +229,7 @@ pub(super) fn search_items_by_category<'tx, P: Protocol>(
 /// Likewise.
 #[procedure(SearchItemsByRegion)]
 pub(super) fn search_items_by_region<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     region: u8,
     category: u8,
@@ -249,7 +249,7 @@ pub(super) fn search_items_by_region<'tx, P: Protocol>(
 
 #[procedure(ViewItem)]
 pub(super) fn view_item<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     item: u64,
 ) -> Result<Answer<'tx>, Error> {
@@ -262,7 +262,7 @@ pub(super) fn view_item<'tx, P: Protocol>(
 
 #[procedure(ViewBidHistory)]
 pub(super) fn view_bid_history<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     item: u64,
 ) -> Result<Answer<'tx>, Error> {
@@ -284,7 +284,7 @@ pub(super) fn view_bid_history<'tx, P: Protocol>(
 /// An item, and its seller.
 #[procedure(BuyNow)]
 pub(super) fn buy_now<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     item: u64,
 ) -> Result<Answer<'tx>, Error> {
@@ -296,7 +296,7 @@ pub(super) fn buy_now<'tx, P: Protocol>(
 /// An item, and a user.
 #[procedure(PutComment)]
 pub(super) fn put_comment<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     item: u64,
     to_user: u64,
@@ -308,7 +308,7 @@ pub(super) fn put_comment<'tx, P: Protocol>(
 
 #[procedure(ViewUserInfo)]
 pub(super) fn view_user_info<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     user: u64,
 ) -> Result<Answer<'tx>, Error> {
@@ -326,7 +326,7 @@ pub(super) fn view_user_info<'tx, P: Protocol>(
 
 #[procedure(AboutMe)]
 pub(super) fn about_me<'tx, P: Protocol>(
-    tables: &'tx Tables<P>,
+    tables: &'tx Tables,
     tx: &'tx Transaction<'_, P>,
     user: u64,
 ) -> Result<Answer<'tx>, Error> {

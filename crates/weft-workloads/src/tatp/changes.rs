@@ -119,7 +119,7 @@ pub(super) fn make<P: Protocol>(tatp: &Tatp<P>, change: &Change) -> Result<(), N
 #[procedure(UpdateSubscriberData)]
 #[inline]
 pub(super) fn update_subscriber_data<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     s_id: u32,
     bit_1: bool,
@@ -135,7 +135,7 @@ pub(super) fn update_subscriber_data<P: Protocol>(
 #[procedure(UpdateLocation)]
 #[inline]
 pub(super) fn update_location<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     sub_nbr: Number,
     vlr_location: u32,
@@ -149,7 +149,7 @@ pub(super) fn update_location<P: Protocol>(
 #[procedure(InsertCallForwarding)]
 #[inline]
 pub(super) fn insert_call_forwarding<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     sub_nbr: Number,
     sf_type: u8,
@@ -179,7 +179,7 @@ pub(super) fn insert_call_forwarding<P: Protocol>(
 #[procedure(DeleteCallForwarding)]
 #[inline]
 pub(super) fn delete_call_forwarding<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     sub_nbr: Number,
     sf_type: u8,

@@ -144,7 +144,7 @@ pub(super) fn load<P: Protocol>(
 /// Inserts so many subscribers, counted from 0, and what belongs to them.
 fn insert<P: Protocol>(
     database: &Database<P>,
-    tables: &Tables<P>,
+    tables: &Tables,
     seed: u64,
     subscribers: std::ops::Range<u64>,
 ) -> Result<(), Failure> {

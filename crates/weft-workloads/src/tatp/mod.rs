@@ -75,17 +75,17 @@ impl Default for Parameters {
 }
 
 /// Handles of the four tables.
-struct Tables<P: Protocol> {
-    subscriber: Table<Subscriber, P>,
-    access_info: Table<AccessInfo, P>,
-    special_facility: Table<SpecialFacility, P>,
-    call_forwarding: Table<CallForwarding, P>,
+struct Tables {
+    subscriber: Table<Subscriber>,
+    access_info: Table<AccessInfo>,
+    special_facility: Table<SpecialFacility>,
+    call_forwarding: Table<CallForwarding>,
 }
 
 /// A loaded TATP database.
 pub struct Tatp<P: Protocol> {
     database: Database<P>,
-    tables: Tables<P>,
+    tables: Tables,
     parameters: Parameters,
     /// Of the load: verification draws the rows again.
     seed: u64,

@@ -65,7 +65,7 @@ impl Query {
 pub(super) fn execute<P: Protocol>(tatp: &Tatp<P>, query: &Query) -> Result<bool, Failure> {
     let snapshots = tatp.parameters.snapshots;
     let answer = snapshots
-        .read(&tatp.database, |snapshot| run(&tatp.tables, snapshot, query))
+        .read(&tatp.database, |snapshot| run::<P>(&tatp.tables, snapshot, query))
         .unwrap_or_else(|| execute_as_transaction(tatp, query));
     let answer = answer.map_err(failure_of)?;
     Ok(black_box(&answer).is_success())
@@ -95,7 +95,7 @@ pub(super) fn execute_as_transaction<P: Protocol>(
 /// The query's SQL.
 #[inline]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     query: &Query,
 ) -> Result<Answer, Error> {
@@ -116,7 +116,7 @@ pub(super) fn run<P: Protocol>(
 #[procedure(GetSubscriberData, transaction = view)]
 #[inline]
 pub(super) fn get_subscriber_data<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     s_id: u32,
 ) -> Result<Option<Subscriber>, Error> {
@@ -129,7 +129,7 @@ type Destinations = ArrayVec<Number, { START_TIMES.len() }>;
 #[procedure(GetNewDestination, transaction = view)]
 #[inline]
 pub(super) fn get_new_destination<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     s_id: u32,
     sf_type: u8,
@@ -153,7 +153,7 @@ pub(super) fn get_new_destination<P: Protocol>(
 #[procedure(GetAccessData, transaction = view)]
 #[inline]
 pub(super) fn get_access_data<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     s_id: u32,
     ai_type: u8,

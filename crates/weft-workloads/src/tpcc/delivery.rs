@@ -62,7 +62,7 @@ struct Order {
 /// together once they are known, and so it can be chopped.
 #[procedure(Delivery)]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     input: &Input,
 ) -> Result<Output, Error> {

@@ -126,7 +126,7 @@ fn rows_of(parameters: &Parameters) -> u64 {
 fn open<P: Protocol>(
     builder: Builder<P>,
     parameters: &Parameters,
-) -> Result<(Database<P>, Tables<P>), Failure> {
+) -> Result<(Database<P>, Tables), Failure> {
     let Cardinalities { districts, customers, orders, order_lines, new_orders, stock } =
         Cardinalities::of(&parameters.scale);
     let all = |per_warehouse: u64| usize::from(parameters.warehouses) * per_warehouse as usize;
@@ -190,7 +190,7 @@ fn units(parameters: &Parameters) -> Vec<Unit> {
 /// What the threads that load share.
 struct Loader<'a, P: Protocol> {
     database: &'a Database<P>,
-    tables: &'a Tables<P>,
+    tables: &'a Tables,
     scale: Scale,
     constants: Constants,
     seed: u64,
@@ -290,7 +290,7 @@ impl<P: Protocol> Loader<'_, P> {
     /// Inserts `rows`, a batch per transaction.
     fn insert<R: Record>(
         &self,
-        table: &Table<R, P>,
+        table: &Table<R>,
         mut rows: impl Iterator<Item = R>,
     ) -> Result<(), Failure> {
         let mut batch = Vec::with_capacity(BATCH_ROWS);

@@ -142,22 +142,22 @@ impl Scale {
 
 /// Handles of the nine tables.
 #[derive(Clone)]
-pub(crate) struct Tables<P: Protocol> {
-    pub(crate) warehouse: Table<Warehouse, P>,
-    pub(crate) district: Table<District, P>,
-    pub(crate) customer: Table<Customer, P>,
-    pub(crate) history: Table<History, P>,
-    pub(crate) new_order: Table<NewOrderRow, P>,
-    pub(crate) order: Table<Order, P>,
-    pub(crate) order_line: Table<OrderLine, P>,
-    pub(crate) item: Table<Item, P>,
-    pub(crate) stock: Table<Stock, P>,
+pub(crate) struct Tables {
+    pub(crate) warehouse: Table<Warehouse>,
+    pub(crate) district: Table<District>,
+    pub(crate) customer: Table<Customer>,
+    pub(crate) history: Table<History>,
+    pub(crate) new_order: Table<NewOrderRow>,
+    pub(crate) order: Table<Order>,
+    pub(crate) order_line: Table<OrderLine>,
+    pub(crate) item: Table<Item>,
+    pub(crate) stock: Table<Stock>,
 }
 
 /// A loaded TPC-C database.
 pub struct Tpcc<P: Protocol> {
     database: Database<P>,
-    tables: Tables<P>,
+    tables: Tables,
     parameters: Parameters,
     constants: Constants,
     /// Clients made so far; gives each its origin of history rows.

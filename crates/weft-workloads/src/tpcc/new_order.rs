@@ -149,7 +149,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// the time it took.)
 #[procedure(NewOrder)]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     input: &Input,
     output: &mut Output,

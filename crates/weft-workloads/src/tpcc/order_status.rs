@@ -86,7 +86,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let Tpcc { database, tables, parameters, .. } = tpcc;
     let output = parameters
         .snapshots
-        .read(database, |snapshot| run(tables, snapshot, &input, found))
+        .read(database, |snapshot| run::<P>(tables, snapshot, &input, found))
         .unwrap_or_else(|| database.execute(&mut OrderStatus::new(tables, &input, found)));
     let output = output.map_err(failure_of)?;
     black_box(&output);
@@ -96,7 +96,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// The transaction's profile (clause 2.6.2.2).
 #[procedure(OrderStatus, transaction = view)]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     input: &Input,
     found: &mut Vec<u32>,

@@ -87,7 +87,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// The transaction's profile (clause 2.5.2.2).
 #[procedure(Payment)]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
     input: &Input,
     found: &mut Vec<u32>,

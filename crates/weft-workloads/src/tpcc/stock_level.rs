@@ -45,7 +45,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
     let Tpcc { database, tables, parameters, .. } = tpcc;
     let low_stock = parameters
         .snapshots
-        .read(database, |snapshot| run(tables, snapshot, &input, found))
+        .read(database, |snapshot| run::<P>(tables, snapshot, &input, found))
         .unwrap_or_else(|| database.execute(&mut StockLevel::new(tables, &input, found)));
     let low_stock = low_stock.map_err(failure_of)?;
     black_box(low_stock);
@@ -56,7 +56,7 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
 /// `found` is a buffer.
 #[procedure(StockLevel, transaction = view)]
 pub(super) fn run<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     view: &impl View<P>,
     input: &Input,
     found: &mut Vec<u32>,

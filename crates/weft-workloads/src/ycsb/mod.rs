@@ -125,7 +125,7 @@ const BATCH_ROWS: usize = 128;
 /// A loaded YCSB table of rows `R`.
 pub struct Ycsb<P: Protocol, R: Row> {
     database: Database<P>,
-    table: Table<R, P>,
+    table: Table<R>,
     parameters: Parameters,
     ledgers: Ledgers,
 }

@@ -46,8 +46,8 @@ const ITEM: u32 = 1;
 
 struct Auctions<J: JoinedProtocol> {
     database: Database<PhaseReconciliation<J>>,
-    auctions: Table<Auction, PhaseReconciliation<J>>,
-    bids: Table<Bid, PhaseReconciliation<J>>,
+    auctions: Table<Auction>,
+    bids: Table<Bid>,
 }
 
 impl<J: JoinedProtocol> Auctions<J> {

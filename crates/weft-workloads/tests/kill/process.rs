@@ -26,7 +26,7 @@ pub fn builder<P: Protocol>(directory: &Path, acknowledge: Acknowledge) -> Build
         .segment_bytes(64 << 10)
         .checkpoint_log_bytes(Some(100 << 10))
         .threads(2);
-    Database::<P>::builder().directory(directory).durability(options)
+    Database::builder().protocol::<P>().directory(directory).durability(options)
 }
 
 /// One line, at once and in one piece.

@@ -87,7 +87,7 @@ struct Rows {
 impl Rows {
     fn of<P: Protocol>(tpcc: &Tpcc<P>) -> Rows {
         fn all<R: Record, P: Protocol>(database: &Database<P>) -> Vec<R> {
-            let table: Table<R, P> = database.table().unwrap();
+            let table: Table<R> = database.table().unwrap();
             let snapshot = database.open_snapshot().unwrap();
             let rows = snapshot.rows(&table).map(|row| row.cloned());
             rows.collect::<Result<Vec<R>, Failure>>().unwrap()

@@ -17,7 +17,9 @@ use crate::error::Failure;
 use crate::history::Recording;
 use crate::protocol::{
     Dbx, DbxTcOptions, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared,
+    record_kind,
 };
+use crate::record::RecordKind;
 use crate::schema::{self, Record};
 use crate::storage::{DurabilityOptions, Storage, StoragePlan};
 use crate::table::stored::FillingMemories;
@@ -30,7 +32,7 @@ pub const WORKERS_MAX_DEFAULT: usize = 256;
 /// Opens a [`Database`]: name its tables, then [`Builder::open`].
 #[must_use = "a builder does nothing until open() is called"]
 pub struct Builder<P: Protocol = Dbx> {
-    tables: Vec<TableMaker<P>>,
+    tables: Vec<TableMaker>,
     htm: Option<Choice>,
     retry_policy: RetryPolicy,
     custom_htm: Option<Htm>,
@@ -46,18 +48,23 @@ pub struct Builder<P: Protocol = Dbx> {
     protocol: PhantomData<P>,
 }
 
-type MadeTable<P> = (TypeId, Arc<dyn AnyTable<P>>);
+type MadeTable = (TypeId, Arc<dyn AnyTable>);
 
 /// Makes a table whose indexes are numbered from the second argument on; in order, if the last one says so of all.
-type MakeTable<P> =
-    dyn FnOnce(&Arc<Identity>, usize, &WorkerMemory, bool) -> Result<MadeTable<P>, Failure>;
+type MakeTable = dyn FnOnce(
+    &Arc<Identity>,
+    usize,
+    &'static RecordKind,
+    &WorkerMemory,
+    bool,
+) -> Result<MadeTable, Failure>;
 
-struct TableMaker<P: Protocol> {
+struct TableMaker {
     name: &'static str,
     indexes: usize,
     #[cfg(feature = "history")]
     descriptions: &'static [crate::schema::IndexDescription],
-    make: Box<MakeTable<P>>,
+    make: Box<MakeTable>,
 }
 
 impl<P: Protocol> std::fmt::Debug for Builder<P> {
@@ -67,9 +74,9 @@ impl<P: Protocol> std::fmt::Debug for Builder<P> {
     }
 }
 
-impl<P: Protocol> Builder<P> {
+impl Builder {
     /// A database without tables.
-    pub(super) fn new() -> Builder<P> {
+    pub(super) fn new() -> Builder {
         Builder {
             tables: Vec::new(),
             htm: None,
@@ -87,6 +94,40 @@ impl<P: Protocol> Builder<P> {
             protocol: PhantomData,
         }
     }
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Chooses the concurrency-control protocol. Without this call it is [`Dbx`].
+    ///
+    /// ```
+    /// use weft::protocol::Silo;
+    /// use weft::{Database, Record};
+    ///
+    /// #[derive(Clone, Record)]
+    /// struct Counter { #[record(key)] id: u32, value: u64 }
+    ///
+    /// let database = Database::builder().protocol::<Silo>().table::<Counter>().open()?;
+    /// assert_eq!(database.protocol_name(), "silo");
+    /// # Ok::<(), weft::Error>(())
+    /// ```
+    pub fn protocol<Q: Protocol>(self) -> Builder<Q> {
+        Builder {
+            tables: self.tables,
+            htm: self.htm,
+            retry_policy: self.retry_policy,
+            custom_htm: self.custom_htm,
+            workers_max: self.workers_max,
+            reserve_bytes: self.reserve_bytes,
+            #[cfg(feature = "history")]
+            record_history: self.record_history,
+            storage: self.storage,
+            all_ordered: self.all_ordered,
+            phases: self.phases,
+            htcc: self.htcc,
+            dbx_tc: self.dbx_tc,
+            protocol: PhantomData,
+        }
+    }
 
     /// Adds the table of row type `T`.
     pub fn table<T: Record>(self) -> Self {
@@ -101,9 +142,10 @@ impl<P: Protocol> Builder<P> {
             indexes: 1 + T::INDEXES.len(),
             #[cfg(feature = "history")]
             descriptions: T::INDEXES,
-            make: Box::new(move |identity, number, memory, all_ordered| {
+            make: Box::new(move |identity, number, records, memory, all_ordered| {
                 let storage = if all_ordered { schema::Storage::Ordered } else { T::STORAGE };
-                let table = TableInner::<T, P>::new(identity, number, (storage, rows), memory)?;
+                let table =
+                    TableInner::<T>::new(identity, number, (storage, rows), records, memory)?;
                 Ok((TypeId::of::<T>(), Arc::new(table)))
             }),
         });
@@ -120,7 +162,7 @@ impl<P: Protocol> Builder<P> {
     /// #[record(storage = "hash")]
     /// struct Item { #[record(key)] id: u32, left: u32 }
     ///
-    /// let database: Database = Database::builder().table::<Item>().all_ordered(true).open()?;
+    /// let database = Database::builder().table::<Item>().all_ordered(true).open()?;
     /// let items = database.table::<Item>()?;
     /// let load = |tx: &weft::Transaction<'_>| {
     ///     [3, 1, 2].into_iter().try_for_each(|id| tx.insert(&items, Item { id, left: 10 }))
@@ -338,7 +380,13 @@ impl<P: Protocol> Builder<P> {
                 let (protocol, table, attempted) = (P::NAME, table.name, "a secondary index");
                 return Err(Failure::SingleKey { protocol, table, attempted });
             }
-            let (row_type, made) = (table.make)(&identity, indexes, &memory, self.all_ordered)?;
+            let (row_type, made) = (table.make)(
+                &identity,
+                indexes,
+                const { &record_kind::<P>() },
+                &memory,
+                self.all_ordered,
+            )?;
             if !names.insert(table.name) || tables.insert(row_type, made).is_some() {
                 return Err(Failure::DuplicateTable { table: table.name });
             }
@@ -402,10 +450,7 @@ impl<P: Protocol> Builder<P> {
 }
 
 /// Drops the rows of tables that were partly recovered.
-fn discard_tables<P: Protocol>(
-    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
-    shared: &Arc<Shared>,
-) {
+fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<Shared>) {
     let memory = WorkerMemory::new(Arc::clone(shared), 0);
     memory.drop_immediately();
     for entry in shared.take_orphans().into_iter().flat_map(|batch| batch.retired) {
@@ -419,9 +464,9 @@ fn discard_tables<P: Protocol>(
 }
 
 /// Recovers the tables that are not volatile, and has them logged.
-fn open_storage<P: Protocol>(
+fn open_storage(
     plan: StoragePlan,
-    tables: &BTreeMap<TypeId, Arc<dyn AnyTable<P>>>,
+    tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>,
     shared: &Arc<Shared>,
     memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {

@@ -33,7 +33,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// #[procedure(View)]
     /// fn view<P: Protocol>(
-    ///     pages: &Table<Page, P>,
+    ///     pages: &Table<Page>,
     ///     tx: &Transaction<'_, P>,
     ///     id: u32,
     /// ) -> Result<Option<u64>, Error> {
@@ -44,7 +44,7 @@ impl<P: Protocol> Database<P> {
     /// }
     ///
     /// let options = HtccOptions::new().dependencies(true);
-    /// let database = Database::<Htcc>::builder().table::<Page>().htcc(options).open()?;
+    /// let database = Database::builder().protocol::<Htcc>().table::<Page>().htcc(options).open()?;
     /// let pages = database.table::<Page>()?;
     /// database.transact(|tx| tx.insert(&pages, Page { id: 7, views: 0 }))?;
     /// assert_eq!(database.execute(&mut View::new(&pages, 7))?, Some(1));

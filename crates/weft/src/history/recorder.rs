@@ -546,8 +546,7 @@ mod tests {
     use weft_htm::{Choice, Htm, RetryPolicy};
 
     use super::*;
-    use crate::protocol::Dbx;
-    use crate::record::StoredRecord;
+    use crate::protocol::{Dbx, record_kind};
     use crate::record::arena::Class;
     use crate::record::version::VersionHeader;
     use crate::table::{Identity, TableInner};
@@ -567,10 +566,11 @@ mod tests {
         let mut shared = Shared::new(htm, 1);
         shared.recording = recording.map(Arc::new);
         let memory = WorkerMemory::new(Arc::new(shared), 0);
-        let table = TableInner::<Odd, Dbx>::new(
+        let table = TableInner::<Odd>::new(
             &Arc::new(Identity),
             0,
             (crate::schema::Storage::Ordered, 0),
+            const { &record_kind::<Dbx>() },
             &memory,
         )
         .unwrap();
@@ -583,7 +583,7 @@ mod tests {
     fn rows_are_larger_only_where_they_are_recorded() {
         let row = Layout::new::<Odd>();
         let bytes = |row: Layout| {
-            let record = StoredRecord::<<Dbx as crate::protocol::Protocol>::Header>::layout(row);
+            let record = record_kind::<Dbx>().layout_with(row);
             let version = VersionHeader::layout_with(row);
             (Class::of(version).unwrap().bytes(), Class::of(record).unwrap().bytes())
         };

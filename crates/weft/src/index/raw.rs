@@ -34,7 +34,7 @@ use crate::error::Failure;
 use crate::metrics::Metrics;
 use crate::prefetch::prefetch_lines;
 use crate::record::arena::BLOCK_BYTES_MAX;
-use crate::record::{Newest, RecordPointer, StoredRecord};
+use crate::record::{Newest, RecordPointer, StoredRecord, layout_with};
 use crate::worker::{Shared, WorkerMemory};
 
 /// A record of the tree: no header, since there is no protocol.
@@ -219,7 +219,7 @@ impl<R: Copy> RawWorker<R> {
     #[inline]
     pub fn insert(&mut self, key: u64, row: R) -> bool {
         let _pinned = Pinned::new(&self.memory);
-        let layout = StoredRecord::<()>::layout(Self::ROW);
+        let layout = layout_with(Layout::new::<StoredRecord<()>>(), Self::ROW);
         let block = self.memory.allocate(layout);
         // SAFETY: a new block of a record's layout, which reaches over the inline row.
         let record = unsafe {
@@ -248,7 +248,7 @@ impl<R: Copy> RawWorker<R> {
     #[inline]
     pub fn scan(&mut self, from: u64, rows_max: usize, mut visit: impl FnMut(&R)) {
         let _pinned = Pinned::new(&self.memory);
-        let bytes = StoredRecord::<()>::ROW_OFFSET + size_of::<R>();
+        let bytes = layout_with(Layout::new::<StoredRecord<()>>(), Self::ROW).size();
         let prefetch = |address: Option<&u64>| {
             if let Some(&address) = address {
                 prefetch_lines(std::ptr::without_provenance(address as usize), bytes.min(128));

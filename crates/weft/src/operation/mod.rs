@@ -23,7 +23,7 @@
 //!     top: TopK<i64, u32, 3>,
 //! }
 //!
-//! let database: Database = Database::builder().table::<Auction>().open()?;
+//! let database = Database::builder().table::<Auction>().open()?;
 //! let auctions = database.table::<Auction>()?;
 //! database.transact(|tx| {
 //!     let (winner, top) = (Ordered::default(), TopK::default());

@@ -33,8 +33,8 @@
 //! /// Pays something in, which the account's branch has more, too.
 //! #[procedure(PayIn)]
 //! fn pay_in<P: Protocol>(
-//!     accounts: &Table<Account, P>,
-//!     branches: &Table<Branch, P>,
+//!     accounts: &Table<Account>,
+//!     branches: &Table<Branch>,
 //!     tx: &Transaction<'_, P>,
 //!     id: u32,
 //!     cents: i64,
@@ -48,7 +48,7 @@
 //!     Ok(Some(balance))
 //! }
 //!
-//! let database: Database = Database::builder().table::<Account>().table::<Branch>().open()?;
+//! let database = Database::builder().table::<Account>().table::<Branch>().open()?;
 //! let (accounts, branches) = (database.table::<Account>()?, database.table::<Branch>()?);
 //! database.transact(|tx| {
 //!     tx.insert(&branches, Branch { id: 7, cents: 0 })?;
@@ -240,13 +240,13 @@ pub enum Again {
 }
 
 /// An operation that the walk has come to.
-pub struct Accessed<'a, T: Record, P: Protocol> {
+pub struct Accessed<'a, T: Record> {
     /// The instance of a step that it is.
     pub instance: Instance,
     /// What it does.
     pub access: Access,
     /// Where.
-    pub table: &'a Table<T, P>,
+    pub table: &'a Table<T>,
     /// The primary key of the row that it is about, if it is about one.
     pub key: Option<&'a T::Key>,
     /// What it looks at, in a form that is alike for all operations. For drivers that walk
@@ -292,7 +292,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// The pass ends; in general with [`Driver::end_pass`].
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }
@@ -301,7 +301,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// As for [`Driver::enter`].
-    fn leave<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn leave<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }
@@ -330,7 +330,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// As for [`Driver::enter`].
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }

@@ -36,7 +36,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     fn operate<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: Option<&T::Key>,
         place: impl FnOnce() -> Place,
         is_same: impl FnOnce(&R, &R) -> bool,
@@ -75,7 +75,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     fn point<T: Record, R: Clone>(
         self,
         slot: &Slot<R>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         is_same: impl FnOnce(&R, &R) -> bool,
         operation: impl FnOnce(&'tx Transaction<'tx, P>) -> Result<R, Error>,
@@ -86,7 +86,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     fn scan<T: Record>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         place: impl FnOnce() -> Place,
         scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -119,7 +119,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn get<T: Record>(
         self,
         slot: &Slot<Option<&'tx T>>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
     ) -> Result<Option<&'tx T>, Error> {
         self.point(slot, table, key, is_same_row, |tx| tx.get(table, key))
@@ -128,7 +128,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn get_by<T: Record, K: Key>(
         self,
         slot: &Slot<Option<&'tx T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         key: &K,
     ) -> Result<Option<&'tx T>, Error> {
@@ -141,7 +141,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn last_by<T: Record, K: Key>(
         self,
         slot: &Slot<Option<&'tx T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Result<Option<&'tx T>, Error> {
@@ -155,7 +155,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn get_many<T: Record>(
         self,
         slot: &Slot<Vec<Option<&'tx T>>>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
         let named = keys.clone();
@@ -172,12 +172,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     }
 
     #[inline]
-    pub fn insert<T: Record>(
-        self,
-        slot: &Slot<()>,
-        table: &Table<T, P>,
-        row: T,
-    ) -> Result<(), Error> {
+    pub fn insert<T: Record>(self, slot: &Slot<()>, table: &Table<T>, row: T) -> Result<(), Error> {
         let key = row.key();
         self.point(slot, table, &key, PartialEq::eq, |tx| tx.insert(table, row))
     }
@@ -185,7 +180,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn update<T: Record, R: Clone>(
         self,
         slot: &Slot<Option<R>>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
     ) -> Result<Option<R>, Error> {
@@ -206,7 +201,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn upsert<T: Record>(
         self,
         slot: &Slot<bool>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         row: T,
     ) -> Result<bool, Error> {
         let key = row.key();
@@ -216,7 +211,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn delete<T: Record>(
         self,
         slot: &Slot<bool>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
     ) -> Result<bool, Error> {
         self.point(slot, table, key, PartialEq::eq, |tx| tx.delete(table, key))
@@ -225,7 +220,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn range<T: Record>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
         let place = self.walk.place(|| Place::range(None, &range));
@@ -235,7 +230,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn prefix<T: Record>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
         let place = || Place::prefix::<T::Key>(None, prefix);
@@ -245,7 +240,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn range_by<T: Record, K: Key>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         range: impl RangeBounds<K>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -256,7 +251,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn prefix_by<T: Record, K: Key>(
         self,
         slot: &'w Slot<Scanned<'tx, T>>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -267,7 +262,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         operation: O,
@@ -282,7 +277,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn or<T: Record, V: 'static>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         bits: V,
@@ -296,7 +291,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn and<T: Record, V: 'static>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         bits: V,
@@ -310,7 +305,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn ordered_put<T: Record, O: Order, V: Payload>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, Ordered<O, V>>,
         order: O,
@@ -322,7 +317,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, TopK<O, V, K>>,
         order: O,
@@ -334,7 +329,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     pub fn union<T: Record, V: Order, const N: usize>(
         self,
         slot: &Slot<()>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, BoundedSet<V, N>>,
         elements: BoundedSet<V, N>,
@@ -351,7 +346,7 @@ macro_rules! integer_operations {
                 pub fn $method<T: Record, V: Integer>(
                     self,
                     slot: &Slot<()>,
-                    table: &Table<T, P>,
+                    table: &Table<T>,
                     key: &T::Key,
                     column: ColumnOf<T, V>,
                     number: V,
@@ -375,10 +370,10 @@ impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
     fn accessed<'a, T: Record>(
         &self,
         instance: Instance,
-        table: &'a Table<T, P>,
+        table: &'a Table<T>,
         key: Option<&'a T::Key>,
         place: &'a Place,
-    ) -> Accessed<'a, T, P> {
+    ) -> Accessed<'a, T> {
         let access = self.shape().steps[instance.step].access;
         Accessed { instance, access, table, key, place, again: None }
     }

@@ -5,7 +5,6 @@ use std::fmt;
 use crate::column::ColumnSet;
 use crate::operation::OperationKind;
 use crate::procedure::instance::{Instance, Iteration};
-use crate::protocol::Protocol;
 use crate::schema::{Column, IndexDescription, Record};
 use crate::table::Table;
 
@@ -111,7 +110,7 @@ pub struct TableShape {
 impl TableShape {
     /// That of a table which is reached from a procedure's argument. Called by `#[procedure]`.
     #[doc(hidden)]
-    pub const fn reached<A: ?Sized, T: Record, P: Protocol>(_: fn(&A) -> &Table<T, P>) -> Self {
+    pub const fn reached<A: ?Sized, T: Record>(_: fn(&A) -> &Table<T>) -> Self {
         TableShape {
             name: T::TABLE,
             columns: T::COLUMNS,

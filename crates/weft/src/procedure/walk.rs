@@ -211,7 +211,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     /// A hint, for the first pass alone: afterwards the rows are near.
     pub fn prefetch<T: Record>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl IntoIterator<Item = T::Key>,
     ) -> Result<(), Error> {
         match self.pass.get() {
@@ -223,7 +223,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     /// See [`Walk::prefetch`].
     pub fn prefetch_for_update<T: Record>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl IntoIterator<Item = T::Key>,
     ) -> Result<(), Error> {
         match self.pass.get() {
@@ -242,7 +242,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         &self,
         instance: Instance,
         slot: &Slot<R>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: Option<&T::Key>,
         place: &Place,
         keep: impl FnOnce(&R) -> K,
@@ -261,7 +261,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         &self,
         instance: Instance,
         slot: &Slot<R>,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: Option<&T::Key>,
         place: &Place,
         keep: impl FnOnce(&R) -> K,

@@ -57,8 +57,9 @@ use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::operation::{ColumnOperation, UndoLog};
 use crate::procedure::{Instance, Pieces, Shape, StepColumns};
-use crate::record::{RecordPointer, StoredRecord};
-use crate::table::TableRef;
+pub use crate::record::{RecordHeader, Settled};
+use crate::record::{RecordKind, RecordPointer, StoredRecord};
+use crate::table::{TableRef, newest};
 use crate::worker::{LoggedWrite, Worker, WorkerMemory};
 
 /// A concurrency-control protocol: a type that is never instantiated, to be named as the
@@ -222,28 +223,19 @@ impl<S: Default + Send + Sync + 'static> ProtocolShared for S {
     }
 }
 
-/// What a protocol keeps with every record. The default is that of a placeholder.
-pub trait RecordHeader: Default + Send + Sync + 'static {
-    /// Makes it the header of a record whose row was there before all transactions. Nobody else is
-    /// there yet.
-    #[doc(hidden)]
-    fn mark_loaded(&self);
+/// What tables must know of the records of protocol `P`.
+pub(crate) const fn record_kind<P: Protocol>() -> RecordKind {
+    RecordKind::new::<P::Header>(settle_deleted::<P>)
 }
 
-/// Where a record with a row needs nothing but the row.
-impl RecordHeader for () {
-    fn mark_loaded(&self) {}
-}
-
-/// What became of a deleted record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// It is out of the index.
-    Unlinked,
-    /// It stays: it has a row again, or the index does not lead to it from where it should.
-    Kept,
-    /// A transaction holds it, or it may not go yet: ask again later.
-    Busy,
+unsafe fn settle_deleted<P: Protocol>(
+    record: NonNull<u8>,
+    may_go: &dyn Fn(u64) -> bool,
+    unlink: &mut dyn FnMut() -> bool,
+) -> Settled {
+    // SAFETY: called through the `RecordKind` of this protocol's records.
+    let record = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
+    P::settle_deleted(record, may_go, unlink)
 }
 
 /// What a record holds, as one transaction sees it.
@@ -298,7 +290,7 @@ impl Abort {
     /// As for [`Abort::into_conflict`].
     pub(crate) unsafe fn row(&self) -> Option<NonNull<u8>> {
         // SAFETY: the record was found while the worker was pinned, so it is not freed.
-        self.record.and_then(|record| unsafe { (self.table.core().newest)(record) })
+        self.record.and_then(|record| unsafe { newest(record) })
     }
 
     /// Spells the abort out for people.

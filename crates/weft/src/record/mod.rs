@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!   record (one block of the arena)                   version (a block of its own)
-//!  +------------------+--------+-------------------+     +--------+----------+-----+
-//!  | header           | newest | first version,    |     | number | previous | row |
-//!  | (the protocol's) |    |   | inline            |     +--------+----------+-----+
-//!  +------------------+----|---+-------------------+     ^        |          ^
-//!  0                       |                             16-byte aligned     |
-//!                          +--------------- to the row ----------------------+
+//!  +--------+------------------+-------------------+     +--------+----------+-----+
+//!  | newest | header           | first version,    |     | number | previous | row |
+//!  |    |   | (the protocol's) | inline            |     +--------+----------+-----+
+//!  +----|---+------------------+-------------------+     ^        |          ^
+//!  0    |                                                16-byte aligned     |
+//!       +---------------------------------- to the row ----------------------+
 //! ```
 //!
 //! A row is reached through `newest` and never changed once it is published: a write installs a
@@ -21,7 +21,9 @@
 //! another worker may have deleted the record and freed its block.
 //!
 //! The header is the protocol's own type: a TID word ([`tid`]) for the optimistic ones, nothing
-//! for `none`.
+//! for `none`. `newest` comes first under every protocol. So tables and snapshots, which read rows and never
+//! look at a header, do not depend on the protocol; what they have to do with headers they do through a
+//! [`RecordKind`].
 
 pub mod arena;
 pub mod tid;
@@ -35,14 +37,144 @@ use weft_htm::word::{Ordering, WordPointer};
 use self::version::VersionHeader;
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 
-/// A record with protocol header `H`; the inline version follows, and its row lies at
-/// [`StoredRecord::ROW_OFFSET`].
+/// A record with protocol header `H`; the inline version follows.
 #[repr(C, align(16))]
 pub struct StoredRecord<H> {
-    /// What the protocol keeps with the record.
-    pub header: H,
     /// The newest committed row, perhaps with a protocol's flags; nothing before the first commit.
     pub newest: NewestWord,
+    /// What the protocol keeps with the record.
+    pub header: H,
+}
+
+/// A record's word for its newest row, whatever the record's header.
+///
+/// # Safety
+/// A record of the database, which is not freed as long as the result is used.
+#[inline(always)]
+pub unsafe fn newest_word<'a>(record: NonNull<u8>) -> &'a NewestWord {
+    // SAFETY: by the contract; the word comes first in every record.
+    unsafe { record.cast::<NewestWord>().as_ref() }
+}
+
+/// The record at an address that an index gave.
+#[inline(always)]
+pub fn record_at(address: u64) -> NonNull<u8> {
+    let record = std::ptr::with_exposed_provenance_mut(address as usize);
+    NonNull::new(record).expect("an index holds no zeros")
+}
+
+/// What must be known of the records of a protocol where the protocol itself is not: how large they are, and
+/// what to do with their headers.
+#[derive(Debug)]
+pub struct RecordKind {
+    /// The layout of a record without an inline version.
+    pub layout: Layout,
+    /// Turns an uninitialised block, the caller's own, into a placeholder.
+    initialise: unsafe fn(NonNull<u8>),
+    /// See [`RecordHeader::mark_loaded`].
+    mark_loaded: unsafe fn(NonNull<u8>),
+    settle_deleted: SettleDeleted,
+}
+
+/// Decides what becomes of a deleted record: whether it is told to, and how it leaves the index.
+/// See [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
+pub type SettleDeleted =
+    unsafe fn(NonNull<u8>, &dyn Fn(u64) -> bool, &mut dyn FnMut() -> bool) -> Settled;
+
+impl RecordKind {
+    /// Records with header `H`, of which `settle_deleted` decides when they are deleted.
+    pub const fn new<H: RecordHeader>(settle_deleted: SettleDeleted) -> RecordKind {
+        RecordKind {
+            layout: Layout::new::<StoredRecord<H>>(),
+            initialise: initialise::<H>,
+            mark_loaded: mark_loaded::<H>,
+            settle_deleted,
+        }
+    }
+
+    /// Where the inline row starts.
+    pub fn row_offset(&self) -> usize {
+        self.layout.size() + VersionHeader::BYTES
+    }
+
+    /// The layout of a record with an inline row of layout `row`.
+    pub fn layout_with(&self, row: Layout) -> Layout {
+        layout_with(self.layout, row)
+    }
+
+    /// Turns a block into a placeholder: [`StoredRecord::initialise`].
+    ///
+    /// # Safety
+    /// The block is the caller's alone, and large and aligned enough for a record of this kind.
+    pub unsafe fn initialise(&self, block: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.initialise)(block) };
+    }
+
+    /// Marks a record's row as one that was there before all transactions.
+    ///
+    /// # Safety
+    /// A record of this kind, which nobody else has found yet.
+    pub unsafe fn mark_loaded(&self, record: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.mark_loaded)(record) };
+    }
+
+    /// Decides what becomes of a deleted record: see [`SettleDeleted`].
+    ///
+    /// # Safety
+    /// A record of this kind, which is not freed meanwhile.
+    pub unsafe fn settle_deleted(
+        &self,
+        record: NonNull<u8>,
+        may_go: &dyn Fn(u64) -> bool,
+        unlink: &mut dyn FnMut() -> bool,
+    ) -> Settled {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.settle_deleted)(record, may_go, unlink) }
+    }
+}
+
+unsafe fn initialise<H: Default>(block: NonNull<u8>) {
+    // SAFETY: called through a `RecordKind`, whose contract this is.
+    unsafe { StoredRecord::<H>::initialise(block) };
+}
+
+unsafe fn mark_loaded<H: RecordHeader>(record: NonNull<u8>) {
+    // SAFETY: called through the `RecordKind` of records with this header.
+    unsafe { record.cast::<StoredRecord<H>>().as_ref() }.header.mark_loaded();
+}
+
+/// The layout of a record of layout `record` with an inline row of layout `row`.
+pub fn layout_with(record: Layout, row: Layout) -> Layout {
+    let version = VersionHeader::layout_with(row);
+    let (layout, offset) = record.extend(version).expect("rows are far below isize::MAX");
+    debug_assert_eq!(offset, record.size(), "versions are aligned to 16 bytes");
+    layout
+}
+
+/// What a protocol keeps with every record. The default is that of a placeholder.
+pub trait RecordHeader: Default + Send + Sync + 'static {
+    /// Makes it the header of a record whose row was there before all transactions. Nobody else is
+    /// there yet.
+    #[doc(hidden)]
+    fn mark_loaded(&self);
+}
+
+/// Where a record with a row needs nothing but the row.
+impl RecordHeader for () {
+    fn mark_loaded(&self) {}
+}
+
+/// What became of a deleted record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It is out of the index.
+    Unlinked,
+    /// It stays: it has a row again, or the index does not lead to it from where it should.
+    Kept,
+    /// A transaction holds it, or it may not go yet: ask again later.
+    Busy,
 }
 
 /// A record's word for its newest row, which threads share.
@@ -142,25 +274,12 @@ impl NewestWord {
     }
 }
 
-/// See [`StoredRecord::ROW_OFFSET`].
-const fn row_offset<H>() -> usize {
+/// Where the inline row of a record with this header starts.
+pub const fn row_offset<H>() -> usize {
     size_of::<StoredRecord<H>>() + VersionHeader::BYTES
 }
 
 impl<H: Default> StoredRecord<H> {
-    /// Where the inline row starts.
-    pub const ROW_OFFSET: usize = row_offset::<H>();
-
-    /// The layout of a record with an inline row of layout `row`.
-    pub fn layout(row: Layout) -> Layout {
-        let version = VersionHeader::layout_with(row);
-        let (layout, offset) = Layout::new::<StoredRecord<H>>()
-            .extend(version)
-            .expect("rows are far below isize::MAX");
-        debug_assert_eq!(offset, size_of::<StoredRecord<H>>(), "versions are aligned to 16 bytes");
-        layout
-    }
-
     /// Turns an uninitialised block into a placeholder. An inline version, if the table holds
     /// them, is still to be [initialised](RecordPointer::initialise_inline).
     ///
@@ -169,7 +288,7 @@ impl<H: Default> StoredRecord<H> {
     #[inline(always)]
     pub unsafe fn initialise(block: NonNull<u8>) -> RecordPointer<H> {
         let record = block.cast::<StoredRecord<H>>();
-        let empty = StoredRecord { header: H::default(), newest: NewestWord::new() };
+        let empty = StoredRecord { newest: NewestWord::new(), header: H::default() };
         // SAFETY: by the contract.
         unsafe { record.write(empty) };
         RecordPointer(record)

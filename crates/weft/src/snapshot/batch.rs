@@ -12,9 +12,8 @@ use crate::error::Failure;
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::protocol::Protocol;
-use crate::record::RecordPointer;
 use crate::record::version::VersionHeader;
+use crate::record::{newest_word, record_at};
 use crate::schema::Record;
 use crate::table::{FormIndex, PickForm, Table, TableInner, with_form};
 use crate::transaction::PREFETCH_BATCH;
@@ -23,9 +22,9 @@ use crate::worker::StoredForm;
 /// The rows with some primary keys, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::get_many`].
 #[must_use = "the rows are read as they are asked for"]
-pub struct SnapshotRows<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> {
-    snapshot: &'s Snapshot<P>,
-    table: &'s TableInner<T, P>,
+pub struct SnapshotRows<'s, T: Record, I: Iterator<Item = T::Key>> {
+    snapshot: &'s Snapshot,
+    table: &'s TableInner<T>,
     keys: Fuse<I>,
     /// The keys whose rows have been read, and the rows, from `position` on still to be returned.
     batch: ArrayVec<T::Key, PREFETCH_BATCH>,
@@ -33,7 +32,7 @@ pub struct SnapshotRows<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> 
     position: usize,
 }
 
-impl<P: Protocol> Snapshot<P> {
+impl Snapshot {
     /// The rows with these primary keys, in the order of the keys; `None` for those that are absent.
     ///
     /// As [`Snapshot::get`] for each of them, but a good deal faster: while one row is on its way
@@ -47,7 +46,7 @@ impl<P: Protocol> Snapshot<P> {
     /// # #[derive(Clone, Record)]
     /// # #[record(table = "accounts")]
     /// # struct Account { #[record(key)] id: u32, balance: i64 }
-    /// # let database: Database = Database::builder().table::<Account>().open()?;
+    /// # let database = Database::builder().table::<Account>().open()?;
     /// # let accounts = database.table::<Account>()?;
     /// database.transact(|tx| tx.insert(&accounts, Account { id: 2, balance: 100 }))?;
     /// let snapshot = database.open_snapshot()?;
@@ -60,9 +59,9 @@ impl<P: Protocol> Snapshot<P> {
     /// ```
     pub fn get_many<'s, T: Record, I: IntoIterator<Item = T::Key>>(
         &'s self,
-        table: &'s Table<T, P>,
+        table: &'s Table<T>,
         keys: I,
-    ) -> Result<SnapshotRows<'s, T, P, I::IntoIter>, Failure> {
+    ) -> Result<SnapshotRows<'s, T, I::IntoIter>, Failure> {
         Ok(SnapshotRows {
             snapshot: self,
             table: self.enter(table)?,
@@ -91,16 +90,14 @@ impl<P: Protocol> Snapshot<P> {
                     Lookup::Absent(_) => None,
                 };
                 if let Some(address) = found {
-                    // SAFETY: the table's own index holds addresses of its records.
-                    unsafe { RecordPointer::<P::Header>::from_address(address) }.prefetch_header();
+                    prefetch_lines(record_at(address).as_ptr(), LINE_BYTES);
                 }
                 records.push(found);
             }
             for &address in records.iter().flatten() {
-                // SAFETY: likewise, and pinned since the address came from the index.
-                let record = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
                 // Relaxed: nothing is read through the pointer.
-                let newest = record.newest.load(Ordering::Relaxed);
+                // SAFETY: from the table's own index, and pinned since.
+                let newest = unsafe { newest_word(record_at(address)) }.load(Ordering::Relaxed);
                 prefetch_lines(
                     newest.address().wrapping_sub(size_of::<VersionHeader>()),
                     2 * LINE_BYTES,
@@ -114,7 +111,7 @@ impl<P: Protocol> Snapshot<P> {
     }
 }
 
-impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, P, I> {
+impl<'s, T: Record, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, I> {
     /// Reads the next batch; false if there are no more keys.
     fn read_batch(&mut self) -> Result<bool, Failure> {
         // Before the worker is pinned: the keys may come from anywhere.
@@ -128,9 +125,7 @@ impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> SnapshotRows<'s, T,
     }
 }
 
-impl<'s, T: Record, P: Protocol, I: Iterator<Item = T::Key>> Iterator
-    for SnapshotRows<'s, T, P, I>
-{
+impl<'s, T: Record, I: Iterator<Item = T::Key>> Iterator for SnapshotRows<'s, T, I> {
     type Item = Result<Option<&'s T>, Failure>;
 
     #[inline]

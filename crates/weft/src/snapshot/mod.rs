@@ -29,8 +29,10 @@ pub mod recent;
 pub mod retention;
 mod scan;
 
+use std::any::Any;
 use std::ops::RangeBounds;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use weft_htm::word::{Ordering, yield_now};
 
@@ -42,13 +44,13 @@ use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Error, Failure};
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
-use crate::protocol::{Dbx, Protocol};
+use crate::protocol::Protocol;
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
-use crate::record::RecordPointer;
 use crate::record::version::{self, Seen};
+use crate::record::{newest_word, record_at};
 use crate::schema::{Index, Record};
-use crate::table::{PickForm, Table, TableInner, with_form, with_secondary};
-use crate::worker::{Pinned, Worker};
+use crate::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
+use crate::worker::{Pinned, Shared, Worker, WorkerState};
 
 /// The database as it was when the snapshot was opened.
 ///
@@ -76,7 +78,7 @@ use crate::worker::{Pinned, Worker};
 ///     balance: i64,
 /// }
 ///
-/// let database: Database = Database::builder().table::<Account>().open()?;
+/// let database = Database::builder().table::<Account>().open()?;
 /// let accounts = database.table::<Account>()?;
 /// database.transact(|tx| tx.insert(&accounts, Account { id: 1, balance: 100 }))?;
 ///
@@ -93,8 +95,8 @@ use crate::worker::{Pinned, Worker};
 ///
 /// [`Metrics::snapshots`]: crate::Metrics::snapshots
 #[must_use = "a snapshot costs memory as long as it is open"]
-pub struct Snapshot<P: Protocol = Dbx> {
-    database: Database<P>,
+pub struct Snapshot {
+    database: SnapshotHome,
     number: u64,
     /// Records what is read, as one transaction in a session of its own, which ends with the
     /// snapshot.
@@ -102,10 +104,30 @@ pub struct Snapshot<P: Protocol = Dbx> {
     recorder: Option<std::sync::Mutex<crate::history::Recorder>>,
 }
 
-impl<P: Protocol> std::fmt::Debug for Snapshot<P> {
+impl std::fmt::Debug for Snapshot {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Snapshot").field("number", &self.number).finish_non_exhaustive()
     }
+}
+
+/// A database as its snapshots see it, whatever its protocol.
+pub(crate) trait SnapshotSource: Send + Sync {
+    fn shared(&self) -> &Shared;
+
+    fn identity(&self) -> &Arc<Identity>;
+
+    /// This thread's worker, if it is one.
+    fn registered(&self) -> Option<&WorkerState>;
+
+    /// Makes this thread a worker.
+    fn register(self: Arc<Self>) -> Result<(), Failure>;
+}
+
+/// The database of a snapshot, which does not go before the snapshot does.
+struct SnapshotHome {
+    /// Before `source`, as in [`Database`].
+    _user: Option<Arc<dyn Any + Send + Sync>>,
+    source: Arc<dyn SnapshotSource>,
 }
 
 impl<P: Protocol> Database<P> {
@@ -120,7 +142,7 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::Storage`].
     pub fn snapshot<R, E: From<Error>>(
         &self,
-        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+        body: impl FnOnce(&Snapshot) -> Result<R, E>,
     ) -> Result<R, E> {
         self.read_from(self.open_snapshot(), body)
     }
@@ -129,8 +151,8 @@ impl<P: Protocol> Database<P> {
     /// acknowledged then.
     fn read_from<R, E: From<Error>>(
         &self,
-        opened: Result<Snapshot<P>, Failure>,
-        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+        opened: Result<Snapshot, Failure>,
+        body: impl FnOnce(&Snapshot) -> Result<R, E>,
     ) -> Result<R, E> {
         let snapshot = opened.map_err(Error::from)?;
         let result = body(&snapshot)?;
@@ -149,7 +171,7 @@ impl<P: Protocol> Database<P> {
     /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`];
     /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit;
     /// [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
-    pub fn open_snapshot(&self) -> Result<Snapshot<P>, Failure> {
+    pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
         let worker = self.worker()?;
         self.check_no_commit()?;
         let shared = &self.inner().shared;
@@ -175,20 +197,26 @@ impl<P: Protocol> Database<P> {
         }
     }
 
+    /// The database, for a snapshot.
+    fn home(&self) -> SnapshotHome {
+        let (user, source) = self.parts();
+        SnapshotHome { _user: user, source }
+    }
+
     /// Opens a snapshot whose number is taken by `take`, on a thread that [is not
     /// committing](Database::check_no_commit).
     pub(crate) fn open_snapshot_by(
         &self,
         worker: &Worker<P>,
         take: impl FnOnce() -> u64,
-    ) -> Result<Snapshot<P>, Failure> {
+    ) -> Result<Snapshot, Failure> {
         P::with_whole_rows(self.inner(), worker, || {
             let shared = &self.inner().shared;
             #[cfg(feature = "history")]
             let recorder = recording::recorder(shared);
             let number = shared.retention.open(&shared.clock, take);
             let snapshot = Snapshot {
-                database: self.clone(),
+                database: self.home(),
                 number,
                 #[cfg(feature = "history")]
                 recorder,
@@ -207,22 +235,22 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-impl<P: Protocol> Snapshot<P> {
+impl Snapshot {
     /// The snapshot's number: a later one has a greater number.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The database that the snapshot was opened on.
-    pub(crate) fn database(&self) -> &Database<P> {
-        &self.database
+    /// What the database's workers share.
+    pub(crate) fn shared(&self) -> &Shared {
+        self.database.source.shared()
     }
 
     /// The row with this primary key.
     ///
     /// # Errors
     /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
-    pub fn get<T: Record>(&self, table: &Table<T, P>, key: &T::Key) -> Result<Option<&T>, Failure> {
+    pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
         let row = with_form!(T::Key::WIDTH_BYTES, |K| {
             // Before the worker is pinned: it is the user's code.
@@ -245,9 +273,9 @@ impl<P: Protocol> Snapshot<P> {
     /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
     pub fn range<'s, T: Record>(
         &'s self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         range: impl RangeBounds<T::Key>,
-    ) -> SnapshotScan<'s, T, P> {
+    ) -> SnapshotScan<'s, T> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = encode_range::<K, _>(&range);
             SnapshotScan::primary::<K>(self, table, bounds, || describe_range(&range))
@@ -263,9 +291,9 @@ impl<P: Protocol> Snapshot<P> {
     /// As [`Snapshot::range`].
     pub fn prefix<'s, T: Record>(
         &'s self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
-    ) -> SnapshotScan<'s, T, P> {
+    ) -> SnapshotScan<'s, T> {
         let scan = with_form!(T::Key::WIDTH_BYTES, |K| {
             let bounds = K::prefix_range::<T::Key>(prefix);
             SnapshotScan::primary::<K>(self, table, bounds, Default::default)
@@ -281,7 +309,7 @@ impl<P: Protocol> Snapshot<P> {
     ///
     /// # Errors
     /// The scan's items are: [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
-    pub fn rows<'s, T: Record>(&'s self, table: &Table<T, P>) -> SnapshotScan<'s, T, P> {
+    pub fn rows<'s, T: Record>(&'s self, table: &Table<T>) -> SnapshotScan<'s, T> {
         match T::STORAGE {
             crate::schema::Storage::Ordered => self.range(table, ..),
             crate::schema::Storage::Hash => {
@@ -296,7 +324,7 @@ impl<P: Protocol> Snapshot<P> {
     /// As [`Snapshot::get`].
     pub fn get_by<T: Record, K: Key>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         index: Index<T, K>,
         key: &K,
     ) -> Result<Option<&T>, Failure> {
@@ -309,10 +337,10 @@ impl<P: Protocol> Snapshot<P> {
     /// As [`Snapshot::range`].
     pub fn range_by<'s, T: Record, K: Key>(
         &'s self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         index: Index<T, K>,
         range: impl RangeBounds<K>,
-    ) -> SnapshotScan<'s, T, P> {
+    ) -> SnapshotScan<'s, T> {
         let position = index.position();
         with_secondary!(&table.inner.secondary[position], |secondary| {
             let bounds = encode_index_range(secondary, &range);
@@ -326,10 +354,10 @@ impl<P: Protocol> Snapshot<P> {
     /// As [`Snapshot::range`].
     pub fn prefix_by<'s, T: Record, K: Key>(
         &'s self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
-    ) -> SnapshotScan<'s, T, P> {
+    ) -> SnapshotScan<'s, T> {
         let position = index.position();
         with_secondary!(&table.inner.secondary[position], |secondary| {
             let bounds = prefix_of(secondary, prefix);
@@ -337,11 +365,8 @@ impl<P: Protocol> Snapshot<P> {
         })
     }
 
-    fn enter<'t, T: Record>(
-        &self,
-        table: &'t Table<T, P>,
-    ) -> Result<&'t TableInner<T, P>, Failure> {
-        if std::sync::Arc::ptr_eq(&table.inner.identity, &self.database.inner().identity) {
+    fn enter<'t, T: Record>(&self, table: &'t Table<T>) -> Result<&'t TableInner<T>, Failure> {
+        if Arc::ptr_eq(&table.inner.identity, self.database.source.identity()) {
             Ok(&table.inner)
         } else {
             Err(Failure::ForeignTable { table: T::TABLE })
@@ -349,8 +374,15 @@ impl<P: Protocol> Snapshot<P> {
     }
 
     /// Runs `body`, in which nothing is freed that it finds.
-    fn pinned<R>(&self, body: impl FnOnce(&Worker<P>) -> R) -> Result<R, Failure> {
-        let worker = self.database.worker()?;
+    fn pinned<R>(&self, body: impl FnOnce(&WorkerState) -> R) -> Result<R, Failure> {
+        let source = &self.database.source;
+        let worker = match source.registered() {
+            Some(worker) => worker,
+            None => {
+                Arc::clone(source).register()?;
+                source.registered().ok_or(Failure::ThreadEnding)?
+            }
+        };
         // A transaction has its worker pinned.
         if worker.active.get() {
             return Ok(body(worker));
@@ -370,9 +402,8 @@ impl<P: Protocol> Snapshot<P> {
         loop {
             // SAFETY: by the contract.
             let seen = unsafe {
-                let record = RecordPointer::<P::Header>::from_address(address).get();
                 // Acquire: pairs with the publication of the version.
-                let newest = record.newest.load(Ordering::Acquire).row();
+                let newest = newest_word(record_at(address)).load(Ordering::Acquire).row();
                 version::seen_at(newest, self.number)
             };
             match seen {
@@ -385,24 +416,24 @@ impl<P: Protocol> Snapshot<P> {
     }
 }
 
-impl<P: Protocol> Drop for Snapshot<P> {
+impl Drop for Snapshot {
     fn drop(&mut self) {
         #[cfg(feature = "history")]
         self.record_end();
-        self.database.inner().shared.retention.close(self.number);
+        self.shared().retention.close(self.number);
         self.release_all();
     }
 }
 
-impl<P: Protocol> Snapshot<P> {
+impl Snapshot {
     /// One that was opened before, and is open still.
     #[cfg_attr(
         not(feature = "history"),
         allow(unused_variables, reason = "the times are for the recorder")
     )]
-    fn joined(database: Database<P>, number: u64, times: Times) -> Self {
+    fn joined(database: SnapshotHome, number: u64, times: Times) -> Self {
         #[cfg(feature = "history")]
-        let recorder = recording::recorder_of(&database.inner().shared, times);
+        let recorder = recording::recorder_of(database.source.shared(), times);
         Snapshot {
             database,
             number,
@@ -422,7 +453,7 @@ impl<P: Protocol> Snapshot<P> {
     /// Releases what was kept for snapshots that are closed now, one chunk after the other. Between two chunks
     /// this thread is not pinned.
     fn release_all(&self) {
-        let retention = &self.database.inner().shared.retention;
+        let retention = &self.shared().retention;
         // If this thread cannot be a worker, the others will see to what was kept.
         while retention.has_released() && matches!(self.release(), Ok(true)) {}
     }
@@ -467,7 +498,7 @@ mod recording {
         Some(Mutex::new(recorder))
     }
 
-    impl<P: Protocol> Snapshot<P> {
+    impl Snapshot {
         pub(super) fn recorder(&self) -> Option<MutexGuard<'_, Recorder>> {
             let recorder = self.recorder.as_ref()?;
             Some(recorder.lock().unwrap_or_else(PoisonError::into_inner))
@@ -483,7 +514,7 @@ mod recording {
         /// Records that a key was looked up.
         pub(super) fn record_seen<T: Record>(
             &self,
-            table: &TableInner<T, P>,
+            table: &TableInner<T>,
             key: &T::Key,
             row: Option<NonNull<u8>>,
         ) {
@@ -508,11 +539,11 @@ mod recording {
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")
 )]
-impl<P: Protocol> Snapshot<P> {
+impl Snapshot {
     #[inline(always)]
     fn record_read<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         key: &T::Key,
         row: Option<NonNull<u8>>,
     ) {

@@ -147,7 +147,7 @@ impl<P: Protocol> Database<P> {
     /// As [`Database::snapshot`].
     pub fn recent_snapshot<R, E: From<Error>>(
         &self,
-        body: impl FnOnce(&Snapshot<P>) -> Result<R, E>,
+        body: impl FnOnce(&Snapshot) -> Result<R, E>,
     ) -> Result<R, E> {
         self.read_from(self.open_recent_snapshot(), body)
     }
@@ -171,7 +171,7 @@ impl<P: Protocol> Database<P> {
     /// #[derive(Clone, Record)]
     /// struct Item { #[record(key)] id: u32, left: u32 }
     ///
-    /// let database: Database = Database::builder().table::<Item>().open()?;
+    /// let database = Database::builder().table::<Item>().open()?;
     /// let items = database.table::<Item>()?;
     /// database.transact(|tx| tx.insert(&items, Item { id: 1, left: 10 }))?;
     /// let left = database.recent_snapshot(|snapshot| {
@@ -183,7 +183,7 @@ impl<P: Protocol> Database<P> {
     ///
     /// # Errors
     /// As [`Database::open_snapshot`].
-    pub fn open_recent_snapshot(&self) -> Result<Snapshot<P>, Failure> {
+    pub fn open_recent_snapshot(&self) -> Result<Snapshot, Failure> {
         self.worker()?;
         let shared = &self.inner().shared;
         shared.check_open()?;
@@ -207,7 +207,7 @@ impl<P: Protocol> Database<P> {
         Ok(snapshot)
     }
 
-    fn join_snapshot(&self, taken: Taken) -> Snapshot<P> {
-        Snapshot::joined(self.clone(), taken.number, taken.times)
+    fn join_snapshot(&self, taken: Taken) -> Snapshot {
+        Snapshot::joined(self.home(), taken.number, taken.times)
     }
 }

@@ -47,7 +47,7 @@ use crate::metrics::SnapshotMetrics;
 use crate::record::version::{
     ChainLocks, Deletion, NEVER, Seen, UNNUMBERED, VersionHeader, seen_at,
 };
-use crate::table::TableRef;
+use crate::table::{TableRef, newest};
 
 /// The value of [`Retention::oldest`] when no snapshot is open.
 pub const NONE_OPEN: u64 = u64::MAX;
@@ -189,9 +189,8 @@ impl Retained {
     ) -> Retained {
         let core = table.core();
         // SAFETY: by the contract.
-        let (inline, deletion) = unsafe {
-            ((core.is_inline)(table, record, row), VersionHeader::of(row).deletion().is_some())
-        };
+        let (inline, deletion) =
+            unsafe { (table.is_inline(record, row), VersionHeader::of(row).deletion().is_some()) };
         let bytes = size_of::<Retained>()
             + if inline { 0 } else { core.row_class.bytes() }
             + if deletion { size_of::<Deletion>() } else { 0 };
@@ -210,8 +209,7 @@ impl Retained {
     ) -> Retained {
         let core = table.core();
         // SAFETY: by the contract.
-        let inline =
-            unsafe { (core.newest)(record).is_none_or(|row| (core.is_inline)(table, record, row)) };
+        let inline = unsafe { newest(record).is_none_or(|row| table.is_inline(record, row)) };
         let bytes = size_of::<Retained>()
             + key.heap_bytes()
             + core.record_class.bytes()
@@ -271,7 +269,7 @@ impl Retained {
     ) -> Option<u64> {
         // SAFETY: the record is not freed while it is on a list, and the caller is pinned.
         unsafe {
-            let newest = || (self.table.core().newest)(self.record);
+            let newest = || newest(self.record);
             // The newest row, and the number of its deletion. No deletion: the record has a row again, or was
             // deleted again when no snapshot was open. Older versions have entries of their own then.
             let deleted = || {

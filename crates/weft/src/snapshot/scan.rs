@@ -16,13 +16,12 @@ use crate::error::Failure;
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::protocol::{Dbx, Protocol};
 use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::schema::Record;
 #[cfg(feature = "history")]
 use crate::table::Secondary;
 use crate::table::{Entry, FormIndex, PickForm, Table, TableInner};
-use crate::worker::{StoredForm, Worker};
+use crate::worker::{StoredForm, WorkerState};
 
 /// The rows of a range, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::range`] and its like.
@@ -30,36 +29,36 @@ use crate::worker::{StoredForm, Worker};
 /// It reads as it goes: nothing before the first `next`, and no further than to the end of the
 /// index leaf that it has come to.
 #[must_use = "a scan reads nothing until it is iterated"]
-pub struct SnapshotScan<'s, T: Record, P: Protocol = Dbx> {
-    snapshot: &'s Snapshot<P>,
-    table: Arc<TableInner<T, P>>,
+pub struct SnapshotScan<'s, T: Record> {
+    snapshot: &'s Snapshot,
+    table: Arc<TableInner<T>>,
     /// Rows that were found, from `position` on still to be returned.
     rows: Vec<NonNull<T>>,
     position: usize,
     /// What is left to be read.
-    pages: Box<dyn Pages<T, P> + Send>,
+    pages: Box<dyn Pages<T> + Send>,
     #[cfg(feature = "history")]
     progress: Option<Box<ScanProgress>>,
 }
 
 // SAFETY: the rows are kept for the snapshot, on whatever thread, and rows are Send and Sync.
-unsafe impl<T: Record, P: Protocol> Send for SnapshotScan<'_, T, P> {}
+unsafe impl<T: Record> Send for SnapshotScan<'_, T> {}
 
-impl<T: Record, P: Protocol> std::fmt::Debug for SnapshotScan<'_, T, P> {
+impl<T: Record> std::fmt::Debug for SnapshotScan<'_, T> {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("SnapshotScan").field("table", &T::TABLE).finish_non_exhaustive()
     }
 }
 
 /// The leaves of an index, one after the other.
-trait Pages<T: Record, P: Protocol> {
+trait Pages<T: Record> {
     /// Finds the rows of the next leaf that the snapshot sees; false if there is no more leaf. The
     /// worker is pinned.
     fn read(
         &mut self,
-        snapshot: &Snapshot<P>,
-        table: &TableInner<T, P>,
-        worker: &Worker<P>,
+        snapshot: &Snapshot,
+        table: &TableInner<T>,
+        worker: &WorkerState,
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure>;
 
@@ -67,10 +66,10 @@ trait Pages<T: Record, P: Protocol> {
     fn turn(&mut self);
 }
 
-impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
+impl<'s, T: Record> SnapshotScan<'s, T> {
     pub(super) fn primary<K: PickForm + StoredForm>(
-        snapshot: &'s Snapshot<P>,
-        table: &Table<T, P>,
+        snapshot: &'s Snapshot,
+        table: &Table<T>,
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
@@ -78,8 +77,8 @@ impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
     }
 
     pub(super) fn secondary<K: PickForm + StoredForm>(
-        snapshot: &'s Snapshot<P>,
-        table: &Table<T, P>,
+        snapshot: &'s Snapshot,
+        table: &Table<T>,
         index: usize,
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
@@ -96,8 +95,8 @@ impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
     }
 
     pub(super) fn unordered<K: PickForm + StoredForm>(
-        snapshot: &'s Snapshot<P>,
-        table: &Table<T, P>,
+        snapshot: &'s Snapshot,
+        table: &Table<T>,
     ) -> Self {
         Self::new(
             snapshot,
@@ -106,11 +105,7 @@ impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
         )
     }
 
-    fn new(
-        snapshot: &'s Snapshot<P>,
-        table: &Table<T, P>,
-        pages: Box<dyn Pages<T, P> + Send>,
-    ) -> Self {
+    fn new(snapshot: &'s Snapshot, table: &Table<T>, pages: Box<dyn Pages<T> + Send>) -> Self {
         SnapshotScan {
             snapshot,
             table: Arc::clone(&table.inner),
@@ -140,15 +135,14 @@ impl<'s, T: Record, P: Protocol> SnapshotScan<'s, T, P> {
         self.rows.clear();
         self.position = 0;
         let SnapshotScan { snapshot, table, rows, pages, .. } = self;
-        let identity = &snapshot.database.inner().identity;
-        if !Arc::ptr_eq(&table.identity, identity) {
+        if !Arc::ptr_eq(&table.identity, snapshot.database.source.identity()) {
             return Err(Failure::ForeignTable { table: T::TABLE });
         }
         snapshot.pinned(|worker| pages.read(snapshot, table, worker, rows))?
     }
 }
 
-impl<'s, T: Record, P: Protocol> Iterator for SnapshotScan<'s, T, P> {
+impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
     type Item = Result<&'s T, Failure>;
 
     #[inline]
@@ -179,12 +173,12 @@ impl<'s, T: Record, P: Protocol> Iterator for SnapshotScan<'s, T, P> {
 /// What is left of a scan that has failed.
 struct Finished;
 
-impl<T: Record, P: Protocol> Pages<T, P> for Finished {
+impl<T: Record> Pages<T> for Finished {
     fn read(
         &mut self,
-        _snapshot: &Snapshot<P>,
-        _table: &TableInner<T, P>,
-        _worker: &Worker<P>,
+        _snapshot: &Snapshot,
+        _table: &TableInner<T>,
+        _worker: &WorkerState,
         _rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
         Ok(false)
@@ -278,12 +272,12 @@ fn for_each_prefetched(addresses: &[u64], mut visit: impl FnMut(u64)) {
     }
 }
 
-impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Leaves<K> {
+impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
     fn read(
         &mut self,
-        snapshot: &Snapshot<P>,
-        table: &TableInner<T, P>,
-        worker: &Worker<P>,
+        snapshot: &Snapshot,
+        table: &TableInner<T>,
+        worker: &WorkerState,
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
         let Some(from) = self.advance::<T>()? else { return Ok(false) };
@@ -346,12 +340,12 @@ struct Buckets<K> {
     form: PhantomData<fn() -> K>,
 }
 
-impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Buckets<K> {
+impl<K: PickForm + StoredForm, T: Record> Pages<T> for Buckets<K> {
     fn read(
         &mut self,
-        snapshot: &Snapshot<P>,
-        table: &TableInner<T, P>,
-        worker: &Worker<P>,
+        snapshot: &Snapshot,
+        table: &TableInner<T>,
+        worker: &WorkerState,
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure> {
         if std::mem::replace(&mut self.is_read, true) {
@@ -372,7 +366,7 @@ impl<K: PickForm + StoredForm, T: Record, P: Protocol> Pages<T, P> for Buckets<K
 // ---- for the history --------------------------------------------------------------------------
 
 #[cfg(feature = "history")]
-impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
+impl<T: Record> SnapshotScan<'_, T> {
     /// Has the scan recorded, if the database is: it is one of the primary keys in `range`.
     pub(super) fn recorded(mut self, range: impl FnOnce() -> HistoryRange) -> Self {
         if self.snapshot.recorder().is_some() {
@@ -385,17 +379,17 @@ impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
 #[cfg(feature = "history")]
 impl<K: StoredForm> Leaves<K> {
     /// Records that the scan of a secondary index begins.
-    fn record_begin<P: Protocol>(&mut self, snapshot: &Snapshot<P>) {
+    fn record_begin(&mut self, snapshot: &Snapshot) {
         if let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) {
             recorder.begin_scan(scan);
         }
     }
 
     /// Records the entries of a leaf, and perhaps that they are the last.
-    fn record_entries<P: Protocol>(
+    fn record_entries(
         &mut self,
-        snapshot: &Snapshot<P>,
-        index: &Secondary<K, P>,
+        snapshot: &Snapshot,
+        index: &Secondary<K>,
         entries: &[NonNull<Entry<K>>],
     ) {
         let (Some(mut recorder), Some(scan)) = (snapshot.recorder(), &mut self.entries) else {
@@ -421,7 +415,7 @@ impl<K: StoredForm> Leaves<K> {
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")
 )]
-impl<T: Record, P: Protocol> SnapshotScan<'_, T, P> {
+impl<T: Record> SnapshotScan<'_, T> {
     #[inline(always)]
     fn record_start(&mut self) {
         #[cfg(feature = "history")]

@@ -9,11 +9,9 @@ use weft_htm::word::{Ordering, Word};
 use crate::column::ColumnSet;
 use crate::encoding::EncodedKey;
 use crate::error::Failure;
-use crate::protocol::access_set::is_inline;
-use crate::protocol::{Protocol, Settled};
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::version::VersionHeader;
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{RecordKind, Settled, newest_word, record_at};
 use crate::worker::WorkerMemory;
 
 /// What the type-erased layers know of a table, or of a secondary index. It is the first field
@@ -27,6 +25,8 @@ pub struct TableCore {
     pub number: usize,
     pub row_class: Class,
     pub record_class: Class,
+    /// What its records are under the database's protocol.
+    pub records: &'static RecordKind,
     /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
     #[cfg(feature = "history")]
     stamp_offset: Option<usize>,
@@ -62,14 +62,6 @@ pub struct TableCore {
     pub format_key: unsafe fn(NonNull<u8>) -> String,
     /// Removes a record from under a key of the index; false if it was not there.
     unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
-    /// See [`Protocol::settle_deleted`].
-    pub settle_deleted: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> Settled,
-    /// A record's newest row.
-    pub newest: unsafe fn(NonNull<u8>) -> Option<NonNull<u8>>,
-    /// Whether a row of a record lies inline in it.
-    pub is_inline: unsafe fn(TableRef, NonNull<u8>, NonNull<u8>) -> bool,
-    /// Drops a record's newest row, if there is one.
-    pub drop_newest: unsafe fn(TableRef, NonNull<u8>, &WorkerMemory),
 }
 
 /// The number in the log of what is not logged.
@@ -277,6 +269,55 @@ impl TableRef {
         unsafe { (self.core().find)(self, key) }
     }
 
+    /// Whether a row of a record of the table lies inline in it.
+    pub fn is_inline(self, record: NonNull<u8>, row: NonNull<u8>) -> bool {
+        let core = self.core();
+        let inline = record.addr().get().wrapping_add(core.records.row_offset());
+        core.holds_rows_inline() && row.addr().get() == inline
+    }
+
+    /// Drops a record's newest row, if there is one.
+    ///
+    /// # Safety
+    /// The record is of this table. This is called once, before it is freed, and no other thread reaches it.
+    pub unsafe fn drop_newest(self, record: NonNull<u8>, memory: &WorkerMemory) {
+        // SAFETY: by the contract.
+        unsafe {
+            if let Some(row) = newest(record) {
+                memory.drop_row(row, self, self.is_inline(record, row));
+            }
+        }
+    }
+
+    /// Decides what becomes of a deleted record of the table after its grace period:
+    /// [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
+    ///
+    /// # Safety
+    /// The record waits on this worker's list; the worker is pinned.
+    pub unsafe fn settle_deleted(
+        self,
+        record: NonNull<u8>,
+        key: &EncodedKey,
+        memory: &WorkerMemory,
+    ) -> Settled {
+        // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
+        // be on its way to be marked.
+        let may_go = |epoch| {
+            if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
+                return false; // See `WorkerMemory::retire_deleted`.
+            }
+            // SAFETY: on a list, so it is not freed; the worker is pinned.
+            let header = unsafe { newest(record).map(|row| VersionHeader::of(row)) };
+            // SAFETY: likewise.
+            header.is_none_or(|header| unsafe { memory.may_unlink(header) })
+        };
+        // SAFETY: as above.
+        unsafe {
+            let mut unlink = || self.unlink(record, key, memory);
+            self.core().records.settle_deleted(record, &may_go, &mut unlink)
+        }
+    }
+
     /// Removes a record from under a key of the index; false if it was not there. Then the index may
     /// lead to it all the same, from another key, and it must not be freed.
     ///
@@ -295,7 +336,7 @@ impl TableRef {
 }
 
 /// What rows of type `R`, in an index of type `I` around the core, are to the layers below.
-pub(super) trait RowsOf<P: Protocol>: Sized {
+pub(super) trait RowsOf: Sized {
     type Row: Clone + 'static;
     fn key_text(row: &Self::Row) -> String;
     fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
@@ -332,6 +373,7 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
         name: &'static str,
         index: Option<&'static str>,
         number: usize,
+        records: &'static RecordKind,
         memory: &WorkerMemory,
     ) -> Result<TableCore, Failure> {
         let layout = Layout::new::<Self::Row>();
@@ -346,8 +388,8 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
         #[cfg(not(feature = "history"))]
         let _ = memory;
         let record_layout = match std::mem::needs_drop::<Self::Row>() {
-            true => Layout::new::<StoredRecord<P::Header>>(),
-            false => StoredRecord::<P::Header>::layout(layout),
+            true => records.layout,
+            false => records.layout_with(layout),
         };
         let version_layout = VersionHeader::layout_with(layout);
         let (Some(row_class), Some(record_class), true) =
@@ -356,7 +398,7 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             return Err(Failure::RowTooLarge {
                 table: name,
                 size_bytes: size_of::<Self::Row>(),
-                size_max_bytes: BLOCK_BYTES_MAX - StoredRecord::<P::Header>::ROW_OFFSET,
+                size_max_bytes: BLOCK_BYTES_MAX - records.row_offset(),
             });
         };
         Ok(TableCore {
@@ -365,28 +407,25 @@ pub(super) trait RowsOf<P: Protocol>: Sized {
             number,
             row_class,
             record_class,
+            records,
             #[cfg(feature = "history")]
             stamp_offset,
             log_number: Word::new(NOT_LOGGED),
-            encode_row: encode_row::<Self, P>,
-            encode_change: encode_change::<Self, P>,
-            encode_key: encode_key::<Self, P>,
+            encode_row: encode_row::<Self>,
+            encode_change: encode_change::<Self>,
+            encode_key: encode_key::<Self>,
             clone_row: clone_row::<Self::Row>,
-            same_columns: same_columns::<Self, P>,
-            rebase: rebase::<Self, P>,
-            same_index_keys: same_index_keys::<Self, P>,
-            may_be_written: may_be_written::<Self, P>,
-            index_key: index_key::<Self, P>,
-            find: find::<Self, P>,
+            same_columns: same_columns::<Self>,
+            rebase: rebase::<Self>,
+            same_index_keys: same_index_keys::<Self>,
+            may_be_written: may_be_written::<Self>,
+            index_key: index_key::<Self>,
+            find: find::<Self>,
             #[cfg(feature = "history")]
-            history_key: history_key::<Self, P>,
+            history_key: history_key::<Self>,
             drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
-            format_key: format_key::<Self, P>,
-            unlink: unlink::<Self, P>,
-            settle_deleted: settle_deleted::<Self, P>,
-            newest: newest::<P>,
-            is_inline: lies_inline::<P>,
-            drop_newest: drop_newest::<P>,
+            format_key: format_key::<Self>,
+            unlink: unlink::<Self>,
         })
     }
 }
@@ -396,7 +435,7 @@ unsafe fn clone_row<R: Clone>(row: NonNull<u8>, place: NonNull<u8>) {
     unsafe { place.cast::<R>().write(row.cast::<R>().as_ref().clone()) };
 }
 
-unsafe fn same_columns<I: RowsOf<P>, P: Protocol>(
+unsafe fn same_columns<I: RowsOf>(
     row: NonNull<u8>,
     other: NonNull<u8>,
     columns: ColumnSet,
@@ -406,7 +445,7 @@ unsafe fn same_columns<I: RowsOf<P>, P: Protocol>(
     I::same_columns(row, other, columns)
 }
 
-unsafe fn rebase<I: RowsOf<P>, P: Protocol>(change: Rebase, place: NonNull<u8>) -> bool {
+unsafe fn rebase<I: RowsOf>(change: Rebase, place: NonNull<u8>) -> bool {
     let Rebase { row, before, onto, adds } = change;
     // SAFETY: called through the core of an `I`, with rows of it.
     let [row, before, onto] =
@@ -421,35 +460,32 @@ unsafe fn rebase<I: RowsOf<P>, P: Protocol>(change: Rebase, place: NonNull<u8>) 
     }
 }
 
-unsafe fn same_index_keys<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, other: NonNull<u8>) -> bool {
+unsafe fn same_index_keys<I: RowsOf>(row: NonNull<u8>, other: NonNull<u8>) -> bool {
     // SAFETY: called through the core of an `I`, with two rows of it.
     let (row, other) = unsafe { (row.cast::<I::Row>().as_ref(), other.cast::<I::Row>().as_ref()) };
     I::same_index_keys(row, other)
 }
 
-unsafe fn may_be_written<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> bool {
+unsafe fn may_be_written<I: RowsOf>(row: NonNull<u8>) -> bool {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::may_be_written(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
 #[cfg(feature = "history")]
-unsafe fn history_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> crate::history::HistoryKey {
+unsafe fn history_key<I: RowsOf>(row: NonNull<u8>) -> crate::history::HistoryKey {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::history_key(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
-unsafe fn index_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> EncodedKey {
+unsafe fn index_key<I: RowsOf>(row: NonNull<u8>) -> EncodedKey {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::index_key(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
-unsafe fn find<I: RowsOf<P>, P: Protocol>(
-    table: TableRef,
-    key: &EncodedKey,
-) -> Option<NonNull<u8>> {
+unsafe fn find<I: RowsOf>(table: TableRef, key: &EncodedKey) -> Option<NonNull<u8>> {
     // SAFETY: as in `unlink`.
     let address = unsafe { table.0.cast::<I>().as_ref() }.find(key)?;
-    NonNull::new(std::ptr::with_exposed_provenance_mut(address as usize))
+    Some(record_at(address))
 }
 
 unsafe fn drop_row<R>(row: NonNull<u8>) {
@@ -457,33 +493,29 @@ unsafe fn drop_row<R>(row: NonNull<u8>) {
     unsafe { row.cast::<R>().drop_in_place() };
 }
 
-unsafe fn encode_row<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+unsafe fn encode_row<I: RowsOf>(row: NonNull<u8>, output: &mut Vec<u8>) {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
 }
 
-unsafe fn encode_change<I: RowsOf<P>, P: Protocol>(
-    row: NonNull<u8>,
-    before: NonNull<u8>,
-    output: &mut Vec<u8>,
-) {
+unsafe fn encode_change<I: RowsOf>(row: NonNull<u8>, before: NonNull<u8>, output: &mut Vec<u8>) {
     // SAFETY: called through the core of an `I`, with two rows of it.
     let (row, before) =
         unsafe { (row.cast::<I::Row>().as_ref(), before.cast::<I::Row>().as_ref()) };
     I::encode_change(row, before, output);
 }
 
-unsafe fn encode_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>, output: &mut Vec<u8>) {
+unsafe fn encode_key<I: RowsOf>(row: NonNull<u8>, output: &mut Vec<u8>) {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::encode_key(unsafe { row.cast::<I::Row>().as_ref() }, output);
 }
 
-unsafe fn format_key<I: RowsOf<P>, P: Protocol>(row: NonNull<u8>) -> String {
+unsafe fn format_key<I: RowsOf>(row: NonNull<u8>) -> String {
     // SAFETY: called through the core of an `I`, with a row of it.
     I::key_text(unsafe { row.cast::<I::Row>().as_ref() })
 }
 
-unsafe fn unlink<I: RowsOf<P>, P: Protocol>(
+unsafe fn unlink<I: RowsOf>(
     table: TableRef,
     record: NonNull<u8>,
     key: &EncodedKey,
@@ -495,51 +527,11 @@ unsafe fn unlink<I: RowsOf<P>, P: Protocol>(
     index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
 }
 
-unsafe fn settle_deleted<I: RowsOf<P>, P: Protocol>(
-    table: TableRef,
-    record: NonNull<u8>,
-    key: &EncodedKey,
-    memory: &WorkerMemory,
-) -> Settled {
-    // SAFETY: the record waits on this worker's list, so it is not freed; it is of this table.
-    let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
-    // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
-    // be on its way to be marked.
-    let may_go = |epoch| {
-        if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
-            return false; // See `WorkerMemory::retire_deleted`.
-        }
-        // SAFETY: as above; the worker is pinned.
-        let header = unsafe { newest::<P>(record).map(|row| VersionHeader::of(row)) };
-        // SAFETY: likewise.
-        header.is_none_or(|header| unsafe { memory.may_unlink(header) })
-    };
-    // SAFETY: as above.
-    P::settle_deleted(stored, may_go, || unsafe { unlink::<I, P>(table, record, key, memory) })
-}
-
-pub(super) unsafe fn newest<P: Protocol>(record: NonNull<u8>) -> Option<NonNull<u8>> {
-    // SAFETY: called with a record of the database, which is not freed meanwhile.
-    let stored = unsafe { record.cast::<StoredRecord<P::Header>>().as_ref() };
-    stored.newest.load(Ordering::Acquire).row()
-}
-
-unsafe fn lies_inline<P: Protocol>(table: TableRef, record: NonNull<u8>, row: NonNull<u8>) -> bool {
-    let address = record.as_ptr().expose_provenance() as u64;
-    // SAFETY: called with a record of the database.
-    let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
-    is_inline(table, record, row)
-}
-
-pub(super) unsafe fn drop_newest<P: Protocol>(
-    table: TableRef,
-    record: NonNull<u8>,
-    memory: &WorkerMemory,
-) {
-    // SAFETY: called once, before the record itself is freed.
-    unsafe {
-        if let Some(row) = newest::<P>(record) {
-            memory.drop_row(row, table, lies_inline::<P>(table, record, row));
-        }
-    }
+/// A record's newest row.
+///
+/// # Safety
+/// A record of the database, which is not freed meanwhile.
+pub unsafe fn newest(record: NonNull<u8>) -> Option<NonNull<u8>> {
+    // SAFETY: by the contract. Acquire: pairs with the release of whoever has installed the row.
+    unsafe { newest_word(record) }.load(Ordering::Acquire).row()
 }

@@ -9,7 +9,6 @@ use crate::encoding::KeyForm;
 use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
 use crate::index::hash::HashTable;
 use crate::index::{Insertion, LongKey, Lookup};
-use crate::protocol::Protocol;
 use crate::schema::Storage;
 use crate::worker::WorkerMemory;
 
@@ -155,7 +154,7 @@ pub trait PickForm: KeyForm {
     /// The index, which is of this form.
     fn pick(index: &AnyIndex) -> &FormIndex<Self>;
     /// The secondary index, which is of this form.
-    fn pick_secondary<P: Protocol>(index: &AnySecondary<P>) -> &Secondary<Self, P>;
+    fn pick_secondary(index: &AnySecondary) -> &Secondary<Self>;
 }
 
 macro_rules! pick_form {
@@ -169,7 +168,7 @@ macro_rules! pick_form {
                 }
             }
 
-            fn pick_secondary<P: Protocol>(index: &AnySecondary<P>) -> &Secondary<Self, P> {
+            fn pick_secondary(index: &AnySecondary) -> &Secondary<Self> {
                 match index {
                     AnySecondary::$variant(index) => index,
                     _ => unreachable!("an index is made in the form of its key's width"),

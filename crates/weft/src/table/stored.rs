@@ -6,14 +6,12 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use weft_htm::word::{Ordering, yield_now};
 
 use super::{
-    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, is_inline, newest, with_form,
-    with_secondary,
+    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, newest, with_form, with_secondary,
 };
 use crate::column::DecodeError;
 use crate::description::{RowChange, TableDescription};
@@ -21,9 +19,8 @@ use crate::durability::{StorageError, StoredTable};
 use crate::encoding::{Key, KeyForm};
 use crate::index::bplus_tree::LeafHint;
 use crate::index::{Insertion, Lookup};
-use crate::protocol::{Protocol, RecordHeader};
 use crate::record::version::VersionHeader;
-use crate::record::{Newest, RecordPointer, StoredRecord};
+use crate::record::{Newest, newest_word, record_at};
 use crate::schema::{Record, Violation};
 use crate::snapshot::Snapshot;
 use crate::transaction::index_key;
@@ -134,13 +131,13 @@ pub enum Filled {
     Replaced,
 }
 
-impl<T: Record, P: Protocol> TableInner<T, P> {
+impl<T: Record> TableInner<T> {
     /// Fills in a row. Nobody else uses the row's key meanwhile.
     pub fn fill(&self, row: T, memory: &WorkerMemory) -> Filled {
         let key = row.key();
         with_form!(T::Key::WIDTH_BYTES, |K| {
             let index = K::pick(&self.primary);
-            fill::<K, T, P::Header>(index, self.reference(), &K::from_key(&key), row, memory)
+            fill::<K, T>(index, self.reference(), &K::from_key(&key), row, memory)
         })
     }
 
@@ -156,9 +153,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
             }
         });
         let Some(address) = found else { return false };
-        // SAFETY: the table's own index held it, and nobody else is there.
-        let record = unsafe { RecordPointer::<P::Header>::from_address(address) };
-        memory.retire_record(record.block(), table);
+        memory.retire_record(record_at(address), table);
         true
     }
 
@@ -173,8 +168,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
         // SAFETY: the table's own index holds it, and nobody else is there; it was filled in with a
         // row.
         let row = unsafe {
-            let record = RecordPointer::<P::Header>::from_address(address);
-            newest::<P>(record.block()).expect("filled in with a row").cast::<T>().as_mut()
+            newest(record_at(address)).expect("filled in with a row").cast::<T>().as_mut()
         };
         let replaced = std::mem::replace(row, change(row)?);
         // As everywhere, a drop that panics is no concern of what goes on here.
@@ -197,10 +191,7 @@ impl<T: Record, P: Protocol> TableInner<T, P> {
                 return;
             }
             // SAFETY: the table's own index holds it, and nobody else is there; it has a row.
-            let row = unsafe {
-                let record = RecordPointer::<P::Header>::from_address(address);
-                newest::<P>(record.block()).map(|row| row.cast::<T>().as_ref())
-            };
+            let row = unsafe { newest(record_at(address)).map(|row| row.cast::<T>().as_ref()) };
             if let Some(row) = row {
                 flow = visit(address, row);
             }
@@ -301,11 +292,10 @@ fn clear<K: KeyForm, R>(
     let mut addresses = Vec::new();
     index.for_each_address(memory, |address| addresses.push(address));
     for address in addresses {
-        let record = NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address as usize));
-        let record = record.expect("indexes hold no zeros");
+        let record = record_at(address);
         // SAFETY: the index leads to the record, which has a row of the table's type, and nobody
         // else is there.
-        let row = unsafe { (table.core().newest)(record) };
+        let row = unsafe { newest(record) };
         let row = row.expect("filled in with a row");
         let mut key = None;
         // SAFETY: as above.
@@ -317,13 +307,13 @@ fn clear<K: KeyForm, R>(
     }
 }
 
-fn clear_entries<K: KeyForm, P: Protocol>(index: &Secondary<K, P>, memory: &WorkerMemory) {
+fn clear_entries<K: KeyForm>(index: &Secondary<K>, memory: &WorkerMemory) {
     clear(&index.index, index.reference(), memory, |entry: &Entry<K>| entry.key.clone());
 }
 
 /// Fills in the entry of a row in a secondary index; false if there was one with its key.
-fn fill_entry<K: KeyForm, T: Record, P: Protocol>(
-    index: &Secondary<K, P>,
+fn fill_entry<K: KeyForm, T: Record>(
+    index: &Secondary<K>,
     position: usize,
     row: &T,
     address: u64,
@@ -331,13 +321,12 @@ fn fill_entry<K: KeyForm, T: Record, P: Protocol>(
 ) -> bool {
     let key: K = index_key(row, position);
     let entry = Entry { record: address, key: key.clone() };
-    let filled =
-        fill::<K, Entry<K>, P::Header>(&index.index, index.reference(), &key, entry, memory);
+    let filled = fill::<K, Entry<K>>(&index.index, index.reference(), &key, entry, memory);
     matches!(filled, Filled::New)
 }
 
 /// Puts a row under a key of an index.
-fn fill<K: KeyForm, R, H: RecordHeader>(
+fn fill<K: KeyForm, R>(
     index: &FormIndex<K>,
     table: TableRef,
     key: &K,
@@ -349,19 +338,20 @@ fn fill<K: KeyForm, R, H: RecordHeader>(
     // SAFETY: a new block of the table's record class, and rows of the table's type; nobody else
     // has the record's address before it is in the index, nor uses the key.
     unsafe {
-        let record = StoredRecord::<H>::initialise(block);
+        core.records.initialise(block);
         let place = match core.holds_rows_inline() {
-            true => record.initialise_inline(),
+            true => VersionHeader::initialise(block.add(core.records.layout.size())),
             false => memory.allocate_row(table),
         };
         place.cast::<R>().write(row);
         VersionHeader::of(place).set_number(0);
-        record.get().header.mark_loaded();
-        record.get().newest.store(Newest::of(place), Ordering::Release);
+        core.records.mark_loaded(block);
+        newest_word(block).store(Newest::of(place), Ordering::Release);
         let mut hint = LeafHint::new();
-        let existing = match index.get_or_insert(key, record.address(), &mut hint, memory) {
+        let address = block.as_ptr().expose_provenance() as u64;
+        let existing = match index.get_or_insert(key, address, &mut hint, memory) {
             Insertion::Inserted { .. } => return Filled::New,
-            Insertion::Found(address) => RecordPointer::<H>::from_address(address),
+            Insertion::Found(address) => record_at(address),
         };
         // The record that is there takes the row over, in a block of its own.
         let moved = memory.allocate_row(table);
@@ -371,17 +361,17 @@ fn fill<K: KeyForm, R, H: RecordHeader>(
             memory.free_block(VersionHeader::block(place), core.row_class);
         }
         memory.free_block(block, core.record_class);
-        let newest = &existing.get().newest;
+        let newest = newest_word(existing);
         let replaced = newest.load(Ordering::Acquire).row().expect("filled in with a row");
         newest.store(Newest::of(moved), Ordering::Release);
-        memory.drop_row(replaced, table, is_inline(table, existing, replaced));
+        memory.drop_row(replaced, table, table.is_inline(existing, replaced));
         Filled::Replaced
     }
 }
 
 /// A table that recovery fills.
-pub struct RecoveringTable<T: Record, P: Protocol> {
-    table: Arc<TableInner<T, P>>,
+pub struct RecoveringTable<T: Record> {
+    table: Arc<TableInner<T>>,
     description: TableDescription,
     memories: Arc<FillingMemories>,
     violation: Mutex<Option<StoredViolation>>,
@@ -395,9 +385,9 @@ struct StoredViolation {
     violation: Violation,
 }
 
-impl<T: Record, P: Protocol> RecoveringTable<T, P> {
+impl<T: Record> RecoveringTable<T> {
     /// `None` if the table is volatile.
-    pub fn new(table: Arc<TableInner<T, P>>, memories: Arc<FillingMemories>) -> Option<Self> {
+    pub fn new(table: Arc<TableInner<T>>, memories: Arc<FillingMemories>) -> Option<Self> {
         let description = TableDescription::of::<T>()?;
         Some(RecoveringTable { table, description, memories, violation: Mutex::new(None) })
     }
@@ -417,7 +407,7 @@ impl<T: Record, P: Protocol> RecoveringTable<T, P> {
     }
 }
 
-impl<T: Record, P: Protocol> StoredTable for RecoveringTable<T, P> {
+impl<T: Record> StoredTable for RecoveringTable<T> {
     fn description(&self) -> &TableDescription {
         &self.description
     }
@@ -489,11 +479,11 @@ fn decode<R>(
     }
 }
 
-impl<T: Record, P: Protocol> TableInner<T, P> {
+impl<T: Record> TableInner<T> {
     /// Hands every row of a part of the table to `sink`, encoded, as a snapshot sees them.
     pub fn encode_part(
         self: &Arc<Self>,
-        snapshot: &Snapshot<P>,
+        snapshot: &Snapshot,
         (part, parts): (u32, u32),
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {

@@ -14,7 +14,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// later.
     pub(crate) fn update_later<T: Record, R>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         columns: ColumnSet,
         change: impl FnOnce(&mut T) -> R,
@@ -30,7 +30,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// As [`Transaction::apply`], of an addition, which is done later.
     pub(crate) fn apply_later<T: Record, V: 'static, O: Operation<V>>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         operation: O,
@@ -49,7 +49,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// procedure has committed it is too late to find out.
     fn defer<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
         moved: Moved<T>,
     ) -> Result<(), Error> {
@@ -75,7 +75,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// A visible row, and its record.
     fn find<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         key: &T::Key,
     ) -> Result<Option<(RecordOf<P>, &T)>, Error> {
         loop {

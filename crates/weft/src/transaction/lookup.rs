@@ -23,7 +23,7 @@ pub(super) enum Located<P: Protocol> {
 impl<P: Protocol> Transaction<'_, P> {
     /// After a record turned out to have left the index: looks elsewhere next time.
     #[cold]
-    pub(super) fn forget<T: Record>(&self, table: &TableInner<T, P>) {
+    pub(super) fn forget<T: Record>(&self, table: &TableInner<T>) {
         let buffer = self.worker.buffer(table.number());
         buffer.last = None;
         // Whatever it was found by, the index is asked from now on.
@@ -34,7 +34,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Finds the record under a key.
     #[inline(always)]
-    pub(super) fn locate<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
+    pub(super) fn locate<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
         if P::REPAIRS && self.worker.round() > 0 && self.worker.executor().replays() {
             return self.restore(table, key);
         }
@@ -45,7 +45,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// has found it before (fast restoration, HTCC §4.1), or else by the index (slow restoration).
     #[cold]
     #[inline(never)]
-    fn restore<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
+    fn restore<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
         let counters = self.worker.memory.counters();
         // The buffer is not held while keys are compared, which is the user's code.
         let buffer = || self.worker.buffer(table.number());
@@ -74,7 +74,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     fn record_of<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         key: &T::Key,
         address: u64,
     ) -> Option<RecordOf<P>> {
@@ -87,7 +87,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     pub(super) fn newest_row<T: Record>(
         &self,
-        _table: &TableInner<T, P>,
+        _table: &TableInner<T>,
         key: &T::Key,
         record: RecordOf<P>,
     ) -> Option<NonNull<u8>> {
@@ -100,7 +100,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     #[inline(always)]
-    fn look_up<T: Record>(&self, table: &TableInner<T, P>, key: &T::Key) -> Located<P> {
+    fn look_up<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
         // The buffer is not held while keys are compared or encoded, which is the user's code.
         let buffer = || self.worker.buffer(table.number());
         if let Some((address, row)) = buffer().last {

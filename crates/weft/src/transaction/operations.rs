@@ -22,7 +22,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// # use weft::{Database, Error, Record, column_of};
     /// # #[derive(Clone, Record)]
     /// # struct Page { #[record(key)] id: u32, likes: u64 }
-    /// # let database: Database = Database::builder().table::<Page>().open()?;
+    /// # let database = Database::builder().table::<Page>().open()?;
     /// # let pages = database.table::<Page>()?;
     /// # database.transact(|tx| tx.insert(&pages, Page { id: 7, likes: 0 }))?;
     /// database.transact(|tx| tx.apply(&pages, &7, column_of!(Page.likes), Add(1)))?;
@@ -39,7 +39,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         operation: O,
@@ -73,7 +73,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     fn apply_to_slice<T: Record, V: 'static, O: Operation<V>>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
         key: &T::Key,
         column: ColumnOf<T, V>,
@@ -126,7 +126,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn add<T: Record, V: Integer>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         number: V,
@@ -142,7 +142,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn mul<T: Record, V: Integer>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         number: V,
@@ -157,7 +157,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn max<T: Record, V: Integer>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         number: V,
@@ -172,7 +172,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn min<T: Record, V: Integer>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         number: V,
@@ -187,7 +187,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn or<T: Record, V: 'static>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         bits: V,
@@ -205,7 +205,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn and<T: Record, V: 'static>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
         bits: V,
@@ -224,7 +224,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn ordered_put<T: Record, O: Order, V: Payload>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, Ordered<O, V>>,
         order: O,
@@ -240,7 +240,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, TopK<O, V, K>>,
         order: O,
@@ -256,7 +256,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline]
     pub fn union<T: Record, V: Order, const N: usize>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, BoundedSet<V, N>>,
         elements: BoundedSet<V, N>,

@@ -222,7 +222,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     #[inline]
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let step = accessed.instance.step;
         if step < self.first.get() {
             // With the same results it goes another way than before, which no procedure may.
@@ -265,7 +265,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         self.open_scans.set(self.open_scans.get() - 1);
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         self.transaction.record_kept_step(accessed.instance);
         Ok(())
     }

@@ -27,7 +27,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     pub(super) fn prefetch_rows<T: Record>(
         &self,
-        table: &Table<T, P>,
+        table: &Table<T>,
         keys: impl IntoIterator<Item = T::Key>,
         bytes_max: usize,
     ) -> Result<(), Error> {

@@ -22,7 +22,7 @@ use crate::index::{LongKey, NodeVersion};
 use crate::prefetch::{LINE_BYTES, prefetch_lines};
 use crate::protocol::{Dbx, Executor, Protocol, Visible};
 use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
-use crate::record::{RecordPointer, StoredRecord};
+use crate::record::{RecordPointer, row_offset};
 use crate::schema::Record;
 #[cfg(feature = "history")]
 use crate::table::TableRef;
@@ -37,11 +37,11 @@ use crate::worker::StoredForm;
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     transaction: &'tx Transaction<'db, P>,
-    table: &'tx Table<T, P>,
+    table: &'tx Table<T>,
     /// The addresses on the cursor's page that are still to come. They lie in the page's own
     /// buffer, which stays where it is until the next page is read.
     addresses: NonNull<[u64]>,
-    cursor: Cursor<'tx, P>,
+    cursor: Cursor<'tx>,
 }
 
 /// How many rows ahead of its position a scan asks for records.
@@ -70,22 +70,22 @@ fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
 /// Asks for a record that the scan will come to: all of it if the row is small, else its header.
 #[inline(always)]
 fn prefetch_record<R, P: Protocol>(address: u64) {
-    let bytes = StoredRecord::<P::Header>::ROW_OFFSET + size_of::<R>();
+    let bytes = row_offset::<P::Header>() + size_of::<R>();
     let bytes = if bytes <= 2 * LINE_BYTES { bytes } else { LINE_BYTES };
     prefetch_lines(std::ptr::without_provenance(address as usize), bytes);
 }
 
 /// Where a scan is, whatever the form of its keys.
-enum Cursor<'tx, P: Protocol> {
-    Words1(FormCursor<'tx, u64, P>),
-    Words2(FormCursor<'tx, u128, P>),
-    Long(FormCursor<'tx, LongKey, P>),
+enum Cursor<'tx> {
+    Words1(FormCursor<'tx, u64>),
+    Words2(FormCursor<'tx, u128>),
+    Long(FormCursor<'tx, LongKey>),
 }
 
 /// Where a scan is.
-struct FormCursor<'tx, K: StoredForm, P: Protocol> {
+struct FormCursor<'tx, K: StoredForm> {
     /// The secondary index that is scanned; else it is the primary one.
-    secondary: Option<&'tx Secondary<K, P>>,
+    secondary: Option<&'tx Secondary<K>>,
     bounds: Bounds<K>,
     direction: Direction,
     state: State<K>,
@@ -127,17 +127,17 @@ macro_rules! with_cursor {
 /// A form of keys that a cursor can be made of.
 pub(super) trait CursorForm: PickForm + StoredForm {
     #[doc(hidden)]
-    fn wrap<P: Protocol>(cursor: WrappedCursor<'_, Self, P>) -> WrappedAny<'_, P>;
+    fn wrap(cursor: WrappedCursor<'_, Self>) -> WrappedAny<'_>;
 }
 
 /// Keeps the private cursor types out of the trait's face.
-pub(super) struct WrappedCursor<'tx, K: StoredForm, P: Protocol>(FormCursor<'tx, K, P>);
-pub(super) struct WrappedAny<'tx, P: Protocol>(Cursor<'tx, P>);
+pub(super) struct WrappedCursor<'tx, K: StoredForm>(FormCursor<'tx, K>);
+pub(super) struct WrappedAny<'tx>(Cursor<'tx>);
 
 macro_rules! cursor_form {
     ($key:ty, $variant:ident) => {
         impl CursorForm for $key {
-            fn wrap<P: Protocol>(cursor: WrappedCursor<'_, Self, P>) -> WrappedAny<'_, P> {
+            fn wrap(cursor: WrappedCursor<'_, Self>) -> WrappedAny<'_> {
                 WrappedAny(Cursor::$variant(cursor.0))
             }
         }
@@ -151,7 +151,7 @@ cursor_form!(LongKey, Long);
 impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
     pub(super) fn primary<K: CursorForm>(
         transaction: &'tx Transaction<'db, P>,
-        table: &'tx Table<T, P>,
+        table: &'tx Table<T>,
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
@@ -160,8 +160,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
 
     pub(super) fn secondary<K: CursorForm>(
         transaction: &'tx Transaction<'db, P>,
-        table: &'tx Table<T, P>,
-        index: &'tx Secondary<K, P>,
+        table: &'tx Table<T>,
+        index: &'tx Secondary<K>,
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
@@ -170,8 +170,8 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
 
     fn new<K: CursorForm>(
         transaction: &'tx Transaction<'db, P>,
-        table: &'tx Table<T, P>,
-        secondary: Option<&'tx Secondary<K, P>>,
+        table: &'tx Table<T>,
+        secondary: Option<&'tx Secondary<K>>,
         bounds: Bounds<K>,
         describe: impl FnOnce() -> (String, String),
     ) -> Self {
@@ -328,13 +328,13 @@ impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
     }
 }
 
-impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
+impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     /// Reads the next leaf, or finds that there is none. The addresses are valid until the next
     /// call.
-    fn read_page<T: Record>(
+    fn read_page<T: Record, P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
-        table: &Table<T, P>,
+        table: &Table<T>,
     ) -> Result<Option<NonNull<[u64]>>, Error> {
         if matches!(self.state, State::After) {
             return Ok(None);
@@ -406,10 +406,10 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
         }
     }
 
-    fn read_leaf<T: Record>(
+    fn read_leaf<T: Record, P: Protocol>(
         &self,
         transaction: &Transaction<'_, P>,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         from: Bound<K>,
         page: &mut Page<K>,
     ) -> NodeVersion {
@@ -433,7 +433,7 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
     }
 
     /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
-    fn read_entry(
+    fn read_entry<P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
         address: u64,
@@ -464,7 +464,7 @@ impl<'tx, K: CursorForm, P: Protocol> FormCursor<'tx, K, P> {
     }
 
     /// Ends the scan, which has not followed the addresses of its page from `stopped_at` on.
-    fn finish(&mut self, transaction: &Transaction<'_, P>, stopped_at: Option<u64>) {
+    fn finish<P: Protocol>(&mut self, transaction: &Transaction<'_, P>, stopped_at: Option<u64>) {
         if let State::Within { page, noted, .. } = std::mem::replace(&mut self.state, State::After)
         {
             // (What the user's types drop in the middle of an operation relies on all of its page.)
@@ -523,10 +523,10 @@ impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")
 )]
-impl<K: StoredForm, P: Protocol> FormCursor<'_, K, P> {
+impl<K: StoredForm> FormCursor<'_, K> {
     /// Records that the scan begins.
     #[inline(always)]
-    fn record_start(&mut self, transaction: &Transaction<'_, P>) {
+    fn record_start<P: Protocol>(&mut self, transaction: &Transaction<'_, P>) {
         #[cfg(feature = "history")]
         if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
             recorder.borrow_mut().begin_scan(scan);
@@ -535,7 +535,7 @@ impl<K: StoredForm, P: Protocol> FormCursor<'_, K, P> {
 
     /// Records that the scan has come to the end of its range, and seen nothing more before it.
     #[inline(always)]
-    fn record_end(&mut self, transaction: &Transaction<'_, P>) {
+    fn record_end<P: Protocol>(&mut self, transaction: &Transaction<'_, P>) {
         #[cfg(feature = "history")]
         if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
             recorder.borrow_mut().end_scan(scan);
@@ -544,10 +544,10 @@ impl<K: StoredForm, P: Protocol> FormCursor<'_, K, P> {
 
     /// Records that the scan has come to this entry, and seen no other before it.
     #[inline(always)]
-    fn record_entry(
+    fn record_entry<P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
-        index: &Secondary<K, P>,
+        index: &Secondary<K>,
         row: NonNull<u8>,
     ) {
         #[cfg(feature = "history")]
@@ -559,7 +559,7 @@ impl<K: StoredForm, P: Protocol> FormCursor<'_, K, P> {
     }
 
     #[cfg(feature = "history")]
-    fn record(
+    fn record<P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
         table: TableRef,

@@ -44,7 +44,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 
     #[inline]
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let Transaction { worker, .. } = self.transaction;
         worker.executor().enter_step(accessed.instance, false);
         self.transaction.record_step(accessed.instance, false);
@@ -59,7 +59,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
         self.transaction.record_step(instance, true);
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, P>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let worker = self.transaction.worker;
         worker.executor().keep_step(accessed.instance);
         self.transaction.record_kept_step(accessed.instance);
@@ -96,7 +96,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// An operation runs again. If it is about the key that it was about, its record is known (fast
     /// restoration, §4.1).
     #[cold]
-    fn expect_again<T: Record>(&self, accessed: &Accessed<'_, T, P>, again: Again) {
+    fn expect_again<T: Record>(&self, accessed: &Accessed<'_, T>, again: Again) {
         let counters = self.worker.memory.counters();
         let table = &accessed.table.inner;
         if again == Again::SamePlace

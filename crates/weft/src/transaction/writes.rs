@@ -35,7 +35,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     pub(super) fn insert_row<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         row: T,
     ) -> Result<Option<T>, Error> {
         let reference = table.reference();
@@ -145,7 +145,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// them is a duplicate.
     fn insert_entries<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
     ) -> Result<(), Error> {
         let _steps = Steps::begin(self);
@@ -172,7 +172,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Inserts a row's entry into one of the table's secondary indexes.
     fn insert_entry<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         position: usize,
         row: &T,
         record: RecordOf<P>,
@@ -184,7 +184,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     fn place_entry<K: StoredForm, T: Record>(
         &self,
-        index: &Secondary<K, P>,
+        index: &Secondary<K>,
         position: usize,
         row: &T,
         record: RecordOf<P>,
@@ -207,7 +207,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Removes the entry that a visible row of a record has in one of the table's secondary indexes.
     pub(super) fn remove_entry_of<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         position: usize,
         row: &T,
         record: RecordOf<P>,
@@ -228,7 +228,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// of their keys. So when a record is freed, no entry leads to it.
     fn remove_entry<K: StoredForm, T: Record>(
         &self,
-        index: &Secondary<K, P>,
+        index: &Secondary<K>,
         row: &T,
         position: usize,
         record: RecordOf<P>,
@@ -255,7 +255,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     pub(super) fn replace<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
         version: <P::Executor as Executor>::Version,
         old: &T,
@@ -310,7 +310,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// first, so that a duplicate leaves everything as it was.
     fn move_entries<T: Record>(
         &self,
-        table: &TableInner<T, P>,
+        table: &TableInner<T>,
         record: RecordOf<P>,
         version: <P::Executor as Executor>::Version,
         old: &T,

@@ -78,13 +78,13 @@ mod tests {
 
     struct Tables<P: Protocol> {
         database: Database<P>,
-        first: Table<First, P>,
-        second: Table<Second, P>,
+        first: Table<First>,
+        second: Table<Second>,
     }
 
     impl<P: Protocol> Tables<P> {
         fn open() -> Self {
-            let builder = Database::<P>::builder().table::<First>().table::<Second>();
+            let builder = Database::builder().protocol::<P>().table::<First>().table::<Second>();
             let database = builder.open().expect("opens");
             let first = database.table().expect("it is declared");
             let second = database.table().expect("it is declared");

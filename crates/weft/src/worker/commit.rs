@@ -28,7 +28,7 @@ use crate::epoch::clock::epoch_of;
 use crate::index::IndexWorker;
 use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
 use crate::snapshot::retention::{Kept, NONE_OPEN, Retained};
-use crate::table::TableRef;
+use crate::table::{TableRef, newest};
 
 /// The log, as the workers see it.
 #[derive(Debug)]
@@ -503,14 +503,13 @@ impl WorkerMemory {
     /// The caller owns the version, and is pinned since before it came to own it.
     unsafe fn unlink_version(&self, entry: &Retained) {
         let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
-        let core = entry.table.core();
         // SAFETY: a record is not freed as long as something hangs below its newest version.
         let (deletion, inline) = unsafe {
             let deletion = VersionHeader::of(row).deletion();
             let chain = self.shared.retention.chains.lock(entry.record);
-            version::unlink((core.newest)(entry.record), row);
+            version::unlink(newest(entry.record), row);
             drop(chain);
-            (deletion, (core.is_inline)(entry.table, entry.record, row))
+            (deletion, entry.table.is_inline(entry.record, row))
         };
         if let Some(deletion) = deletion {
             // SAFETY: it has gone with its version.

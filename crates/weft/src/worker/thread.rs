@@ -2,6 +2,7 @@
 //! database keeps the workers of its threads.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -190,8 +191,13 @@ impl IndexBuffer {
 
 /// Everything of one worker.
 pub struct Worker<P: Protocol> {
-    pub memory: WorkerMemory,
+    state: WorkerState,
     executor: UnsafeCell<P::Executor>,
+}
+
+/// What a worker is under any protocol.
+pub struct WorkerState {
+    pub memory: WorkerMemory,
     /// Whether it is in a transaction.
     pub active: Cell<bool>,
     /// Counts its transactions.
@@ -211,17 +217,8 @@ impl<P: Protocol> Worker<P> {
         let memory = WorkerMemory::new(Arc::clone(shared), slot);
         shared.set_reader(slot, memory.regions.reader());
         Worker {
-            memory,
             executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
-            active: Cell::new(false),
-            serial: Cell::new(0),
-            round: Cell::new(0),
-            buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
-            spare_pages: RefCell::default(),
-            // For backoff only; results do not depend on it.
-            random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
-            #[cfg(feature = "history")]
-            recorder: shared.recording.as_ref().map(|recording| RefCell::new(recording.recorder())),
+            state: WorkerState::new(shared, memory, slot, indexes),
         }
     }
 
@@ -240,13 +237,51 @@ impl<P: Protocol> Worker<P> {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
-        // SAFETY: as in `executor`: index operations do not come back to the worker's buffers.
+        let buffer = self.state.buffer(index);
+        if P::REPAIRS && buffer.round != self.state.round.get() {
+            buffer.rewind(self.state.round.get());
+        }
+        buffer
+    }
+}
+
+impl<P: Protocol> Deref for Worker<P> {
+    type Target = WorkerState;
+
+    #[inline(always)]
+    fn deref(&self) -> &WorkerState {
+        &self.state
+    }
+}
+
+impl WorkerState {
+    #[cfg_attr(
+        not(feature = "history"),
+        allow(unused_variables, reason = "what is shared is for the recorder")
+    )]
+    fn new(shared: &Shared, memory: WorkerMemory, slot: usize, indexes: usize) -> Self {
+        WorkerState {
+            memory,
+            active: Cell::new(false),
+            serial: Cell::new(0),
+            round: Cell::new(0),
+            buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
+            spare_pages: RefCell::default(),
+            // For backoff only; results do not depend on it.
+            random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
+            #[cfg(feature = "history")]
+            recorder: shared.recording.as_ref().map(|recording| RefCell::new(recording.recorder())),
+        }
+    }
+
+    /// See [`Worker::buffer`].
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    fn buffer(&self, index: usize) -> &mut IndexBuffer {
+        // SAFETY: as in `Worker::executor`: index operations do not come back to the worker's buffers.
         let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
         if buffer.serial != self.serial.get() {
             buffer.start(self.serial.get());
-        }
-        if P::REPAIRS && buffer.round != self.round.get() {
-            buffer.rewind(self.round.get());
         }
         buffer
     }
@@ -279,23 +314,23 @@ impl<P: Protocol> Worker<P> {
 }
 
 /// A worker that is pinned, as in a transaction.
-pub struct Pinned<'w, P: Protocol>(&'w Worker<P>);
+pub struct Pinned<'w>(&'w WorkerState);
 
-impl<'w, P: Protocol> Pinned<'w, P> {
+impl<'w> Pinned<'w> {
     #[inline(always)]
-    pub fn new(worker: &'w Worker<P>) -> Self {
+    pub fn new(worker: &'w WorkerState) -> Self {
         worker.active.set(true);
         worker.memory.pin();
         Pinned(worker)
     }
 
     #[inline(always)]
-    pub fn worker(&self) -> &'w Worker<P> {
+    pub fn worker(&self) -> &'w WorkerState {
         self.0
     }
 }
 
-impl<P: Protocol> Drop for Pinned<'_, P> {
+impl Drop for Pinned<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.0.memory.unpin();

@@ -154,12 +154,12 @@ fn relabelled(account: &Account, number: u32) -> Account {
 /// An open database with the two tables.
 pub struct Bank<P: Protocol> {
     pub database: Database<P>,
-    accounts: Table<Account, P>,
-    postings: Table<Posting, P>,
+    accounts: Table<Account>,
+    postings: Table<Posting>,
 }
 
 pub fn builder<P: Protocol>() -> Builder<P> {
-    Database::<P>::builder().table::<Account>().table::<Posting>()
+    Database::builder().protocol::<P>().table::<Account>().table::<Posting>()
 }
 
 impl<P: Protocol> Bank<P> {

@@ -75,17 +75,20 @@ pub(super) trait Workplace: Sync + Sized {
 
 struct Tables<P: Protocol> {
     database: Database<P>,
-    shared: Table<Shared, P>,
-    writers: Table<Writer, P>,
-    fleeting: Table<Fleeting, P>,
+    shared: Table<Shared>,
+    writers: Table<Writer>,
+    fleeting: Table<Fleeting>,
 }
 
 impl<P: Protocol> Workplace for Tables<P> {
     type Protocol = P;
 
     fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
-        let builder =
-            Database::<P>::builder().table::<Shared>().table::<Writer>().table::<Fleeting>();
+        let builder = Database::builder()
+            .protocol::<P>()
+            .table::<Shared>()
+            .table::<Writer>()
+            .table::<Fleeting>();
         let database = place(builder, disk, options, manual).open().unwrap();
         let (shared, writers) = (database.table().unwrap(), database.table().unwrap());
         let fleeting = database.table().unwrap();

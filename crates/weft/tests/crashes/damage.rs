@@ -190,7 +190,7 @@ mod other {
 #[test]
 fn tables_that_do_not_fit_are_refused() {
     let (disk, state) = closed();
-    let builder = Database::<Dbx>::builder().table::<other::Account>().table::<Posting>();
+    let builder = Database::builder().table::<other::Account>().table::<Posting>();
     assert_eq!(
         refusal_as(builder, &disk),
         "the tables differ from the stored ones: table `accounts`: \
@@ -201,7 +201,7 @@ fn tables_that_do_not_fit_are_refused() {
          Tables, indexes, and columns with a default may be added; for any other change, \
          export the table and import it into the new one"
     );
-    let builder = Database::<Dbx>::builder().table::<Account>();
+    let builder = Database::builder().table::<Account>();
     assert_eq!(
         refusal_as(builder, &disk),
         "the tables differ from the stored ones: table `postings`: \

@@ -38,19 +38,15 @@ struct Slip {
 
 const WRITERS: usize = 3;
 
-struct Tables<P: Protocol> {
-    board: Table<Board, P>,
-    tallies: Table<Tally, P>,
-    slips: Table<Slip, P>,
+struct Tables {
+    board: Table<Board>,
+    tallies: Table<Tally>,
+    slips: Table<Slip>,
 }
 
 /// A transaction of a writer, in four pieces. Between them the others get their turn.
 #[procedure(Work)]
-fn work<P: Protocol>(
-    tables: &Tables<P>,
-    tx: &Transaction<'_, P>,
-    writer: u32,
-) -> Result<u64, Error> {
+fn work<P: Protocol>(tables: &Tables, tx: &Transaction<'_, P>, writer: u32) -> Result<u64, Error> {
     let number = tx
         .update(&tables.board, &0, |board| {
             let transactions = &mut board.transactions[writer as usize];
@@ -69,7 +65,7 @@ fn work<P: Protocol>(
 
 struct Office {
     database: Database<DbxTc>,
-    tables: Tables<DbxTc>,
+    tables: Tables,
 }
 
 impl Workplace for Office {
@@ -77,7 +73,11 @@ impl Workplace for Office {
 
     fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
         let known = DbxTcOptions::new().procedures([Work::<DbxTc>::shape()]).finest(true);
-        let builder = Database::builder().table::<Board>().table::<Tally>().table::<Slip>();
+        let builder = Database::builder()
+            .protocol::<DbxTc>()
+            .table::<Board>()
+            .table::<Tally>()
+            .table::<Slip>();
         let database = place(builder.dbx_tc(known), disk, options, manual).open().unwrap();
         assert_eq!(database.chopping().procedures[0].pieces.len(), 4);
         let (board, tallies) = (database.table().unwrap(), database.table().unwrap());

@@ -49,8 +49,8 @@ fn stamp(writer: u32, transaction: i64) -> i64 {
 
 struct Tallies<J: JoinedProtocol> {
     database: Database<PhaseReconciliation<J>>,
-    tallies: Table<Tally, PhaseReconciliation<J>>,
-    writers: Table<Writer, PhaseReconciliation<J>>,
+    tallies: Table<Tally>,
+    writers: Table<Writer>,
 }
 
 impl<J: JoinedProtocol> Tallies<J> {
@@ -77,7 +77,10 @@ impl<J: JoinedProtocol> Workplace for Tallies<J> {
     type Protocol = PhaseReconciliation<J>;
 
     fn open(disk: &SimulatedDisk, options: DurabilityOptions, manual: bool) -> Self {
-        let builder = Database::builder().table::<Tally>().table::<Writer>();
+        let builder = Database::builder()
+            .protocol::<PhaseReconciliation<J>>()
+            .table::<Tally>()
+            .table::<Writer>();
         let builder =
             builder.phases(PhaseOptions::new().length(std::time::Duration::from_millis(1)));
         let database = place(builder, disk, options, manual).open().unwrap();

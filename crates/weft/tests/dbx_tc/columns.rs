@@ -39,8 +39,8 @@ struct Note {
 /// Adds to one column, and to another by an operation.
 #[procedure(Sell)]
 fn sell<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     count: i64,
@@ -54,8 +54,8 @@ fn sell<P: Protocol>(
 /// Adds by an operation.
 #[procedure(Count)]
 fn count<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     count: u8,
@@ -69,8 +69,8 @@ fn count<P: Protocol>(
 /// Replaces a column, whatever was there.
 #[procedure(Reprice)]
 fn reprice<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     price: i64,
@@ -84,8 +84,8 @@ fn reprice<P: Protocol>(
 /// Changes two columns, one of them in terms of itself, by two steps.
 #[procedure(Write)]
 fn write<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     shelf: u32,
@@ -100,8 +100,8 @@ fn write<P: Protocol>(
 /// Reads one column.
 #[procedure(Quote)]
 fn quote<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     more: i64,
@@ -117,8 +117,8 @@ fn quote<P: Protocol>(
 /// Reads and then writes the same row.
 #[procedure(Discount)]
 fn discount<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     rate: i64,
@@ -134,8 +134,8 @@ fn discount<P: Protocol>(
 /// Takes it away.
 #[procedure(Remove)]
 fn remove<P: Protocol>(
-    stock: &Table<Stock, P>,
-    notes: &Table<Note, P>,
+    stock: &Table<Stock>,
+    notes: &Table<Note>,
     tx: &Transaction<'_, P>,
     number: u64,
     id: u32,
@@ -148,8 +148,8 @@ fn remove<P: Protocol>(
 
 struct Shop {
     database: Database<DbxTc>,
-    stock: Table<Stock, DbxTc>,
-    notes: Table<Note, DbxTc>,
+    stock: Table<Stock>,
+    notes: Table<Note>,
     number: Cell<u64>,
 }
 
@@ -171,7 +171,7 @@ fn options() -> DbxTcOptions {
 }
 
 fn open(options: DbxTcOptions) -> Shop {
-    let builder = Database::builder().table::<Stock>().table::<Note>();
+    let builder = Database::builder().protocol::<DbxTc>().table::<Stock>().table::<Note>();
     let database = builder.dbx_tc(options).open().expect("opens");
     let (stocks, notes) = (database.table().expect("is one"), database.table().expect("is one"));
     database.transact(|tx| tx.insert(&stocks, stock())).expect("fills");

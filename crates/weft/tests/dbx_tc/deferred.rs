@@ -18,8 +18,8 @@ use super::{
 /// Writes down what a branch has got. It reads what payments add to, and meets them nowhere else.
 #[procedure(Review)]
 fn review<P: Protocol>(
-    branches: &Table<Branch, P>,
-    slips: &Table<Slip, P>,
+    branches: &Table<Branch>,
+    slips: &Table<Slip>,
     tx: &Transaction<'_, P>,
     id: u32,
     number: u64,
@@ -61,7 +61,7 @@ fn pay_and_look<R>(look: impl Fn(&Bank) -> R) -> R {
 #[test]
 fn subscribers_alone_miss_what_is_deferred() {
     assert_eq!(pay_and_look(|bank| bank.state(1)), (BEGINNING + 10, 10), "a closure sees it");
-    let of_branch = |bank: &Bank, snapshot: Snapshot<DbxTc>| {
+    let of_branch = |bank: &Bank, snapshot: Snapshot| {
         snapshot.get(&bank.branches, &1).expect("reads").expect("it is there").cents
     };
     let fresh = |bank: &Bank| of_branch(bank, bank.database.open_snapshot().expect("opens"));
@@ -174,7 +174,7 @@ fn what_waits_when_the_database_is_dropped_goes_with_it() {
 #[test]
 fn nothing_is_deferred_unasked_nor_where_it_would_be_lost() {
     assert!(!defers(&open(options())), "strictly serializable");
-    let builder = || Database::builder().dbx_tc(deferring());
+    let builder = || Database::builder().protocol::<DbxTc>().dbx_tc(deferring());
     let disk = Arc::new(SimulatedDisk::new(1));
     assert!(!defers(&open_by(builder().directory("/db").backend(disk, false))));
     #[cfg(feature = "history")]

@@ -77,9 +77,9 @@ enum Refused {
 #[procedure(Pay)]
 #[allow(clippy::too_many_arguments, reason = "arguments of a procedure are plain values")]
 fn pay<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
-    slips: &Table<Slip, P>,
+    accounts: &Table<Account>,
+    branches: &Table<Branch>,
+    slips: &Table<Slip>,
     tx: &Transaction<'_, P>,
     id: u32,
     cents: i64,
@@ -112,9 +112,9 @@ fn pay<P: Protocol>(
 /// What the tests have opened.
 struct Bank {
     database: Database<DbxTc>,
-    accounts: Table<Account, DbxTc>,
-    branches: Table<Branch, DbxTc>,
-    slips: Table<Slip, DbxTc>,
+    accounts: Table<Account>,
+    branches: Table<Branch>,
+    slips: Table<Slip>,
 }
 
 const ACCOUNTS: u32 = 8;
@@ -131,7 +131,7 @@ fn by_rows() -> DbxTcOptions {
 }
 
 fn open(options: DbxTcOptions) -> Bank {
-    open_by(Database::builder().dbx_tc(options))
+    open_by(Database::builder().protocol::<DbxTc>().dbx_tc(options))
 }
 
 fn open_by(builder: weft::Builder<DbxTc>) -> Bank {
@@ -365,8 +365,8 @@ fn a_panic_that_a_conflict_has_led_to_does_not_count() {
 /// Sees what accounts there are, and counts them at their branches.
 #[procedure(Count)]
 fn count<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
+    accounts: &Table<Account>,
+    branches: &Table<Branch>,
     tx: &Transaction<'_, P>,
     meanwhile: Meanwhile<'_>,
 ) -> Result<u32, Error> {
@@ -415,7 +415,8 @@ fn a_scan_that_is_being_read_keeps_its_piece_open() {
 #[test]
 fn histories_show_procedures_as_transactions() {
     use weft::history::{Operation, Status};
-    let bank = open_by(Database::builder().dbx_tc(options()).record_history(true));
+    let bank =
+        open_by(Database::builder().protocol::<DbxTc>().dbx_tc(options()).record_history(true));
     bank.database.take_history();
     let change = at(3, 2, {
         let number = Cell::new(1);

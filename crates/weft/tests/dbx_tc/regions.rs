@@ -14,7 +14,10 @@ use super::{BEGINNING, Bank, NOTHING, Refused, at, open_by, options};
 fn open(conflict: u32) -> Option<Bank> {
     let htm = hardware(conflict)?;
     let _here = on_thread(0, 0);
-    let builder = Database::builder().custom_htm(htm).dbx_tc(options().in_regions(true));
+    let builder = Database::builder()
+        .protocol::<weft::protocol::DbxTc>()
+        .custom_htm(htm)
+        .dbx_tc(options().in_regions(true));
     Some(open_by(builder))
 }
 

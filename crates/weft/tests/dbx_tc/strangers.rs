@@ -84,7 +84,11 @@ fn an_epoch_ends_between_no_two_pieces() {
     let disk = Arc::new(SimulatedDisk::new(1));
     // An epoch ends when somebody asks for that, and not by itself.
     let durability = DurabilityOptions::new().epoch_interval(Duration::from_secs(3600));
-    let builder = Database::builder().dbx_tc(options()).directory("/db").durability(durability);
+    let builder = Database::builder()
+        .protocol::<DbxTc>()
+        .dbx_tc(options())
+        .directory("/db")
+        .durability(durability);
     let bank = &open_by(builder.backend(disk, false));
     bank.database.flush().expect("is written");
     let before = bank.database.metrics().epoch;
@@ -114,8 +118,8 @@ mod other {
     /// Not the registered one, though it has its name.
     #[procedure(Pay)]
     pub(super) fn pay<P: Protocol>(
-        branches: &Table<Branch, P>,
-        accounts: &Table<Account, P>,
+        branches: &Table<Branch>,
+        accounts: &Table<Account>,
         tx: &Transaction<'_, P>,
         id: u32,
     ) -> Result<(i64, i64), Error> {
@@ -166,8 +170,8 @@ fn a_procedure_that_only_reads_is_a_stranger_or_one_of_the_others() {
 /// Reads an account and its branch, which pieces of `pay` must not come between.
 #[procedure(Check)]
 fn check<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
+    accounts: &Table<Account>,
+    branches: &Table<Branch>,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(i64, i64), Error> {
@@ -179,9 +183,9 @@ fn check<P: Protocol>(
 /// As that; but it also notes what it has found.
 #[procedure(Note)]
 fn note<P: Protocol>(
-    accounts: &Table<Account, P>,
-    branches: &Table<Branch, P>,
-    slips: &Table<Slip, P>,
+    accounts: &Table<Account>,
+    branches: &Table<Branch>,
+    slips: &Table<Slip>,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<(i64, i64), Error> {
@@ -195,7 +199,7 @@ fn note<P: Protocol>(
 /// Gives an account another owner.
 #[procedure(Give)]
 fn give<P: Protocol>(
-    accounts: &Table<Account, P>,
+    accounts: &Table<Account>,
     tx: &Transaction<'_, P>,
     id: u32,
     owner: &str,
@@ -238,7 +242,7 @@ fn a_procedure_that_comes_later_is_checked() {
 fn procedures_are_checked_when_the_database_is_opened() {
     let twice =
         DbxTcOptions::new().procedures([Pay::<DbxTc>::shape(), other::Pay::<DbxTc>::shape()]);
-    let opened = Database::<DbxTc>::builder().dbx_tc(twice).open();
+    let opened = Database::builder().protocol::<DbxTc>().dbx_tc(twice).open();
     let failure = opened.expect_err("there are two of a name");
     assert!(matches!(failure, Failure::Procedures(_)), "{failure:?}");
     assert_eq!(failure.to_string(), "two procedures are called 'pay'");

@@ -107,17 +107,17 @@ fn end() {
     assert_eq!((live::take_violations(), alive), (Vec::new(), 0));
 }
 
-fn open_fragile<P: Protocol>() -> (Database<P>, Table<Fragile, P>) {
-    let database = Database::<P>::builder().table::<Fragile>().open().unwrap();
+fn open_fragile<P: Protocol>() -> (Database<P>, Table<Fragile>) {
+    let database = Database::builder().protocol::<P>().table::<Fragile>().open().unwrap();
     let table = database.table().unwrap();
     (database, table)
 }
 
-fn put<P: Protocol>(database: &Database<P>, table: &Table<Fragile, P>, id: u32, value: u64) {
+fn put<P: Protocol>(database: &Database<P>, table: &Table<Fragile>, id: u32, value: u64) {
     database.transact(|tx| tx.upsert(table, fragile(id, value)).map(drop)).unwrap();
 }
 
-fn value<P: Protocol>(database: &Database<P>, table: &Table<Fragile, P>, id: u32) -> Option<u64> {
+fn value<P: Protocol>(database: &Database<P>, table: &Table<Fragile>, id: u32) -> Option<u64> {
     let get = |tx: &Transaction<'_, P>| {
         Ok::<_, Error>(tx.get(table, &FragileKey(id))?.map(|row| row.value))
     };
@@ -226,8 +226,11 @@ fn a_column_panics_when_it_is_logged<P: Protocol>() {
     let disk = Arc::new(SimulatedDisk::new(1));
     let open = || {
         let durability = DurabilityOptions::new().acknowledge(Acknowledge::Committed);
-        let builder =
-            Database::<P>::builder().table::<Stored>().directory("/db").durability(durability);
+        let builder = Database::builder()
+            .protocol::<P>()
+            .table::<Stored>()
+            .directory("/db")
+            .durability(durability);
         builder.backend(Arc::clone(&disk) as _, false).open().unwrap()
     };
     let get = |database: &Database<P>, id: u32| {
@@ -294,7 +297,7 @@ under_each!(a_key_changes_its_encoding: none NoControl dbx Dbx two_phase_locking
 fn a_key_changes_its_encoding<P: Protocol>() {
     let _one = begin();
     {
-        let database = Database::<P>::builder().table::<FickleRow>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<FickleRow>().open().unwrap();
         let table = database.table::<FickleRow>().unwrap();
         for _ in 0..3 {
             let work = || {
@@ -349,7 +352,7 @@ under_each!(a_deleted_row_says_another_key: none NoControl dbx Dbx two_phase_loc
 fn a_deleted_row_says_another_key<P: Protocol>() {
     let _one = begin();
     {
-        let database = Database::<P>::builder().table::<ShiftingRow>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<ShiftingRow>().open().unwrap();
         let table = database.table::<ShiftingRow>().unwrap();
         let count = |tx: &Transaction<'_, P>| {
             let mut rows = 0;
@@ -410,7 +413,7 @@ under_each!(a_row_is_read_after_a_change_in_the_same_transaction: none NoControl
 /// flags.
 fn a_row_is_read_after_a_change_in_the_same_transaction<P: Protocol>() {
     let _one = begin();
-    let database = Database::<P>::builder().table::<PlainRow>().open().unwrap();
+    let database = Database::builder().protocol::<P>().table::<PlainRow>().open().unwrap();
     let table = database.table::<PlainRow>().unwrap();
     let row = |id: u32, text: &str| PlainRow { id, text: text.to_owned() };
     database.transact(|tx| (0..3).try_for_each(|id| tx.insert(&table, row(id, "first")))).unwrap();
@@ -470,7 +473,7 @@ under_each!(an_announced_row_is_deleted_first: none NoControl htm_naive HtmNaive
 /// Fault 5, once more: the key of a row that is deleted is compared, through the pointer to it with its flag.
 fn an_announced_row_is_deleted_first<P: Protocol>() {
     let _one = begin();
-    let database = Database::<P>::builder().table::<BoxedRow>().open().unwrap();
+    let database = Database::builder().protocol::<P>().table::<BoxedRow>().open().unwrap();
     let table = database.table::<BoxedRow>().unwrap();
     let id = || Boxed(Box::new(1));
     database.transact(|tx| tx.insert(&table, BoxedRow { id: id() })).unwrap();
@@ -502,7 +505,8 @@ fn operations_on_a_split_column_by_another_type() {
     let small: ColumnOf<Counted, i8> =
         ColumnOf::new("large", |row| &row.small, |row| &mut row.small);
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
-    let database = Database::<Doppel>::builder().table::<Counted>().phases(phases).open().unwrap();
+    let database =
+        Database::builder().protocol::<Doppel>().table::<Counted>().phases(phases).open().unwrap();
     let table = database.table::<Counted>().unwrap();
     database.transact(|tx| tx.insert(&table, Counted { id: 1, large: 0, small: 0 })).unwrap();
     database.label_split::<_, _, Add<_>>(&table, &1, large).unwrap();
@@ -523,7 +527,8 @@ fn a_drop_opens_a_snapshot_while_rows_are_split() {
     let _one = begin();
     {
         let phases = PhaseOptions::new().length(Duration::from_secs(3600));
-        let builder = Database::<Doppel>::builder().table::<Counted>().table::<Fragile>();
+        let builder =
+            Database::builder().protocol::<Doppel>().table::<Counted>().table::<Fragile>();
         let database = builder.phases(phases).open().unwrap();
         let (counted, table) =
             (database.table::<Counted>().unwrap(), database.table::<Fragile>().unwrap());
@@ -575,8 +580,8 @@ struct Total {
 /// Adds to a total, which is deferred, and replaces a fragile row.
 #[procedure(Spend)]
 fn spend<P: Protocol>(
-    notes: &Table<Counted, P>,
-    totals: &Table<Total, P>,
+    notes: &Table<Counted>,
+    totals: &Table<Total>,
     tx: &Transaction<'_, P>,
     id: u32,
     number: i64,
@@ -590,8 +595,8 @@ fn spend<P: Protocol>(
 /// Reads a total, and meets [`spend`] nowhere else: so what that adds is deferred.
 #[procedure(Audit)]
 fn audit<P: Protocol>(
-    totals: &Table<Total, P>,
-    others: &Table<PlainRow, P>,
+    totals: &Table<Total>,
+    others: &Table<PlainRow>,
     tx: &Transaction<'_, P>,
     id: u32,
     number: u32,
@@ -609,7 +614,8 @@ fn a_drop_opens_a_snapshot_while_sums_are_deferred() {
         let options = DbxTcOptions::new()
             .procedures([Spend::<DbxTc>::shape(), Audit::<DbxTc>::shape()])
             .chopping(Options::ALL);
-        let builder = Database::<DbxTc>::builder()
+        let builder = Database::builder()
+            .protocol::<DbxTc>()
             .table::<Counted>()
             .table::<Total>()
             .table::<PlainRow>()
@@ -749,7 +755,7 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
 #[test]
 fn an_index_key_that_is_not_found_is_a_failure() {
     let _one = begin();
-    let database = Database::<Dbx>::builder().table::<Moving>().table::<PlainRow>().open().unwrap();
+    let database = Database::builder().table::<Moving>().table::<PlainRow>().open().unwrap();
     let table = database.table::<Moving>().unwrap();
     database
         .transact(|tx| {
@@ -781,10 +787,9 @@ struct Moving {
     group: Fickle,
 }
 
-fn open_stored() -> (Database<Dbx>, Table<Stored, Dbx>) {
+fn open_stored() -> (Database<Dbx>, Table<Stored>) {
     let durability = DurabilityOptions::new().acknowledge(Acknowledge::Committed).threads(1);
-    let builder =
-        Database::<Dbx>::builder().table::<Stored>().directory("/db").durability(durability);
+    let builder = Database::builder().table::<Stored>().directory("/db").durability(durability);
     let database = builder.backend(Arc::new(SimulatedDisk::new(1)), false).open().unwrap();
     let table = database.table::<Stored>().unwrap();
     let row = Stored { id: 1, stubborn: Stubborn(1), text: "one".to_owned() };

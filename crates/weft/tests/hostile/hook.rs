@@ -404,7 +404,7 @@ fn names_of_functions_are_found_in_symbols() {
     for (symbol, name) in [
         ("weft::transaction::writes::<impl weft::transaction::Transaction<P>>::place", "place"),
         ("weft::table::core::clone_row::h0123456789abcdef", "clone_row"),
-        ("<weft::snapshot::Snapshot<P> as core::ops::drop::Drop>::drop", "drop"),
+        ("<weft::snapshot::Snapshot as core::ops::drop::Drop>::drop", "drop"),
         ("weft::worker::stage::{{closure}}::{{closure}}::h0123456789abcdef", "stage"),
         ("weft::worker::stage::<a::B<C>>", "stage"),
     ] {

@@ -65,9 +65,9 @@ type ContentOf = fn(&mut Model) -> &mut BTreeMap<u32, Content>;
 /// A procedure that changes a hostile row, and adds to another and to an honest one.
 #[procedure(Post)]
 fn post<P: Protocol>(
-    bare: &Table<RowBare, P>,
-    totals: &Table<RowTotal, P>,
-    pairs: &Table<Pair, P>,
+    bare: &Table<RowBare>,
+    totals: &Table<RowTotal>,
+    pairs: &Table<Pair>,
     tx: &Transaction<'_, P>,
     source: Short,
     target: Short,
@@ -99,8 +99,8 @@ pub struct Acknowledged {
 /// Reads the row that [`post`] adds to, and meets it nowhere else: so the addition can be deferred.
 #[procedure(Audit)]
 fn audit<P: Protocol>(
-    totals: &Table<RowTotal, P>,
-    others: &Table<Other, P>,
+    totals: &Table<RowTotal>,
+    others: &Table<Other>,
     tx: &Transaction<'_, P>,
     target: Short,
     number: u32,
@@ -121,11 +121,11 @@ struct Other {
 pub struct World<P: Protocol> {
     pub database: Database<P>,
     /// Tables with secondary indexes, unless the protocol has none.
-    indexed: Option<(Table<Row, P>, Table<RowHashed, P>)>,
-    bare: Table<RowBare, P>,
-    totals: Table<RowTotal, P>,
-    others: Table<Other, P>,
-    pub pairs: Table<Pair, P>,
+    indexed: Option<(Table<Row>, Table<RowHashed>)>,
+    bare: Table<RowBare>,
+    totals: Table<RowTotal>,
+    others: Table<Other>,
+    pub pairs: Table<Pair>,
     pub acknowledged: Arc<Acknowledged>,
     /// Whether the types tell the truth, so that what they say can be compared.
     is_truthful: bool,
@@ -139,7 +139,8 @@ fn options() -> TransactionOptions {
 }
 
 pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>, Failure> {
-    let mut builder = Database::<P>::builder()
+    let mut builder = Database::builder()
+        .protocol::<P>()
         .table::<RowBare>()
         .table::<RowTotal>()
         .table::<Other>()
@@ -294,7 +295,7 @@ impl<P: Protocol> World<P> {
     #[inline(never)]
     fn get<R: Indexed>(
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         id: u32,
     ) -> Result<Option<Content>, Error> {
         Ok(tx.get(table, &R::key_of(id))?.map(Indexed::content))
@@ -303,7 +304,7 @@ impl<P: Protocol> World<P> {
     #[inline(never)]
     fn insert<R: Indexed>(
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         id: u32,
         content: Content,
     ) -> Result<(), Error> {
@@ -313,7 +314,7 @@ impl<P: Protocol> World<P> {
     #[inline(never)]
     fn upsert<R: Indexed>(
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         id: u32,
         content: Content,
     ) -> Result<bool, Error> {
@@ -323,7 +324,7 @@ impl<P: Protocol> World<P> {
     #[inline(never)]
     fn update<R: Indexed>(
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         id: u32,
         change: &dyn Fn(&mut R),
     ) -> Result<bool, Error> {
@@ -333,7 +334,7 @@ impl<P: Protocol> World<P> {
     #[inline(never)]
     fn delete<R: Indexed>(
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         id: u32,
     ) -> Result<bool, Error> {
         tx.delete(table, &R::key_of(id))
@@ -483,7 +484,7 @@ impl<P: Protocol> World<P> {
         }
     }
 
-    fn run_indexed<R: Indexed>(&self, table: &Table<R, P>, of: ContentOf) {
+    fn run_indexed<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         let content = |id: u32, stamp| Content { stamp, group: id % 2, code: id * 10 };
         let put = |tx: &Transaction<'_, P>, model: &mut Model, id, stamp| -> Result<(), Refusal> {
             Self::insert(tx, table, id, content(id, stamp))?;
@@ -582,7 +583,7 @@ impl<P: Protocol> World<P> {
     fn look<R: Indexed>(
         &self,
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         expected: &BTreeMap<u32, Content>,
         id: u32,
     ) -> Result<(), Refusal> {
@@ -610,7 +611,7 @@ impl<P: Protocol> World<P> {
     fn scan<R: Indexed>(
         &self,
         tx: &Transaction<'_, P>,
-        table: &Table<R, P>,
+        table: &Table<R>,
         expected: &BTreeMap<u32, Content>,
     ) -> Result<(), Refusal> {
         let all: Vec<(u32, Content)> =
@@ -651,7 +652,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Opens a snapshot, changes rows, and looks at the snapshot.
-    fn under_snapshot<R: Indexed>(&self, table: &Table<R, P>, of: ContentOf) {
+    fn under_snapshot<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         let before = self.acknowledged.model.lock().unwrap().clone();
         let opened = catch_unwind(AssertUnwindSafe(|| self.database.open_snapshot()));
         let snapshot = match opened {
@@ -680,7 +681,7 @@ impl<P: Protocol> World<P> {
             Ok(())
         });
         let looked = catch_unwind(AssertUnwindSafe(|| {
-            let look = |snapshot: &Snapshot<P>, mut expected: Model| -> Result<(), Refusal> {
+            let look = |snapshot: &Snapshot, mut expected: Model| -> Result<(), Refusal> {
                 if called(Operation::SnapshotBody) == Answer::Lie {
                     return Err(Refusal::Refused);
                 }
@@ -702,8 +703,8 @@ impl<P: Protocol> World<P> {
 
     fn look_at<R: Indexed>(
         &self,
-        snapshot: &Snapshot<P>,
-        table: &Table<R, P>,
+        snapshot: &Snapshot,
+        table: &Table<R>,
         expected: &BTreeMap<u32, Content>,
     ) -> Result<(), Failure> {
         for id in 1..=9 {
@@ -738,7 +739,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// A transaction that another thread's gets in the way of.
-    fn conflict<R: Indexed>(&self, table: &Table<R, P>, of: ContentOf) {
+    fn conflict<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         if P::WORKERS_MAX == 1 {
             return;
         }
@@ -784,7 +785,7 @@ impl<P: Protocol> World<P> {
     }
 
     /// Makes enough garbage for a collection.
-    fn churn<R: Indexed>(&self, table: &Table<R, P>, of: ContentOf) {
+    fn churn<R: Indexed>(&self, table: &Table<R>, of: ContentOf) {
         for turn in 0..120_u64 {
             self.step("churn", &|tx, model| {
                 let id = [5, 6][turn as usize % 2];

@@ -173,7 +173,7 @@ impl Drop for Counted {
 fn a_worker_ends_with_garbage_pending() {
     for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
-        let database = Database::<P>::builder().table::<Counted>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Counted>().open().unwrap();
         let table = database.table::<Counted>().unwrap();
         let churn = |id: u64| {
             database.transact(|tx| tx.insert(&table, Counted::new(id, live))).unwrap();
@@ -198,7 +198,7 @@ fn a_worker_ends_with_garbage_pending() {
 fn rows_of_failed_and_rolled_back_writes_are_dropped() {
     for_each_executor!(|P| {
         let live: &'static Live = Box::leak(Box::new(Live(Word::new(0))));
-        let database = Database::<P>::builder().table::<Counted>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Counted>().open().unwrap();
         let table = database.table::<Counted>().unwrap();
         database.transact(|tx| tx.insert(&table, Counted::new(1, live))).unwrap();
         let attempt = |end: &dyn Fn()| {
@@ -260,7 +260,7 @@ impl Drop for Reentrant {
 #[test]
 fn a_row_whose_drop_runs_a_transaction() {
     for_each_executor!(|P| {
-        let database = Database::<P>::builder().table::<Reentrant>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Reentrant>().open().unwrap();
         let table = database.table::<Reentrant>().unwrap();
         let row = |id: u64| Reentrant { id, text: format!("number {id}") };
         (0..50).for_each(|id| database.transact(|tx| tx.insert(&table, row(id))).unwrap());

@@ -80,8 +80,8 @@ impl From<Error> for Refused {
 
 struct Fixture<P: Protocol> {
     database: Database<P>,
-    people: Table<Person, P>,
-    hits: Table<Hit, P>,
+    people: Table<Person>,
+    hits: Table<Hit>,
 }
 
 fn person(name: &str, phone: u32) -> Person {
@@ -91,7 +91,7 @@ fn person(name: &str, phone: u32) -> Person {
 impl<P: Protocol> Fixture<P> {
     /// Ada (phone 1), Bob (phone 2), and hit 1, counted 10.
     fn new() -> Self {
-        let builder = Database::<P>::builder().table::<Person>().table::<Hit>();
+        let builder = Database::builder().protocol::<P>().table::<Person>().table::<Hit>();
         let database = builder.open().unwrap();
         let people = database.table().unwrap();
         let hits = database.table().unwrap();

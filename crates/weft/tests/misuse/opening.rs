@@ -66,7 +66,7 @@ fn close_waits_for_running_transactions() {
 #[test]
 fn too_many_threads_are_refused_and_places_come_back() {
     for_each_executor!(|P| {
-        let builder = Database::<P>::builder().table::<Hit>().workers_max(2);
+        let builder = Database::builder().protocol::<P>().table::<Hit>().workers_max(2);
         let database = builder.open().unwrap();
         let use_it = || database.begin().map(drop);
         for round in 0..5 {
@@ -126,7 +126,8 @@ fn one_thread_at_a_time_where_the_protocol_wants_it() {
 #[test]
 fn no_place_for_workers_means_one() {
     for_each_executor!(|P| {
-        let database = Database::<P>::builder().table::<Hit>().workers_max(0).open().unwrap();
+        let database =
+            Database::builder().protocol::<P>().table::<Hit>().workers_max(0).open().unwrap();
         database.begin().unwrap().commit().unwrap();
     });
 }
@@ -134,7 +135,7 @@ fn no_place_for_workers_means_one() {
 #[test]
 fn a_database_without_tables() {
     for_each_executor!(|P| {
-        let database = Database::<P>::builder().open().unwrap();
+        let database = Database::builder().protocol::<P>().open().unwrap();
         database.transact(|_| Ok::<_, Error>(())).unwrap();
         assert!(database.table::<Hit>().is_err());
     });

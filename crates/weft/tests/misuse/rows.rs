@@ -212,7 +212,7 @@ struct Large {
 #[test]
 fn rows_up_to_the_limit_and_beyond() {
     for_each_executor!(|P| {
-        let Err(failed) = Database::<P>::builder().table::<Huge>().open() else {
+        let Err(failed) = Database::builder().protocol::<P>().table::<Huge>().open() else {
             panic!("a row of more than the limit");
         };
         let Failure::RowTooLarge { table: "huge", size_bytes, size_max_bytes } = failed else {
@@ -221,7 +221,7 @@ fn rows_up_to_the_limit_and_beyond() {
         assert_eq!(size_bytes, size_of::<Huge>());
         assert!(size_max_bytes < size_bytes && size_of::<Large>() <= size_max_bytes);
 
-        let database = Database::<P>::builder().table::<Large>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Large>().open().unwrap();
         let table = database.table::<Large>().unwrap();
         for id in 0..40 {
             let row = Large { id, content: [id as u8; _] };
@@ -246,7 +246,7 @@ struct Nothing {
 #[test]
 fn a_row_of_no_bytes() {
     for_each_executor!(|P| {
-        let database = Database::<P>::builder().table::<Nothing>().open().unwrap();
+        let database = Database::builder().protocol::<P>().table::<Nothing>().open().unwrap();
         let table = database.table::<Nothing>().unwrap();
         for _ in 0..100 {
             database

@@ -24,9 +24,10 @@ fn a_table_that_is_registered_twice_is_named() {
         id: u8,
     }
     for_each_executor!(|P| {
-        let twice = Database::<P>::builder().table::<Hit>().table::<Hit>().open();
+        let twice = Database::builder().protocol::<P>().table::<Hit>().table::<Hit>().open();
         assert_eq!(twice.unwrap_err(), Failure::DuplicateTable { table: "hits" });
-        let namesakes = Database::<P>::builder().table::<Hit>().table::<Namesake>().open();
+        let namesakes =
+            Database::builder().protocol::<P>().table::<Hit>().table::<Namesake>().open();
         assert_eq!(namesakes.unwrap_err(), Failure::DuplicateTable { table: "hits" });
     });
 }

@@ -16,7 +16,7 @@ macro_rules! found {
         #[procedure($name)]
         #[allow(unused, clippy::all, reason = "only what is found matters")]
         fn function<P: Protocol>(
-            $nodes: &Nodes<P>,
+            $nodes: &Nodes,
             $tx: &Transaction<'_, P>,
             $id: u32,
             $out: &mut Vec<u32>,
@@ -404,7 +404,7 @@ fn values_flow_through_loops() {
 /// A procedure whose steps are of all kinds.
 #[procedure(Kinds)]
 fn kinds<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
 ) -> Result<Option<i64>, weft::Error> {
@@ -452,7 +452,7 @@ fn steps_say_what_they_do_and_to_which_columns() {
 
 #[procedure(Added)]
 fn added<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     id: u32,
     sum: i64,
@@ -493,7 +493,7 @@ fn columns_that_are_only_added_to_are_known() {
 
 #[procedure(Checked)]
 fn checked<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     ids: &[u32],
 ) -> Result<(), Refused> {

@@ -16,7 +16,7 @@ struct Node {
     value: i64,
 }
 
-type Nodes<P> = Table<Node, P>;
+type Nodes = Table<Node>;
 
 /// One with an error of its own.
 #[derive(Debug, PartialEq)]

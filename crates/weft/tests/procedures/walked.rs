@@ -9,8 +9,8 @@ use weft::{Conflict, ConflictReason, Database, Error, Record, Transaction, proce
 use super::{Node, Nodes, Refused, dependencies};
 
 /// Nodes 0 to 9, each of which leads to the next, with ten times its number as its value.
-fn loaded() -> (Database, Nodes<Dbx>) {
-    let database: Database = Database::builder().table::<Node>().open().expect("opens");
+fn loaded() -> (Database, Nodes) {
+    let database = Database::builder().table::<Node>().open().expect("opens");
     let nodes = database.table::<Node>().expect("there is one");
     database
         .transact(|tx| {
@@ -58,7 +58,7 @@ impl Driver<Dbx> for Told<'_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let instance = accessed.instance;
         if self.refuses.get() == Some(instance.step) {
             self.refuses.set(None);
@@ -74,7 +74,7 @@ impl Driver<Dbx> for Told<'_> {
         Ok(())
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         self.log(format!("~{}", accessed.instance));
         Ok(())
     }
@@ -106,11 +106,7 @@ fn stale(step: usize) -> Selection {
 
 /// Looks at a node, and then at the next or at nothing; and at another, always.
 #[procedure(Look)]
-fn look<P: Protocol>(
-    nodes: &Nodes<P>,
-    tx: &Transaction<'_, P>,
-    id: u32,
-) -> Result<(i64, i64), Error> {
+fn look<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, id: u32) -> Result<(i64, i64), Error> {
     let first = tx.get(nodes, &id)?.expect("it is there");
     let mut next = 0;
     if first.next > 0 {
@@ -173,7 +169,7 @@ fn a_piece_that_fails_runs_again_and_those_before_it_do_not() {
 /// Adds to some nodes, and then reads one.
 #[procedure(AddAll)]
 fn add_all<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     ids: &[u32],
     id: u32,
@@ -203,11 +199,11 @@ fn own_writes_are_seen_again() {
             fn transaction(&self) -> &Transaction<'_, Dbx> {
                 self.0.transaction()
             }
-            fn enter<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+            fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
                 self.1.borrow_mut().push(accessed.instance);
                 self.0.enter(accessed)
             }
-            fn keep<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+            fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
                 self.0.keep(accessed)
             }
             fn end_pass(&self, is_ok: bool) -> Next {
@@ -228,7 +224,7 @@ fn own_writes_are_seen_again() {
 /// The first of some nodes that is worth so much.
 #[procedure(Find)]
 fn find<P: Protocol>(
-    nodes: &Nodes<P>,
+    nodes: &Nodes,
     tx: &Transaction<'_, P>,
     limit_of: u32,
 ) -> Result<Option<u32>, Error> {
@@ -264,11 +260,7 @@ fn a_scan_that_has_to_read_on_runs_again() {
 
 /// A node's value is enough, or else the procedure ends early by an error; then another is written.
 #[procedure(Guarded)]
-fn guarded<P: Protocol>(
-    nodes: &Nodes<P>,
-    tx: &Transaction<'_, P>,
-    from: u32,
-) -> Result<i64, Refused> {
+fn guarded<P: Protocol>(nodes: &Nodes, tx: &Transaction<'_, P>, from: u32) -> Result<i64, Refused> {
     let value = tx.get(nodes, &from)?.map_or(0, |node| node.value);
     let limit = tx.get(nodes, &9)?.map_or(0, |node| node.value);
     if value > limit {

@@ -38,13 +38,17 @@ const OPENING_CENTS: i64 = 1_000;
 
 struct Bank<P: Protocol> {
     database: Database<P>,
-    accounts: Table<Account, P>,
-    postings: Table<Posting, P>,
+    accounts: Table<Account>,
+    postings: Table<Posting>,
 }
 
 fn open<P: Protocol>(htm: Htm) -> Result<Bank<P>, Error> {
-    let database =
-        Database::builder().table::<Account>().table::<Posting>().custom_htm(htm).open()?;
+    let database = Database::builder()
+        .protocol::<P>()
+        .table::<Account>()
+        .table::<Posting>()
+        .custom_htm(htm)
+        .open()?;
     let (accounts, postings) = (database.table()?, database.table()?);
     database.transact(|tx| {
         (0..ACCOUNTS)

@@ -56,7 +56,7 @@ fn under_valgrind() {
 fn run<P: Protocol>() -> Result<(), Error> {
     // SAFETY: valgrind executes the instructions of RTM, whatever the processor has.
     let htm = unsafe { Htm::assume_rtm(RetryPolicy::default()) };
-    let database = Database::<P>::builder().table::<Posting>().custom_htm(htm).open()?;
+    let database = Database::builder().protocol::<P>().table::<Posting>().custom_htm(htm).open()?;
     let postings = database.table::<Posting>()?;
     const ACCOUNTS: u32 = 4;
     const SEQUENCES: u32 = 60;

@@ -22,7 +22,7 @@ const RUN: Duration = Duration::from_millis(3);
 
 struct Counting {
     database: Database<Doppel>,
-    counters: Table<Counter, Doppel>,
+    counters: Table<Counter>,
     phases: PhaseMetrics,
     increments: i64,
 }
@@ -35,7 +35,7 @@ fn phases_of(database: &Database<Doppel>) -> PhaseMetrics {
 /// the end.
 fn count(seed: u64) -> Counting {
     let phases = PhaseOptions::new().length(LENGTH);
-    let builder = Database::<Doppel>::builder().table::<Counter>().phases(phases);
+    let builder = Database::builder().protocol::<Doppel>().table::<Counter>().phases(phases);
     let database = builder.open().unwrap();
     let counters = database.table().unwrap();
     let loaded = database.transact(|tx| -> Result<(), Error> {

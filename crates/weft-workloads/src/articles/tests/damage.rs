@@ -28,7 +28,7 @@ fn broken_rules(articles: &Articles<Dbx>) -> Vec<Rule> {
     rules.filter(|(_, condition)| !condition.holds).map(|(rule, _)| rule).collect()
 }
 
-type Damage = fn(&Articles<Dbx>, &Tables<Dbx>, &Transaction<'_, Dbx>) -> Result<(), Error>;
+type Damage = fn(&Articles<Dbx>, &Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
 /// Changes rows behind the transactions' back, and compares the rules that break.
 #[track_caller]
@@ -51,7 +51,7 @@ fn popular(articles: &Articles<Dbx>) -> u64 {
 }
 
 /// A comment that was added to an article.
-fn added(tables: &Tables<Dbx>, tx: &Transaction<'_, Dbx>, article: u64) -> Result<Comment, Error> {
+fn added(tables: &Tables, tx: &Transaction<'_, Dbx>, article: u64) -> Result<Comment, Error> {
     let mut rows = tx.prefix(&tables.comments, &article);
     let row = rows.find(|row| row.as_ref().is_ok_and(|row| client_of(row.c_id).is_some()));
     Ok(row.expect("there are some")?.clone())

@@ -34,7 +34,7 @@ fn broken_rules(rubis: &Rubis<Dbx>) -> Vec<Rule> {
     Rule::ALL.into_iter().zip(conditions).filter(|(_, c)| !c.holds).map(|(rule, _)| rule).collect()
 }
 
-type Change = fn(&Tables<Dbx>, &Transaction<'_, Dbx>) -> Result<(), Error>;
+type Change = fn(&Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
 /// Runs the transactions, changes rows behind their back, and compares the rules that break.
 #[track_caller]
@@ -46,7 +46,7 @@ fn assert_breaks(expected: &[Rule], change: Change) {
 }
 
 /// An item with more bids than are listed.
-fn popular(tables: &Tables<Dbx>, tx: &Transaction<'_, Dbx>) -> Result<Auction, Error> {
+fn popular(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Auction, Error> {
     for item in 1..=u64::from(TINY.items) {
         let auction = tx.get(&tables.auctions, &item)?.expect("an auction");
         if auction.number_of_bids > 12 {
@@ -60,11 +60,11 @@ fn first<T: Clone>(mut rows: impl Iterator<Item = Result<T, Error>>) -> Result<T
     rows.next().expect("there are rows")
 }
 
-fn a_purchase(tables: &Tables<Dbx>, tx: &Transaction<'_, Dbx>) -> Result<Purchase, Error> {
+fn a_purchase(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Purchase, Error> {
     first(tx.range(&tables.purchases, ..).map(|row| row.cloned()))
 }
 
-fn a_comment(tables: &Tables<Dbx>, tx: &Transaction<'_, Dbx>) -> Result<Comment, Error> {
+fn a_comment(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Comment, Error> {
     first(
         tx.range(&tables.comments, ..)
             .map(|row| row.cloned())

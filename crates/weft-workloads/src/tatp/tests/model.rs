@@ -166,7 +166,7 @@ fn agrees<P: Protocol>(seed: u64) {
                 let answer = if number % 2 == 0 {
                     queries::execute_as_transaction(&tatp, &query)
                 } else {
-                    tatp.database.snapshot(|view| queries::run(&tatp.tables, view, &query))
+                    tatp.database.snapshot(|view| queries::run::<P>(&tatp.tables, view, &query))
                 };
                 let answer = answer.unwrap_or_else(|error| panic!("{context}: {error}"));
                 assert_eq!(answer, model.answer(&query), "{context}: {query:?}");

@@ -85,7 +85,7 @@ fn transactions_succeed_as_often_as_they_should() {
 /// What goes wrong in a database, and the condition that tells.
 #[test]
 fn verification_finds_what_is_wrong() {
-    type Damage = fn(&Tables<Dbx>, &Transaction<'_, Dbx>, &Family) -> Result<(), Error>;
+    type Damage = fn(&Tables, &Transaction<'_, Dbx>, &Family) -> Result<(), Error>;
     let cases: [(&str, Damage, &[usize]); 8] = [
         ("a lost subscriber", |tables, tx, _| tx.delete(&tables.subscriber, &7).map(drop), &[0, 1]),
         (

@@ -35,7 +35,7 @@ fn broken_rules(tpcc: &Tpcc<Dbx>) -> Vec<Rule> {
     Rule::ALL.into_iter().zip(conditions).filter(|(_, c)| !c.holds).map(|(rule, _)| rule).collect()
 }
 
-type Change = fn(&Tables<Dbx>, &Transaction<'_, Dbx>) -> Result<(), Error>;
+type Change = fn(&Tables, &Transaction<'_, Dbx>) -> Result<(), Error>;
 
 /// Runs the transactions, changes one row behind their back, and compares the rules that break.
 fn assert_breaks(expected: &[Rule], change: Change) {
@@ -45,14 +45,14 @@ fn assert_breaks(expected: &[Rule], change: Change) {
     assert_eq!(broken_rules(&tpcc), expected);
 }
 
-fn last_order(tables: &Tables<Dbx>, tx: &Transaction<'_, Dbx>) -> Result<Order, Error> {
+fn last_order(tables: &Tables, tx: &Transaction<'_, Dbx>) -> Result<Order, Error> {
     let orders = tx.prefix(&tables.order, &(1, 1));
     orders.descending().next().expect("district 1 has orders").cloned()
 }
 
 /// The first line of order 1 of district 1, which the load delivered.
 fn change_delivered_line(
-    tables: &Tables<Dbx>,
+    tables: &Tables,
     tx: &Transaction<'_, Dbx>,
     change: impl FnMut(&mut OrderLine),
 ) -> Result<(), Error> {

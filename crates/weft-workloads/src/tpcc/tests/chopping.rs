@@ -191,7 +191,7 @@ impl Driver<Dbx> for Recorder<'_, '_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T, Dbx>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         self.events.borrow_mut().push(Event {
             table: T::TABLE,
             access: accessed.access,

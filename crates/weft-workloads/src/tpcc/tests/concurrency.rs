@@ -3,7 +3,7 @@
 use std::thread;
 
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::Protocol;
+use weft::protocol::{Dbx, Protocol};
 use weft::{Error, Transaction};
 
 use super::{assert_consistent, load, runnable_protocols};
@@ -63,7 +63,7 @@ fn the_standard_mix_keeps_every_condition() {
     for_each_protocol(|name| {
         for warehouses in [1, 3] {
             let (ended, rolled_back) =
-                weft::protocol::with_protocol!(name, |P| run::<P>(warehouses, Mix::STANDARD, 11))
+                weft::protocol::with_protocol!(name, |P| run::<Dbx>(warehouses, Mix::STANDARD, 11))
                     .expect("a name of the list");
             assert!(ended.iter().all(|&count| count > 20), "{name}: {ended:?}");
             let new_orders = ended[TransactionType::NewOrder as usize];
@@ -80,7 +80,8 @@ fn the_standard_mix_keeps_every_condition() {
 fn orders_against_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([60, 0, 10, 30, 0]).expect("a mix");
-        weft::protocol::with_protocol!(name, |P| run::<P>(1, mix, 12)).expect("a name of the list");
+        weft::protocol::with_protocol!(name, |P| run::<Dbx>(1, mix, 12))
+            .expect("a name of the list");
     });
 }
 
@@ -106,7 +107,7 @@ fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
 fn snapshots_and_transactions_read_the_same() {
     const SEED: u64 = 16;
     let parameters = Parameters { scale: Scale::TINY, ..Parameters::default() };
-    let tpcc: Tpcc<weft::protocol::Dbx> = load(parameters, SEED, 1);
+    let tpcc: Tpcc<Dbx> = load(parameters, SEED, 1);
     let mut client = tpcc.client(SEED, 0, 1);
     for _ in 0..300 {
         tpcc.execute(&mut client).expect("it runs to its end");
@@ -114,17 +115,17 @@ fn snapshots_and_transactions_read_the_same() {
         let mut found = Vec::new();
         let by_transaction =
             tpcc.database.transact(|tx| stock_level::run(&tpcc.tables, tx, &input, &mut found));
-        let by_snapshot = tpcc
-            .database
-            .snapshot(|snapshot| stock_level::run(&tpcc.tables, snapshot, &input, &mut found));
+        let by_snapshot = tpcc.database.snapshot(|snapshot| {
+            stock_level::run::<Dbx>(&tpcc.tables, snapshot, &input, &mut found)
+        });
         assert_eq!(by_snapshot.expect("reads"), by_transaction.expect("reads"), "seed {SEED}");
 
         let input = order_status::Input::draw(&mut client);
         let by_transaction =
             tpcc.database.transact(|tx| order_status::run(&tpcc.tables, tx, &input, &mut found));
-        let by_snapshot = tpcc
-            .database
-            .snapshot(|snapshot| order_status::run(&tpcc.tables, snapshot, &input, &mut found));
+        let by_snapshot = tpcc.database.snapshot(|snapshot| {
+            order_status::run::<Dbx>(&tpcc.tables, snapshot, &input, &mut found)
+        });
         assert_eq!(by_snapshot.expect("reads"), by_transaction.expect("reads"), "seed {SEED}");
     }
 }
@@ -134,7 +135,7 @@ fn each_transaction_alone_keeps_every_condition() {
     for_each_protocol(|name| {
         for transaction in TransactionType::ALL {
             let mix = Mix::only(transaction);
-            let (ended, _) = weft::protocol::with_protocol!(name, |P| run::<P>(1, mix, 13))
+            let (ended, _) = weft::protocol::with_protocol!(name, |P| run::<Dbx>(1, mix, 13))
                 .expect("a name of the list");
             assert!(ended[transaction as usize] > 0);
         }

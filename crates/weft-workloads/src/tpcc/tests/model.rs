@@ -264,7 +264,7 @@ impl Model {
 
 fn by_keys<P: Protocol, R: Record<Key: Ord>>(
     tpcc: &Tpcc<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     keys: impl Iterator<Item = R::Key>,
 ) -> BTreeMap<R::Key, R> {
     let mut rows = BTreeMap::new();
@@ -277,7 +277,7 @@ fn by_keys<P: Protocol, R: Record<Key: Ord>>(
 
 fn in_range<P: Protocol, R: Record<Key: Ord>>(
     tpcc: &Tpcc<P>,
-    table: &Table<R, P>,
+    table: &Table<R>,
     low: R::Key,
     high: R::Key,
 ) -> BTreeMap<R::Key, R> {

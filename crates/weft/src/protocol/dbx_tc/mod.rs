@@ -123,8 +123,8 @@ impl Protocol for DbxTc {
         let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
         // A transaction that is not in pieces has come through the gate before.
         if !worker.active.get() {
-            let pinned = Pinned::new(worker);
-            pinned.worker().executor().publish(&worker.memory)?;
+            let _pinned = Pinned::new(worker);
+            worker.executor().publish(&worker.memory)?;
         }
         Ok(body())
     }

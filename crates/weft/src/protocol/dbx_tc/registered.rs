@@ -24,8 +24,8 @@ use crate::procedure::{Pieces, Shape};
 ///
 /// #[procedure(Sell)]
 /// fn sell<P: Protocol>(
-///     items: &Table<Item, P>,
-///     days: &Table<Day, P>,
+///     items: &Table<Item>,
+///     days: &Table<Day>,
 ///     tx: &Transaction<'_, P>,
 ///     item: u32,
 ///     day: u32,
@@ -41,7 +41,7 @@ use crate::procedure::{Pieces, Shape};
 ///
 /// let known = DbxTcOptions::new().procedures([Sell::<DbxTc>::shape()]);
 /// let database =
-///     Database::<DbxTc>::builder().table::<Item>().table::<Day>().dbx_tc(known).open()?;
+///     Database::builder().protocol::<DbxTc>().table::<Item>().table::<Day>().dbx_tc(known).open()?;
 /// assert_eq!(database.chopping().procedures[0].pieces.len(), 2);
 /// let (items, days) = (database.table::<Item>()?, database.table::<Day>()?);
 /// database.transact(|tx| {

@@ -29,7 +29,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// # use weft::{Database, Error, Record, column_of};
     /// # #[derive(Clone, Record)]
     /// # struct Page { #[record(key)] id: u32, likes: u64 }
-    /// # let database = Database::<Doppel>::builder().table::<Page>().open()?;
+    /// # let database = Database::builder().protocol::<Doppel>().table::<Page>().open()?;
     /// # let pages = database.table::<Page>()?;
     /// # database.transact(|tx| tx.insert(&pages, Page { id: 7, likes: 0 }))?;
     /// database.label_split::<_, _, Add<_>>(&pages, &7, column_of!(Page.likes))?;
@@ -48,7 +48,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
     pub fn label_split<T: Record, V: 'static, O: Operation<V>>(
         &self,
-        table: &Table<T, PhaseReconciliation<J>>,
+        table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
     ) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
     pub fn remove_split_labels<T: Record>(
         &self,
-        table: &Table<T, PhaseReconciliation<J>>,
+        table: &Table<T>,
         key: &T::Key,
     ) -> Result<(), Failure> {
         self.with_record(table, key, |record, _| {
@@ -93,7 +93,7 @@ impl<J: JoinedProtocol> Database<PhaseReconciliation<J>> {
     /// Runs `body` with the record of a row that is there now, and its key, on a worker that is pinned.
     fn with_record<T: Record>(
         &self,
-        table: &Table<T, PhaseReconciliation<J>>,
+        table: &Table<T>,
         key: &T::Key,
         body: impl FnOnce(NonNull<u8>, EncodedKey),
     ) -> Result<(), Failure> {

@@ -307,8 +307,11 @@ struct Lamp {
 /// to find the row that was there when it began, or else to give way.
 #[test]
 fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
-    let database: Database<TimestampOrdering> =
-        Database::builder().table::<Lamp>().open().expect("a database");
+    let database: Database<TimestampOrdering> = Database::builder()
+        .protocol::<TimestampOrdering>()
+        .table::<Lamp>()
+        .open()
+        .expect("a database");
     let lamps = database.table::<Lamp>().expect("its table");
     let insert = || database.transact(|tx| tx.insert(&lamps, Lamp { number: 1, lit: true }));
     let delete = || database.transact(|tx| tx.delete(&lamps, &1));
@@ -350,8 +353,11 @@ fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
 /// older transaction can insert the key any more that was found absent.
 #[test]
 fn an_absence_that_an_error_was_concluded_from_lasts() {
-    let database: Database<TimestampOrdering> =
-        Database::builder().table::<Lamp>().open().expect("a database");
+    let database: Database<TimestampOrdering> = Database::builder()
+        .protocol::<TimestampOrdering>()
+        .table::<Lamp>()
+        .open()
+        .expect("a database");
     let lamps = database.table::<Lamp>().expect("its table");
     thread::scope(|scope| {
         let older = database.begin().expect("begun");
