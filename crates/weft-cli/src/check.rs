@@ -10,8 +10,8 @@ use serde::Serialize;
 use weft_checker::format::{self, Format};
 use weft_checker::{Level, Options, Phase, Report, check_with_progress};
 
-use crate::progress::Progress;
-use crate::stop::Stop;
+use weft_bench::progress::Progress;
+use weft_bench::stop::Stop;
 
 /// Bytes that are read from a file at a time.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -145,6 +145,15 @@ impl fmt::Display for Place {
     }
 }
 
+/// Why rows could not be written.
+#[derive(Debug)]
+pub enum WriteFault {
+    /// The writer failed.
+    Io(io::Error),
+    /// The format does not have room for this.
+    Limit(String),
+}
+
 /// A value that does not fit, before it is known where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misfit {

@@ -4,9 +4,9 @@ use std::io::Write;
 
 use weft::description::TableDescription;
 
-use crate::columnar::{BatchWriter, WriteFault};
+use crate::columnar::BatchWriter;
 use crate::csv::CsvWriter;
-use crate::error::ExportError;
+use crate::error::{ExportError, WriteFault};
 use crate::format::Format;
 use crate::newtypes::without_newtypes;
 use crate::progress::{CountingWriter, Listener, Progress};

@@ -5,6 +5,9 @@
 //! [`TableDescription`](weft::description::TableDescription), so neither needs the Rust type, nor
 //! a database. [`export_table`] and [`import_table`] are for those who have both. What is exported and imported again is the same, to the bit, in every format.
 //!
+//! Arrow and Parquet take the feature `columnar`, which is on by default. Without it an error says that they are not
+//! there.
+//!
 //! # The forms of values
 //!
 //! | column | Arrow and Parquet | CSV | in JSON |
@@ -51,6 +54,10 @@
 //! to 2 GiB). The libraries under it may panic on a damaged file. Such a panic ends in an error
 //! like all the others, if panics unwind; the panic hook is called, though, and prints it.
 
+#[cfg(feature = "columnar")]
+mod columnar;
+#[cfg(not(feature = "columnar"))]
+#[path = "columnar_absent.rs"]
 mod columnar;
 mod columns;
 mod csv;

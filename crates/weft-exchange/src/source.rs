@@ -1,6 +1,7 @@
 //! What every format's reader does for the importer.
 
 use std::io;
+#[cfg(feature = "columnar")]
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft::description::ValueMismatch;
@@ -46,6 +47,7 @@ impl From<ValueMismatch> for Misfit {
 
 /// Calls a library that reads a file which may be damaged. The libraries are written to refuse
 /// such a file, and where they panic all the same, it is a fault of the file to the caller.
+#[cfg(feature = "columnar")]
 pub fn guarded<T>(call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     // What the call leaves behind half-done is not used again: after a fault, an importer has
     // no more rows.

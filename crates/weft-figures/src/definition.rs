@@ -157,7 +157,7 @@ pub enum Content {
 /// What is run for a figure: for each series and each value of the axis one call.
 #[derive(Debug)]
 pub struct Experiment {
-    /// The command of `weft bench` and of `cargo simulate`, and the options of each point.
+    /// The command of `cargo lab bench` and of `cargo simulate`, and the options of each point.
     pub workload: &'static [&'static str],
     /// Whether transactions are run for some time, or so many regions are tried.
     pub subject: Subject,
@@ -207,7 +207,7 @@ pub struct Real {
     pub threads: u32,
     /// Whether it says little without hardware regions.
     pub needs_rtm: bool,
-    /// Options that only `weft bench` has.
+    /// Options that only `cargo lab bench` has.
     pub arguments: &'static [&'static str],
 }
 
@@ -326,7 +326,7 @@ pub struct Metric {
     pub unit: &'static str,
     /// How it is drawn.
     pub scale: Scale,
-    /// Where `weft bench` writes it.
+    /// Where `cargo lab bench` writes it.
     pub real: Reading,
     /// Where `cargo simulate` writes it.
     pub simulated: Reading,

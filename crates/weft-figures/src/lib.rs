@@ -1,7 +1,7 @@
 //! The figures and tables of the papers' evaluations: what was measured there, as data, and what is
-//! measured here, as pictures beside it. The command `weft figures` is made of it.
+//! measured here, as pictures beside it. The command `cargo lab figures` is made of it.
 //!
-//! Nothing here knows the engine. A point of a curve is one call of `weft bench` or of `cargo simulate`,
+//! Nothing here knows the engine. A point of a curve is one call of `cargo lab bench` or of `cargo simulate`,
 //! in a process of its own, which writes JSON; so the command that stands below a picture is the one that
 //! was run, and everybody can run it again.
 //!

@@ -278,7 +278,7 @@ mod tests {
 
     fn about() -> About {
         About {
-            command: "cargo weft figures --quick --out <here>".to_owned(),
+            command: "cargo lab figures --quick --out <here>".to_owned(),
             host: "2 logical cores".to_owned(),
             builds: vec!["0.1.0 (0123)".to_owned()],
             is_full: false,

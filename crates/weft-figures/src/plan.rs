@@ -8,7 +8,7 @@ use crate::definition::{By, Content, DIRECTORY, Experiment, Figure, Real, Simula
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Program {
     /// `weft`, on this machine.
-    Weft,
+    Laboratory,
     /// `weft-simulate`, on a simulated one.
     Simulator,
 }
@@ -26,7 +26,7 @@ impl fmt::Display for Call {
     /// As one types it in the repository.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let program = match self.program {
-            Program::Weft => "cargo weft",
+            Program::Laboratory => "cargo lab",
             Program::Simulator => "cargo simulate",
         };
         write!(out, "{program} {}", self.arguments.join(" "))
@@ -236,7 +236,7 @@ fn point(
         if let By::Choices(choices) = by {
             add(choices[at as usize].arguments);
         }
-        let call = Call { program: Program::Weft, arguments: words };
+        let call = Call { program: Program::Laboratory, arguments: words };
         return Point { series, at, call, seconds: SECONDS_OF_REGIONS };
     }
     if let Machine::Real(_) = machine {
@@ -290,6 +290,6 @@ fn point(
     for word in words.iter_mut().filter(|word| *word == DIRECTORY) {
         word.clone_from(&settings.directory);
     }
-    let program = if machine.is_simulated() { Program::Simulator } else { Program::Weft };
+    let program = if machine.is_simulated() { Program::Simulator } else { Program::Laboratory };
     Point { series, at, call: Call { program, arguments: words }, seconds }
 }

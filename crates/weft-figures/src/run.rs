@@ -55,7 +55,7 @@ impl Processes {
     /// It is not known.
     pub fn path(&self, program: Program) -> Result<&Path, String> {
         match (program, &self.simulator) {
-            (Program::Weft, _) => Ok(&self.weft),
+            (Program::Laboratory, _) => Ok(&self.weft),
             (Program::Simulator, Some(path)) => Ok(path),
             (Program::Simulator, None) => Err(NO_SIMULATOR.to_owned()),
         }
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_simulator_is_looked_for_where_cargo_puts_it() {
         let target = scratch("simulator").join("target");
-        let program = target.join("debug").join("weft");
+        let program = target.join("debug").join("weft-lab");
         assert_eq!(find_simulator(&program), None);
         let place = |path: PathBuf| {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -343,18 +343,19 @@ mod tests {
     fn programs_that_fail_or_print_something_else_are_told_of() {
         let missing = Processes::new("/nowhere/at/all".into(), None);
         let call = |program| Call { program, arguments: vec![] };
-        assert!(missing.run(&call(Program::Weft)).unwrap_err().contains("/nowhere/at/all"));
+        assert!(missing.run(&call(Program::Laboratory)).unwrap_err().contains("/nowhere/at/all"));
         assert_eq!(missing.run(&call(Program::Simulator)).unwrap_err(), NO_SIMULATOR);
-        assert!(missing.build(Program::Weft).is_err());
+        assert!(missing.build(Program::Laboratory).is_err());
         // Any program that prints something else does.
         if let Ok(cargo) = std::env::var("CARGO") {
             let other = Processes::new(cargo.into(), None);
-            let version = Call { program: Program::Weft, arguments: vec!["--version".to_owned()] };
+            let version =
+                Call { program: Program::Laboratory, arguments: vec!["--version".to_owned()] };
             assert!(other.run(&version).unwrap_err().contains("no report"));
             let unknown =
-                Call { program: Program::Weft, arguments: vec!["--surely-not".to_owned()] };
+                Call { program: Program::Laboratory, arguments: vec!["--surely-not".to_owned()] };
             assert!(other.run(&unknown).unwrap_err().contains("--surely-not"));
-            assert_eq!(other.build(Program::Weft), other.build(Program::Weft));
+            assert_eq!(other.build(Program::Laboratory), other.build(Program::Laboratory));
         }
     }
 }

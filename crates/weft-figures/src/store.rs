@@ -64,7 +64,7 @@ impl Store {
 
     fn path(&self, call: &Call) -> PathBuf {
         let command = call.to_string();
-        // `cargo simulate tpcc …`, `cargo weft bench tpcc …`
+        // `cargo simulate tpcc …`, `cargo lab bench tpcc …`
         let words = command.split(' ').skip(1).take_while(|word| !word.starts_with('-'));
         let words: Vec<&str> = words.collect();
         self.directory.join(format!("{}-{:016x}.json", words.join("-"), hash(&command)))

@@ -166,7 +166,7 @@ pub enum Private {
 pub enum Regions {
     /// The simulated machine's RTM
     Rtm,
-    /// Software twins, which `weft bench` calls `software`
+    /// Software twins, which `cargo lab bench` calls `software`
     #[value(alias = "software")]
     None,
 }

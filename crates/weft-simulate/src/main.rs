@@ -1,4 +1,4 @@
-//! `cargo simulate`: the workloads of `weft bench` on the simulated machine of `weft-sim`, in virtual
+//! `cargo simulate`: the workloads of `cargo lab bench` on the simulated machine of `weft-sim`, in virtual
 //! time.
 //!
 //! It is a program of its own, since it needs another build of the engine: that whose words and regions

@@ -51,7 +51,7 @@ Examples:
   cargo simulate rtm --machine today-64c --kind writes,random-writes
       a recent processor's first-level cache: 48 KiB in 12 ways
 
-`weft bench rtm` runs the same on a processor that has RTM.",
+`cargo lab bench rtm` runs the same on a processor that has RTM.",
         Kind::table()
     )
 }

@@ -13,9 +13,9 @@ use weft_exchange::{ExportError, Exporter, Format};
 use super::reading::recover_in_memory;
 use super::table::{KeptTable, UnwantedTable};
 use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
-use crate::numbers::counted;
-use crate::progress::Progress;
-use crate::stop::Stop;
+use weft_bench::numbers::counted;
+use weft_bench::progress::Progress;
+use weft_bench::stop::Stop;
 
 /// What is shown below the options.
 const ABOUT: &str = "\

@@ -11,9 +11,9 @@ use weft::durability::{
 };
 
 use super::{DirectoryArguments, report};
-use crate::bench::report::table::numeric;
-use crate::numbers::{counted, grouped};
-use crate::stop::Stop;
+use weft_bench::harness::numeric;
+use weft_bench::numbers::{counted, grouped};
+use weft_bench::stop::Stop;
 
 /// What is shown below the options of `weft log inspect`.
 const ABOUT_INSPECT: &str = "\

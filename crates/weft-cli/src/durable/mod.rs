@@ -23,11 +23,11 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use weft::durability::{Phase, RecoveryProgress, StorageError};
+use weft::durability::{Phase, RecoveryProgress};
 
-use crate::arguments::whole_number;
-use crate::progress::Progress;
-use crate::stop::Stop;
+use weft_bench::arguments::whole_number;
+use weft_bench::progress::Progress;
+use weft_bench::stop::Stop;
 
 /// The most threads that may read.
 const THREADS_MAX: u64 = 1024;
@@ -72,21 +72,6 @@ fn threads(text: &str) -> Result<usize, String> {
 /// An epoch, as an argument.
 fn epoch(text: &str) -> Result<u64, String> {
     whole_number(text, 0..=u64::MAX)
-}
-
-/// An error of the database's files, as what ends a command: what could be had from another
-/// directory, or at another time, is an argument's fault; what is wrong with the files is not.
-impl From<StorageError> for Stop {
-    fn from(error: StorageError) -> Stop {
-        let message = error.to_string();
-        match error {
-            StorageError::NotADatabase { .. }
-            | StorageError::AlreadyOpen { .. }
-            | StorageError::EpochUnavailable { .. }
-            | StorageError::Io { .. } => Stop::Usage(message),
-            _ => Stop::Failed(message),
-        }
-    }
 }
 
 /// Makes sure that `path`, which is going to be written, does not lie in the database's directory.

@@ -8,7 +8,7 @@ use weft::durability::{
     recover,
 };
 
-use crate::stop::Stop;
+use weft_bench::stop::Stop;
 
 /// How often a database that is open is read, if something seems to be wrong with it.
 const ATTEMPTS: usize = 5;

@@ -16,10 +16,10 @@ use weft::durability::{
 use super::reading::{read_manifest, recover_in_memory};
 use super::table::KeptState;
 use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
-use crate::bench::report::table::numeric;
-use crate::numbers::{counted, grouped, span};
-use crate::progress::Progress;
-use crate::stop::Stop;
+use weft_bench::harness::numeric;
+use weft_bench::numbers::{counted, grouped, span};
+use weft_bench::progress::Progress;
+use weft_bench::stop::Stop;
 
 /// What is shown below the options.
 const ABOUT: &str = "\

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weft::durability::{Cut, StorageError};
 
-use crate::numbers::counted;
+use weft_bench::numbers::counted;
 
 /// Something that does not count of the log.
 #[derive(Serialize)]

@@ -1,10 +1,5 @@
 //! The `weft` command from the outside: exit codes, messages, and the form of its output.
 
-mod bench;
-mod chop;
 mod durable;
-mod figures;
-mod hot_keys;
-mod procedures;
-mod refusals;
+mod product;
 mod support;

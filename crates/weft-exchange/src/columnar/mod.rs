@@ -23,7 +23,7 @@ pub use self::parquet::ParquetSource;
 
 use self::fields::FieldReader;
 use crate::columns::match_columns;
-use crate::error::Place;
+use crate::error::{Place, WriteFault};
 use crate::progress::CountingWriter;
 use crate::source::Fault;
 
@@ -46,15 +46,6 @@ pub struct BatchWriter<W: Write + Send> {
 enum File<W: Write + Send> {
     ArrowIpc(Box<FileWriter<BufWriter<CountingWriter<W>>>>),
     Parquet(Box<ArrowWriter<CountingWriter<W>>>),
-}
-
-/// Why rows could not be written.
-#[derive(Debug)]
-pub enum WriteFault {
-    /// The writer failed.
-    Io(io::Error),
-    /// The format does not have room for this.
-    Limit(String),
 }
 
 impl<W: Write + Send> BatchWriter<W> {

@@ -371,7 +371,9 @@ pub const FIGURES: &[Figure] = &[
                 },
             ],
             differs: &["Reads take no region here, which in the paper are 40 % of the cost."],
-            simulated: Err("the tree without transactions takes part in `weft bench ycsb` alone"),
+            simulated: Err(
+                "the tree without transactions takes part in `cargo lab bench ycsb` alone",
+            ),
             real: Ok(Real { arguments: &["--records", "1000000"], ..REAL }),
             axis: Axis { quick: &[1.0, 2.0], ..THREADS },
             ..scaling(&["ycsb"], &[protocol!("RTM B+-tree", "raw"), DBX, SPINLOCK])

@@ -62,7 +62,7 @@ const fn pieces(expectations: &'static [Expectation]) -> Experiment {
         expectations,
         published: &[],
         differs: &[
-            "The paper draws the graphs; here their pieces are counted. `cargo weft chop tpcc \
+            "The paper draws the graphs; here their pieces are counted. `cargo lab chop tpcc \
              --svg FILE` draws them.",
         ],
     }

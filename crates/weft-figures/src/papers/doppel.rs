@@ -280,7 +280,7 @@ pub const FIGURES: &[Figure] = &[
         title: "INCR1 over time, as the hot key changes",
         claim: "When the hot key changes, Doppel finds the new one soon, and loses little.",
         content: Content::Experiment(Experiment {
-            real: Err("the timeline of `weft bench` is a file of its own (`--timeline FILE`)"),
+            real: Err("the timeline of `cargo lab bench` is a file of its own (`--timeline FILE`)"),
             metrics: &[Metric {
                 real: Reading::of(""),
                 simulated: Reading::of("timeline/until_ms={at}/transactions_per_second"),

@@ -11,7 +11,7 @@ use crate::arguments::{Common, Operations};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
 
 const HELP: &str = "\
-What is simulated: Articles, as in `weft bench articles`, whose help says what its transactions do.
+What is simulated: Articles, as in `cargo lab bench articles`, whose help says what its transactions do.
 
 Examples:
   cargo simulate articles --protocol dbx,silo,2pl,htm-naive

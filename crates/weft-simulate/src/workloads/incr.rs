@@ -12,7 +12,7 @@ use crate::arguments::{Common, Computing};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
 const HELP: &str = "\
-What is simulated: INCR1 and INCRZ, as in `weft bench incr`, whose help says what they are; but a hot key
+What is simulated: INCR1 and INCRZ, as in `cargo lab bench incr`, whose help says what they are; but a hot key
 that changes does so after milliseconds, since few seconds can be simulated.
 
 Examples:

@@ -10,7 +10,7 @@ use crate::arguments::{Common, Computing};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
 const HELP: &str = "\
-What is simulated: LIKE, as in `weft bench like`, whose help says what its transactions do.
+What is simulated: LIKE, as in `cargo lab bench like`, whose help says what its transactions do.
 
 Examples:
   cargo simulate like --write 90 --protocol silo,2pl --machine xeon-8x10 --cores 1,20

@@ -12,7 +12,7 @@ use crate::arguments::Common;
 use crate::simulation::{Benchmark, CYCLES_PER_TRANSACTION, Driven, Outcome, Setting, simulate};
 
 const HELP: &str = "\
-What is simulated: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), as in `weft bench locks`,
+What is simulated: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), as in `cargo lab bench locks`,
 whose help says what the workloads and the locks are. conflict, capacity, locked and other are shares
 of the regions that were tried; fallbacks are sections whose lock was taken after two aborts.
 

@@ -10,7 +10,7 @@ use crate::arguments::{Common, Operations};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
 
 const HELP: &str = "\
-What is simulated: RUBiS, as in `weft bench rubis`, whose help says what its transactions do. In the
+What is simulated: RUBiS, as in `cargo lab bench rubis`, whose help says what its transactions do. In the
 bidding mix all items are alike; in the contended mix half of the transactions are bids, on items of
 which the k-th is drawn in proportion to 1 / k^alpha.
 

@@ -10,7 +10,7 @@ use crate::arguments::Common;
 use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
 
 const HELP: &str = "\
-What is simulated: TATP, as in `weft bench tatp`, whose help says what its transactions do. Many ask
+What is simulated: TATP, as in `cargo lab bench tatp`, whose help says what its transactions do. Many ask
 for what is not there: such a transaction does not succeed, and tx/s are of those that do.
 
 Examples:

@@ -1,0 +1,65 @@
+//! What takes part in a benchmark: the protocols, and what is measured beside them.
+
+use weft::protocol::{PROTOCOLS, ProtocolDescription};
+
+/// The memory store without transactions: no protocol, and in no list of them, but it takes part in
+/// `cargo lab bench ycsb`.
+pub const RAW: ProtocolDescription = ProtocolDescription {
+    name: "raw",
+    title: "no transactions: the bare B+-tree of the memory store",
+    source: "DBX §7.3.2",
+    workers_max: usize::MAX,
+    uses_htm: false,
+    twin: None,
+    single_key: false,
+};
+
+/// A lock as a contender, taken or elided.
+const fn contender(name: &'static str, title: &'static str, elided: bool) -> ProtocolDescription {
+    ProtocolDescription {
+        name,
+        title,
+        source: "No Free Lunch §3.2",
+        workers_max: usize::MAX,
+        uses_htm: elided,
+        twin: if elided { Some("the locks, taken") } else { None },
+        single_key: false,
+    }
+}
+
+/// The locks of `cargo lab bench locks`: no protocols either.
+pub const LOCKS: [ProtocolDescription; 14] = [
+    contender("none", "no lock at all", false),
+    contender("occ_rwlock", "readers that announce themselves, and a writer", false),
+    contender("tatas", "a word, tested before it is set", false),
+    contender("mcs", "a queue, each thread spinning on a word of its own", false),
+    contender("srwlock", "readers and a writer, with a queue", false),
+    contender("occ_rwlock+elided", "", true),
+    contender("tatas+elided", "", true),
+    contender("mcs+elided", "", true),
+    contender("srwlock+elided", "", true),
+    contender("manager", "all locks of a storage manager", false),
+    contender("manager+elided", "", true),
+    contender("manager+coarse", "", true),
+    contender("map", "a lock for each record", false),
+    contender("map+elided", "", true),
+];
+
+/// The protocol called `name`, or what takes part in its place, which the parser of the arguments
+/// has found in the list.
+pub fn describe(name: &str) -> &'static ProtocolDescription {
+    let others = [&RAW].into_iter().chain(&LOCKS);
+    let found = PROTOCOLS.iter().chain(others).find(|protocol| protocol.name == name);
+    found.expect("the parser lets only names of the list through")
+}
+
+/// The most threads that may run transactions under the protocol; `None`: it has no limit.
+pub fn threads_max(protocol: &ProtocolDescription) -> Option<usize> {
+    (protocol.workers_max < usize::MAX).then_some(protocol.workers_max)
+}
+
+/// A line about what runs in place of a protocol's hardware regions, if that has to be known to
+/// read its results.
+pub fn twin_note(protocol: &ProtocolDescription) -> Option<String> {
+    protocol.twin.map(|twin| format!("{}: without RTM its twin is {twin}.", protocol.name))
+}

@@ -1,0 +1,49 @@
+//! What the product's command has, and what it leaves to the laboratory.
+
+use crate::support::{refused, run, text, written};
+
+#[test]
+fn tpcc_runs_under_the_protocols_of_an_application() {
+    let report = written(&[
+        "bench",
+        "tpcc",
+        "--protocol",
+        "dbx,silo,2pl",
+        "--scale",
+        "tiny",
+        "--seconds",
+        "0.05",
+        "--warmup",
+        "0",
+        "--rounds",
+        "1",
+        "--threads",
+        "2",
+        "--verify",
+    ]);
+    for protocol in ["| dbx ", "| silo ", "| 2pl "] {
+        assert!(report.contains(protocol), "{protocol}: {report}");
+    }
+}
+
+#[test]
+fn other_protocols_are_refused_by_name() {
+    let cases: &[(&[&str], &[&str])] = &[
+        (&["--protocol", "htcc"], &["'htcc'", "dbx", "silo", "2pl"]),
+        (&["--protocol", "none"], &["'none'", "dbx"]),
+    ];
+    refused("tpcc", cases);
+}
+
+#[test]
+fn help_names_what_there_is() {
+    let help = run(&["bench", "tpcc", "--help"]);
+    let help = text(&help.stdout);
+    assert!(help.contains("silo") && !help.contains("doppel"), "{help}");
+    assert!(!help.contains("--hot-tables") && !help.contains("--phase-length"), "{help}");
+    let help = run(&["--help"]);
+    let help = text(&help.stdout);
+    for command in ["bench", "check", "log", "recover", "export"] {
+        assert!(help.contains(command), "{command}: {help}");
+    }
+}

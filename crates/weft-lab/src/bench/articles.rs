@@ -1,0 +1,165 @@
+//! `cargo lab bench articles`: what is that of Articles alone.
+
+use std::io;
+
+use clap::Args;
+use weft::protocol::with_protocol;
+use weft_workloads::LoadOptions;
+use weft_workloads::articles::{Articles, Mix, Parameters, RECORDS_MAX, TransactionType};
+use weft_workloads::snapshots::Snapshots;
+
+use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::numbers;
+use weft_bench::stop::Stop;
+
+use super::incr::alpha;
+use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
+use weft_bench::harness::tally::SAMPLE_OF_SMALL;
+use weft_bench::harness::{self, Subject, Switch};
+
+/// About what one article takes once loaded, with the comments on it, and one user: measured, with the
+/// arrays of the hash tables.
+const ARTICLE_BYTES: u64 = 1_900;
+const USER_BYTES: u64 = 1_000;
+
+/// What the articles and users that were drawn take at most.
+const DRAWN_BYTES: u64 = 8 << 22;
+
+/// About what a comment adds, measured, and more of them than a thread makes in a second if it does nothing
+/// else.
+const COMMENT_BYTES: u64 = 450;
+const COMMENTS_PER_SECOND_MAX: u64 = 500_000;
+
+const HELP: &str = "\
+What is measured: Articles, a site where articles are posted and commented on: a benchmark of H-Store,
+on which DBX-TC was measured. Each thread runs one transaction after the other:
+  getarticle   35 %  reads an article
+  getcomments  35 %  reads the first five comments on an article
+  addcomment   20 %  inserts a comment, and counts it in its article
+  updateuser   10 %  changes a user's last name
+The k-th most popular article, and the k-th most active user, are drawn in proportion to 1 / k^alpha,
+before the clock runs. With alpha 1 the first of 100,000 articles is in 8 % of all requests for one, and
+the first of 200 users in 17 %.
+
+Comments are counted by a commutative operation, which tells nothing of what it finds: the order of two
+comments makes no difference, and clients number theirs. With `--operations off` the count is read, is
+the comment's number, and is written, as in H-Store. The table of comments grows while it runs. The
+latency of one transaction in 31 is taken.
+
+Examples:
+  cargo lab bench articles
+      DBX, one thread, 100,000 articles, 200 users, the standard mix
+  cargo lab bench articles --protocol dbx,silo,2pl --threads 2
+      three protocols in turns, as in Figure 15 of the DBX-TC paper
+  cargo lab bench articles --mix addcomment --alpha 2 --protocol doppel,silo --threads 2
+      everybody comments on the same few articles
+  cargo lab bench articles --threads 4 --articles 100 --users 10 --verify
+      four threads among few articles; checks the database afterwards
+  cargo lab bench articles --snapshots off,on
+      whether it is worth it to read on snapshots
+
+`cargo lab protocols` says what each protocol is and where it is from.
+Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure Articles: a site where articles are read and commented on
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct ArticlesArguments {
+    /// Articles that are loaded, with 3.55 comments each on average
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().articles,
+          value_parser = records)]
+    #[arg(allow_negative_numbers = true)]
+    articles: u64,
+
+    /// Users that are loaded
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
+          value_parser = records)]
+    #[arg(allow_negative_numbers = true)]
+    users: u64,
+
+    /// Transactions to draw from: standard, the name of one type, or four weights
+    ///
+    /// `standard` stands for the weights 35,35,20,10, in the order of the list below.
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
+    mix: Mix,
+
+    /// How uneven the popularity of articles and of users is: the k-th is drawn in proportion to
+    /// 1 / k^alpha; 0: all alike
+    #[arg(long, value_name = "ALPHA", default_value_t = Parameters::default().alpha,
+          value_parser = alpha)]
+    #[arg(allow_negative_numbers = true)]
+    alpha: f64,
+
+    /// Count comments by a commutative operation, or by reading and writing
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    operations: Switch,
+
+    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
+    ///
+    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
+    /// or, with a log, as often as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
+    #[arg(num_args = 0..=1, default_missing_value = "on")]
+    snapshots: Vec<Snapshots>,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// Articles under whatever protocol.
+struct ArticlesBenchmark(Parameters);
+
+impl Benchmark for ArticlesBenchmark {
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let parameters = Parameters { snapshots: variant.snapshots, ..self.0 };
+        with_protocol!(variant.protocol(), |P| load_under::<P, Articles<P>, SAMPLE_OF_SMALL>(
+            &parameters,
+            options
+        ))
+        .expect("the parser lets only names of the list through")
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`harness::run`].
+pub fn run(arguments: &ArticlesArguments) -> Result<(), Stop> {
+    let &ArticlesArguments { articles, users, mix, alpha, operations, .. } = arguments;
+    let operations = operations == Switch::On;
+    let parameters =
+        Parameters { articles, users, mix, alpha, operations, snapshots: Snapshots::Off };
+    let weights = mix.weights().map(u64::from);
+    let of_comments = weights[TransactionType::AddComment as usize];
+    let comments = COMMENTS_PER_SECOND_MAX * of_comments / weights.iter().sum::<u64>();
+    let subject = Subject {
+        title: format!(
+            "Articles, mix {mix}, {}, {}, alpha {alpha}{}",
+            numbers::counted(articles, "article"),
+            numbers::counted(users, "user"),
+            if operations { "" } else { ", without commutative operations" }
+        ),
+        options: vec![
+            ("articles", articles.into()),
+            ("users", users.into()),
+            ("mix", mix.to_string().into()),
+            ("alpha", alpha.into()),
+            ("operations", if operations { "on" } else { "off" }.into()),
+        ],
+        operations: None,
+        success_rates: None,
+        is_single_key: false,
+        snapshots: arguments.snapshots.clone(),
+        loaded_bytes: articles * ARTICLE_BYTES + users * USER_BYTES + DRAWN_BYTES,
+        growth_bytes_per_second: comments * COMMENT_BYTES,
+    };
+    harness::run(&arguments.bench, &ArticlesBenchmark(parameters), subject, &mut io::stdout())
+}
+
+fn records(text: &str) -> Result<u64, String> {
+    arguments::whole_number(text, 1..=RECORDS_MAX)
+}

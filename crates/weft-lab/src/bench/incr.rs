@@ -1,0 +1,206 @@
+//! `cargo lab bench incr`: what is INCR1's and INCRZ's alone.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use weft::protocol::with_protocol;
+use weft_workloads::LoadOptions;
+use weft_workloads::incr::{
+    Change, HOT_KEYS_MAX, Incr, Parameters, Popularity, RECORDS_MAX, RECORDS_MIN,
+};
+use weft_workloads::snapshots::Snapshots;
+
+use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::numbers;
+use weft_bench::stop::Stop;
+
+use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
+use weft_bench::harness::tally::SAMPLE_OF_SMALL;
+use weft_bench::harness::{self, Subject};
+
+/// About what one counter takes: the record, its place in the hash table, and a second version of those
+/// that were incremented.
+const COUNTER_BYTES: u64 = 180;
+
+/// What the records that were drawn take at most.
+const DRAWN_BYTES: u64 = 4 << 22;
+
+/// The most uneven popularity: the first key then gets 96 % of all increments.
+pub const ALPHA_MAX: f64 = 5.0;
+
+/// The share of the hot key if nothing else is asked for, in percent.
+const HOT_DEFAULT: f64 = 100.0;
+
+const HELP: &str = "\
+What is measured: one table of counters, with keys of 16 bytes in a hash table. Each transaction adds
+1 to one of them, as an operation that asks for no result. Which one it is makes the workload:
+  INCR1 (--hot)    that share of the transactions is for the one hot key, all others are for keys that
+                   are not popular; with --change another key becomes the hot one now and then
+  INCRZ (--alpha)  the k-th most popular key is incremented in proportion to 1 / k^alpha; the most
+                   popular of a million gets 0.16 % with 0.6, 7 % with 1, 32 % with 1.4, 61 % with 2
+They are the workloads of the Doppel paper, §8.2 to §8.4. A protocol that runs increments of one key
+one after the other gains nothing from a second thread when all of them are for the hot key. `atomic`,
+a single instruction for each transaction, is the upper bound of what such protocols can do.
+Keys are drawn before the clock runs. The latency of one transaction in 31 is taken, since reading the
+clock for each would take longer than an increment.
+
+Examples:
+  cargo lab bench incr --protocol dbx,silo,2pl,atomic --threads 2
+      every transaction increments the same counter
+  cargo lab bench incr --hot 10 --protocol dbx,silo --threads 2 --verify
+      one transaction in ten does; checks every popular counter afterwards
+  cargo lab bench incr --alpha 1.4 --threads 4 --json results.json
+      popularity that falls off smoothly, all numbers for a program
+  cargo lab bench incr --hot 10 --change 5 --threads 2 --rounds 1 --seconds 30 --timeline incr.svg
+      another hot key every five seconds: a picture of how throughput takes it (Figure 10)
+
+`cargo lab protocols` says what each protocol is and where it is from.
+Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure INCR1 and INCRZ: increments of counters, some of which are hot
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct IncrArguments {
+    /// Counters
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().records,
+          value_parser = records)]
+    #[arg(allow_negative_numbers = true)]
+    records: u64,
+
+    /// INCR1: share of the transactions that increment the hot key, in percent [default: 100]
+    #[arg(long, value_name = "%", value_parser = percent, conflicts_with = "alpha")]
+    #[arg(allow_negative_numbers = true)]
+    hot: Option<f64>,
+
+    /// INCR1: for how long a key is the hot one, until it is another's turn; 0: for ever
+    ///
+    /// The keys that take turns are not incremented at other times. There are a thousand of them (or
+    /// half of --records, if that is less).
+    #[arg(long, value_name = "S", default_value = "0", conflicts_with = "alpha",
+          value_parser = arguments::seconds_or_zero)]
+    #[arg(allow_negative_numbers = true)]
+    change: f64,
+
+    /// INCRZ: how uneven popularity is: the k-th key is incremented in proportion to 1 / k^alpha
+    ///
+    /// 0: all keys alike.
+    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
+    #[arg(allow_negative_numbers = true)]
+    alpha: Option<f64>,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// INCR1 or INCRZ under whatever protocol.
+struct IncrBenchmark(Parameters);
+
+impl Benchmark for IncrBenchmark {
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        with_protocol!(variant.protocol(), |P| load_under::<P, Incr<P>, SAMPLE_OF_SMALL>(
+            &self.0, options
+        ))
+        .expect("the parser lets only names of the list through")
+    }
+
+    fn change(&self) -> Option<Change> {
+        match self.0.popularity {
+            Popularity::Hot { change, .. } => change,
+            Popularity::Zipf { .. } => None,
+        }
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`harness::run`].
+pub fn run(arguments: &IncrArguments) -> Result<(), Stop> {
+    let &IncrArguments { records, hot, alpha, .. } = arguments;
+    let change = change(arguments)?;
+    let popularity = match alpha {
+        Some(alpha) => Popularity::Zipf { alpha },
+        None => Popularity::Hot { percent: hot.unwrap_or(HOT_DEFAULT), change },
+    };
+    let parameters = Parameters { records, popularity };
+    let (name, hot_percent, change_seconds) = match popularity {
+        Popularity::Hot { percent, .. } => {
+            let seconds = change.map(|change| change.every.as_secs_f64());
+            ("INCR1", Some(percent), seconds)
+        }
+        Popularity::Zipf { .. } => ("INCRZ", None, None),
+    };
+    let subject = Subject {
+        title: format!(
+            "{name}, {}, {}",
+            numbers::counted(records, "counter"),
+            described(&popularity)
+        ),
+        options: vec![
+            ("distribution", name.to_lowercase().into()),
+            ("records", records.into()),
+            ("hot_percent", hot_percent.into()),
+            ("change_seconds", change_seconds.into()),
+            ("alpha", alpha.into()),
+        ],
+        operations: Some(1),
+        success_rates: None,
+        is_single_key: true,
+        snapshots: vec![Snapshots::Off],
+        loaded_bytes: records * COUNTER_BYTES + DRAWN_BYTES,
+        growth_bytes_per_second: 0,
+    };
+    harness::run(&arguments.bench, &IncrBenchmark(parameters), subject, &mut io::stdout())
+}
+
+/// When the hot key changes, from now on.
+fn change(arguments: &IncrArguments) -> Result<Option<Change>, Stop> {
+    if arguments.change == 0.0 {
+        return Ok(None);
+    }
+    let every = Duration::from_secs_f64(arguments.change);
+    if every.is_zero() {
+        return Err(Stop::Usage(format!(
+            "--change {} is less than a nanosecond; 0 means that the hot key stays",
+            arguments.change
+        )));
+    }
+    Ok(Some(Change { since: Instant::now(), every }))
+}
+
+/// Which keys are popular, in a few words.
+fn described(popularity: &Popularity) -> String {
+    match popularity {
+        Popularity::Hot { percent, change } => {
+            let changes = change.map_or(String::new(), |change| {
+                format!(", another one every {}", numbers::span(change.every.as_secs_f64()))
+            });
+            format!("{percent} % for the hot one{changes}")
+        }
+        Popularity::Zipf { alpha } if *alpha == 0.0 => "all alike".to_owned(),
+        Popularity::Zipf { alpha } => format!("alpha {alpha}"),
+    }
+}
+
+fn records(text: &str) -> Result<u64, String> {
+    arguments::whole_number(text, RECORDS_MIN..=RECORDS_MAX)
+}
+
+/// Parses a share; `f64` itself would also take `NaN` and `inf`.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.ok_or_else(|| "expected a percentage, a number from 0 to 100".to_owned())
+}
+
+/// Parses the unevenness of popularity.
+pub fn alpha(text: &str) -> Result<f64, String> {
+    let alpha = text.parse().ok().filter(|alpha| (0.0..=ALPHA_MAX).contains(alpha));
+    alpha.ok_or_else(|| format!("expected a number from 0 to {ALPHA_MAX}"))
+}
+
+const _: () = assert!(HOT_KEYS_MAX > 1_000, "the help says how many keys take turns");

@@ -1,0 +1,198 @@
+//! `cargo lab bench rubis`: what is RUBiS's alone.
+
+use std::io;
+
+use clap::{Args, ValueEnum};
+use weft::protocol::with_protocol;
+use weft_workloads::LoadOptions;
+use weft_workloads::rubis::{ITEMS_MAX, Mix, Parameters, Rubis, USERS_MAX};
+use weft_workloads::snapshots::Snapshots;
+
+use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::numbers;
+use weft_bench::stop::Stop;
+
+use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
+use weft_bench::harness::tally::SAMPLE_OF_SMALL;
+use weft_bench::harness::{self, Subject, Switch};
+
+/// About what one user takes once loaded, and one item with its bids and its comment: measured, with
+/// the arrays of the hash tables.
+const USER_BYTES: u64 = 680;
+const ITEM_BYTES: u64 = 3_000;
+
+/// About what a bid adds, measured, and more of them than a thread makes in a second.
+const BID_BYTES: u64 = 200;
+const BIDS_PER_SECOND_MAX: u64 = 500_000;
+
+/// The most uneven popularity: the first item then gets 96 % of all bids.
+const ALPHA_MAX: f64 = 5.0;
+
+const HELP: &str = "\
+What is measured: RUBiS, an auction site: users browse, bid, buy, sell and comment. Only the
+database's part: each thread runs one transaction after the other, as many users' browsers would
+send them. In the bidding mix, of 100 transactions:
+  auth            12.3   finds a user by nickname and password
+  categories      10.4   reads all 20 categories
+  regions          2.6   reads all 62 regions
+  searchcategory  21.2   reads the ten newest items of a category, and what is bid for each
+  searchregion     8.4   the same for a category in a region
+  viewitem        18.9   reads an item, its seller, and what is bid
+  viewuser         3.3   reads a user, their rating, and others' comments
+  bidhistory       2.1   reads the ten highest bids on an item, and whose they are
+  buynow           1.5   reads what the form to buy an item shows
+  putbid           7.2   reads what the form to bid for an item shows
+  putcomment       0.6   reads what the form to comment on a seller shows
+  aboutme          2.3   reads what a user bids for, has bought, sells, and is told
+  registeruser     1.4   inserts a user
+  storeitem        0.7   inserts an item, also into the lists of its category and region
+  storebuynow      1.5   buys one piece of an item
+  storebid         5.0   inserts a bid, and sums it up: number, highest, whose, the ten highest
+  storecomment     0.6   inserts a comment, and adds to the seller's rating
+In the contended mix half of the transactions are storebid, on items of which the k-th is drawn in
+proportion to 1 / k^alpha, and the rest are the others in these proportions.
+
+Bids, comments and new items are summed up by commutative operations, which tell nothing of what
+they find: the order of two bids makes no difference. With `--operations off` they read and then
+write, as in RUBiS itself. The two mixes are RUBiS-B and RUBiS-C of the Doppel paper, which has both
+forms of storebid (its Figures 7 and 6). The latency of one transaction in 31 is taken.
+
+Examples:
+  cargo lab bench rubis
+      DBX, one thread, a million users, 33,000 items, the bidding mix: the paper's RUBiS-B
+  cargo lab bench rubis --mix contended --threads 2 --protocol dbx,silo,2pl
+      the paper's RUBiS-C, under three protocols in turns
+  cargo lab bench rubis --mix contended --alpha 0 --threads 2
+      as many bids, but on all items alike
+  cargo lab bench rubis --threads 4 --users 1000 --items 100 --verify
+      four threads among few items; checks the database afterwards
+
+`cargo lab protocols` says what each protocol is and where it is from.
+Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure RUBiS: an auction site, with bids for popular items
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct RubisArguments {
+    /// Which transactions run how often
+    #[arg(long, short, value_enum, default_value_t = MixName::Bidding)]
+    mix: MixName,
+
+    /// How uneven the items' popularity is, in the contended mix [default: 1.8]
+    ///
+    /// 0: all items alike. With 1 the most popular of 33,000 items gets 9 % of all bids, with 1.4 it
+    /// gets 33 %, with 1.8 it gets 53 %.
+    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
+    #[arg(allow_negative_numbers = true)]
+    alpha: Option<f64>,
+
+    /// Users that are loaded
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
+          value_parser = users)]
+    #[arg(allow_negative_numbers = true)]
+    users: u32,
+
+    /// Items that are loaded, each an auction with ten bids on average
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().items,
+          value_parser = items)]
+    #[arg(allow_negative_numbers = true)]
+    items: u32,
+
+    /// Sum up by commutative operations, or by reading and writing
+    #[arg(long, value_enum, default_value_t = Switch::On)]
+    operations: Switch,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// The mixes on offer.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+enum MixName {
+    /// RUBiS-B: that of RUBiS itself, all items alike
+    Bidding,
+    /// RUBiS-C: half of the transactions are bids, on popular items
+    Contended,
+}
+
+/// RUBiS under whatever protocol.
+struct RubisBenchmark(Parameters);
+
+impl Benchmark for RubisBenchmark {
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        with_protocol!(variant.protocol(), |P| load_under::<P, Rubis<P>, SAMPLE_OF_SMALL>(
+            &self.0, options
+        ))
+        .expect("the parser lets only names of the list through")
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`harness::run`].
+pub fn run(arguments: &RubisArguments) -> Result<(), Stop> {
+    let &RubisArguments { users, items, operations, .. } = arguments;
+    let mix = mix(arguments)?;
+    let operations = operations == Switch::On;
+    let parameters = Parameters { users, items, mix, operations, ..Parameters::default() };
+    let mut options = vec![("mix", mix.name().into())];
+    if let Mix::Contended { alpha } = mix {
+        options.push(("alpha", alpha.into()));
+    }
+    options.extend([
+        ("users", users.into()),
+        ("items", items.into()),
+        ("operations", if operations { "on" } else { "off" }.into()),
+    ]);
+    let subject = Subject {
+        title: format!(
+            "RUBiS, mix {mix}, {}, {}{}",
+            numbers::counted(u64::from(users), "user"),
+            numbers::counted(u64::from(items), "item"),
+            if operations { "" } else { ", without commutative operations" }
+        ),
+        options,
+        operations: None,
+        success_rates: None,
+        is_single_key: false,
+        snapshots: vec![Snapshots::Off],
+        loaded_bytes: u64::from(users) * USER_BYTES + u64::from(items) * ITEM_BYTES,
+        growth_bytes_per_second: match mix {
+            Mix::Bidding => BID_BYTES * BIDS_PER_SECOND_MAX / 10,
+            Mix::Contended { .. } => BID_BYTES * BIDS_PER_SECOND_MAX,
+        },
+    };
+    harness::run(&arguments.bench, &RubisBenchmark(parameters), subject, &mut io::stdout())
+}
+
+fn mix(arguments: &RubisArguments) -> Result<Mix, Stop> {
+    match (arguments.mix, arguments.alpha) {
+        (MixName::Bidding, None) => Ok(Mix::Bidding),
+        (MixName::Bidding, Some(_)) => Err(Stop::Usage(
+            "--alpha needs --mix contended: in the bidding mix all items are alike".to_owned(),
+        )),
+        (MixName::Contended, alpha) => Ok(Mix::Contended { alpha: alpha.unwrap_or(Mix::ALPHA) }),
+    }
+}
+
+fn alpha(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(alpha) if (0.0..=ALPHA_MAX).contains(&alpha) => Ok(alpha),
+        _ => Err(format!("expected a number from 0 to {ALPHA_MAX}")),
+    }
+}
+
+fn users(text: &str) -> Result<u32, String> {
+    let users = arguments::whole_number(text, 1..=u64::from(USERS_MAX))?;
+    Ok(u32::try_from(users).expect("the range fits"))
+}
+
+fn items(text: &str) -> Result<u32, String> {
+    let items = arguments::whole_number(text, 1..=u64::from(ITEMS_MAX))?;
+    Ok(u32::try_from(items).expect("the range fits"))
+}

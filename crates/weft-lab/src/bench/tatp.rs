@@ -1,0 +1,124 @@
+//! `cargo lab bench tatp`: what is TATP's alone.
+
+use std::io;
+
+use clap::Args;
+use weft::protocol::with_protocol;
+use weft_workloads::LoadOptions;
+use weft_workloads::snapshots::Snapshots;
+use weft_workloads::tatp::{Mix, Parameters, SUBSCRIBERS_MAX, Tatp, TransactionType};
+
+use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::numbers;
+use weft_bench::stop::Stop;
+
+use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
+use weft_bench::harness::tally::SAMPLE_OF_SMALL;
+use weft_bench::harness::{self, Subject};
+
+/// About what one subscriber takes once loaded, with all rows that belong to it: measured, 1,070
+/// bytes, and the arrays of the hash tables.
+const SUBSCRIBER_BYTES: u64 = 1_300;
+
+const HELP: &str = "\
+What is measured: TATP, the register of a mobile operator. Each thread runs one transaction after
+the other, for subscribers of whom some are drawn far more often than others:
+  getsubdata      35 %  reads the row of a subscriber
+  getnewdest      10 %  reads a special facility, and where its calls are forwarded to
+  getaccessdata   35 %  reads the data of one type of access
+  updatesubdata    2 %  changes a subscriber and a special facility
+  updatelocation  14 %  changes a subscriber, found by number
+  insertcallfwd    2 %  inserts a call forwarding for a subscriber, found by number
+  deletecallfwd    2 %  deletes one
+Many ask for what is not there: such a transaction does not succeed. Transactions per second are of
+those that do, as the specification counts; the others stand under `rolled back`. A table compares
+the shares of success with those that the specification states. The latency of one transaction in 31
+is taken.
+
+Examples:
+  cargo lab bench tatp
+      DBX, one thread, 80,000 subscribers, the standard mix
+  cargo lab bench tatp --mix getsubdata --protocol dbx,silo,2pl --threads 2
+      the shortest transaction alone, under three protocols in turns
+  cargo lab bench tatp --threads 4 --subscribers 1000 --verify
+      four threads among few subscribers; checks the database afterwards
+  cargo lab bench tatp --snapshots off,on
+      whether it is worth it to read on snapshots
+
+`cargo lab protocols` says what each protocol is and where it is from.
+Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 wrong arguments.";
+
+/// Measure TATP: the register of a mobile operator, read and changed by very short transactions
+#[derive(Args, Debug)]
+#[command(after_long_help = HELP)]
+pub struct TatpArguments {
+    /// Size of the database
+    #[arg(long, short, value_name = "N", default_value_t = Parameters::default().subscribers,
+          value_parser = subscribers)]
+    #[arg(allow_negative_numbers = true)]
+    subscribers: u32,
+
+    /// Transactions to draw from: standard, the name of one type, or seven weights
+    ///
+    /// `standard` stands for the weights 35,10,35,2,14,2,2, in the order of the list below.
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
+    mix: Mix,
+
+    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
+    ///
+    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
+    /// or, with a log, as often as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
+    #[arg(num_args = 0..=1, default_missing_value = "on")]
+    snapshots: Vec<Snapshots>,
+
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+/// TATP under whatever protocol.
+struct TatpBenchmark(Parameters);
+
+impl Benchmark for TatpBenchmark {
+    fn load(
+        &self,
+        variant: &Variant,
+        options: &LoadOptions<'_>,
+    ) -> Result<Box<dyn Contender>, Stop> {
+        let parameters = Parameters { snapshots: variant.snapshots, ..self.0 };
+        with_protocol!(variant.protocol(), |P| load_under::<P, Tatp<P>, SAMPLE_OF_SMALL>(
+            &parameters,
+            options
+        ))
+        .expect("the parser lets only names of the list through")
+    }
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// See [`harness::run`].
+pub fn run(arguments: &TatpArguments) -> Result<(), Stop> {
+    let &TatpArguments { subscribers, mix, .. } = arguments;
+    let subject = Subject {
+        title: format!(
+            "TATP, mix {mix}, {}",
+            numbers::counted(u64::from(subscribers), "subscriber")
+        ),
+        options: vec![("subscribers", subscribers.into()), ("mix", mix.to_string().into())],
+        operations: None,
+        success_rates: Some(&TransactionType::SUCCESS_RATES),
+        is_single_key: false,
+        snapshots: arguments.snapshots.clone(),
+        loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
+        // As much is deleted as is inserted.
+        growth_bytes_per_second: 0,
+    };
+    let parameters = Parameters { subscribers, mix, snapshots: Snapshots::Off };
+    harness::run(&arguments.bench, &TatpBenchmark(parameters), subject, &mut io::stdout())
+}
+
+fn subscribers(text: &str) -> Result<u32, String> {
+    let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
+    Ok(u32::try_from(subscribers).expect("the range fits"))
+}

@@ -1,0 +1,55 @@
+//! The `weft-lab` command: the laboratory.
+//!
+//! `bench` is the [harness](weft_bench::harness) for every workload and every protocol; a workload adds one small file
+//! with its own options. `bench/rtm.rs` stands beside it: it is about hardware regions alone. `figures` calls `bench`
+//! for each point of the papers' figures; `weft-figures` draws these. `procedures` and `chop` show what is known of the
+//! workloads' transactions before they run.
+//!
+//! Results go to standard output. Progress and messages go to standard error; progress is shown only where standard
+//! error is a terminal. Nothing is ever coloured but the help and the messages about wrong arguments, and these only
+//! on a terminal.
+//!
+//! | exit code | meaning |
+//! | --- | --- |
+//! | 0 | done; or the reader of the output went away |
+//! | 1 | the engine failed, a worker thread panicked, or what was verified does not hold |
+//! | 2 | the arguments ask for something that cannot be had, or name a file that cannot be read |
+
+mod arguments;
+mod bench;
+mod chop;
+mod figures;
+mod procedures;
+mod protocols;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use weft_bench::harness;
+
+use arguments::{Arguments, Command, Workload};
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Bench { workload } => match workload {
+            Workload::Articles(arguments) => bench::articles::run(&arguments),
+            Workload::Compare(arguments) => harness::compare::run(&arguments),
+            Workload::Incr(arguments) => bench::incr::run(&arguments),
+            Workload::Like(arguments) => bench::like::run(&arguments),
+            Workload::Locks(arguments) => bench::locks::run(&arguments),
+            Workload::Rtm(arguments) => bench::rtm::run(&arguments),
+            Workload::Rubis(arguments) => bench::rubis::run(&arguments),
+            Workload::Tatp(arguments) => bench::tatp::run(&arguments),
+            Workload::Tpcc(arguments) => bench::tpcc::run(&arguments),
+            Workload::Ycsb(arguments) => bench::ycsb::run(&arguments),
+        },
+        Command::Chop(arguments) => chop::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
+        Command::Procedures(arguments) => procedures::run(&arguments),
+        Command::Protocols => protocols::run(),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(stop) => stop.report(),
+    }
+}
