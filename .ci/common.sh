@@ -1,0 +1,41 @@
+# What .ci/run and .ci/deep have in common. They source it from the root of the repository.
+
+exec </dev/null
+
+# A missing toolchain component is an error. Nothing may download it unasked.
+export RUSTUP_DIST_SERVER=http://127.0.0.1:9
+export CARGO_TERM_COLOR=never
+# Nothing is kept for a next build.
+export CARGO_INCREMENTAL=0
+target="${CARGO_TARGET_DIR:-$PWD/target}"
+
+step() {
+    printf '\n==> [%4d s] %s\n' "$SECONDS" "$1"
+    shift
+    printf '    %s\n' "$*"
+    "$@"
+}
+
+# Runs a crate's library tests under a model checker: model_check CHECKER CRATE FILTER... -- CARGO_OPTION...
+# A filter that selects no test would check nothing and look like a success, so it is an error.
+model_check() ( # in a subshell, to which the environment is confined
+    checker=$1 package=$2 filters=()
+    shift 2
+    while [[ $1 != -- ]]; do
+        filters+=("$1")
+        shift
+    done
+    shift
+    cargo=(cargo test --package "$package" --lib --target-dir "$target/$checker" "$@")
+    export RUSTFLAGS="--cfg $checker"
+    tests=$("${cargo[@]}" -- --list)
+    for filter in "${filters[@]}"; do
+        selected=$(grep -c "$filter.*: test\$" <<<"$tests" || true)
+        echo "    $selected tests match '$filter'"
+        if ((selected == 0)); then
+            echo "error: no test under $checker matches '$filter'" >&2
+            exit 1
+        fi
+    done
+    "${cargo[@]}" -- "${filters[@]}"
+)
