@@ -1,6 +1,6 @@
 //! The `weft-lab` command: the laboratory.
 //!
-//! `bench` is the [harness](weft_bench::harness) for every workload and every protocol; a workload adds one small file
+//! `bench` is the harness of [`weft_bench`] for every workload and every protocol; a workload adds one small file
 //! with its own options. `bench/rtm.rs` stands beside it: it is about hardware regions alone. `figures` calls `bench`
 //! for each point of the papers' figures; `weft-figures` draws these. `procedures` and `chop` show what is known of the
 //! workloads' transactions before they run.

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use crate::database::{Database, Ended, TransactionOptions};
 use crate::error::{Error, Failure};
-use crate::protocol::{Dbx, Executor, Protocol};
+use crate::protocol::{Dbx, Executor, Protocol, SplitsRecords};
 use crate::storage::CommitToken;
 use crate::transaction::Transaction;
 use crate::worker::Worker;
@@ -181,7 +181,10 @@ impl<T, P: Protocol> Stash<T, P> {
         let _setting_aside = SettingAside::begin(worker);
         match self.database.run_closure(worker, &self.options, true, &mut body) {
             Ended::With(result) => Ok(result),
-            Ended::SetAside => Err(worker.executor().take_refused()),
+            Ended::SetAside => {
+                let splitting = worker.executor().splitting();
+                Err(splitting.map_or(0, |splitting| splitting.take_refused()))
+            }
         }
     }
 
@@ -259,7 +262,9 @@ struct SettingAside<'w, P: Protocol>(&'w Worker<P>);
 impl<'w, P: Protocol> SettingAside<'w, P> {
     #[inline(always)]
     fn begin(worker: &'w Worker<P>) -> Self {
-        worker.executor().set_aside(true);
+        if let Some(splitting) = worker.executor().splitting() {
+            splitting.set_aside(true);
+        }
         SettingAside(worker)
     }
 }
@@ -267,6 +272,8 @@ impl<'w, P: Protocol> SettingAside<'w, P> {
 impl<P: Protocol> Drop for SettingAside<'_, P> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.0.executor().set_aside(false);
+        if let Some(splitting) = self.0.executor().splitting() {
+            splitting.set_aside(false);
+        }
     }
 }

@@ -46,7 +46,10 @@ use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
 use crate::procedure::StepColumns;
-use crate::protocol::{Abort, Dbx, Executor, Observation, Protocol, Refusal, Visible};
+use crate::protocol::{
+    Abort, ChopsProcedures, Dbx, Executor, Observation, Protocol, Refusal, RepairsTransactions,
+    Visible,
+};
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::RecordPointer;
 use crate::schema::{Index, Record};
@@ -535,7 +538,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     pub(crate) fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
-        if !worker.executor().repairs() || !self.may_have_another_round() {
+        let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
+        if !worker.executor().repairing().is_some_and(is_on) || !self.may_have_another_round() {
             return false;
         }
         if worker.round() > 0 {
@@ -544,7 +548,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         worker.next_round();
         self.keep_workset();
-        worker.executor().repair(memory);
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.repair(memory);
+        }
         Counters::count(&memory.counters().repairs);
         self.record_abort();
         record_invocation(worker);
@@ -567,7 +573,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
         // One that has panicked as it was about to commit a piece may have left a region open.
-        self.worker.executor().close_region(&self.worker.memory);
+        if let Some(chopping) = self.worker.executor().chopping() {
+            chopping.close_region(&self.worker.memory);
+        }
         self.worker.executor().abort(&self.worker.memory);
         self.record_rollback();
         self.end();

@@ -8,7 +8,7 @@ use super::run::{Outcome, Strategy};
 use super::{Database, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::procedure::{OwnedOutput, Pieces};
-use crate::protocol::{Executor, Protocol};
+use crate::protocol::{ChopsProcedures, Executor, Protocol};
 use crate::storage::CommitToken;
 use crate::transaction::{OnePiece, Piecewise, Stepwise, Transaction};
 use crate::worker::Worker;
@@ -86,7 +86,8 @@ impl<P: Protocol> Database<P> {
             if worker.memory.is_in_user_code() {
                 return Err(Error::from(Failure::NestedOperation).into());
             }
-            if let Some(pieces) = worker.executor().pieces_of(F::shape()) {
+            let chopping = worker.executor().chopping();
+            if let Some(pieces) = chopping.and_then(|chopping| chopping.pieces_of(F::shape())) {
                 return self.execute_in_pieces(worker, options, &pieces, procedure);
             }
         }
@@ -129,7 +130,9 @@ impl<P: Protocol> Database<P> {
             drop(driver);
             match (ended, executed) {
                 (Some(Ok(token)), executed) => {
-                    worker.executor().end_pieces(&worker.memory);
+                    if let Some(chopping) = worker.executor().chopping() {
+                        chopping.end_pieces(&worker.memory);
+                    }
                     Outcome::Committed(token, keep(executed, returned))
                 }
                 (Some(Err(abort)), _) => Outcome::Conflict(abort),

@@ -19,7 +19,7 @@ use super::{Database, TransactionOptions, backoff, check_bounds};
 use crate::deadline::Deadline;
 use crate::error::{ConflictReason, Error, Failure};
 use crate::procedure::{Pieces, StepColumns};
-use crate::protocol::{Abort, Executor, Protocol};
+use crate::protocol::{Abort, ChopsProcedures, Executor, Protocol};
 use crate::storage::CommitToken;
 use crate::transaction::Transaction;
 use crate::worker::Worker;
@@ -255,9 +255,10 @@ impl<P: Protocol> Database<P> {
         if in_pieces && let Some(storage) = &self.inner.storage {
             storage.log()?.admit()?;
         }
-        worker.executor().expect_procedure(pieces);
+        let Some(chopping) = worker.executor().chopping() else { return Ok(None) };
+        chopping.expect_procedure(pieces);
         let columns = if in_pieces { None } else { pieces.columns() };
-        Ok(columns.filter(|_| worker.executor().takes_notes(attempt)))
+        Ok(columns.filter(|_| chopping.takes_notes(attempt)))
     }
 }
 

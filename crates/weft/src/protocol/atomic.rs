@@ -62,7 +62,7 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, yield_now};
 
 use super::access_set::is_inline;
-use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -209,6 +209,9 @@ impl Executor for AtomicExecutor {
     type Shared = ();
     /// The word that was observed.
     type Version = Newest;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(_shared: &Arc<()>, _slot: usize) -> Self {
         AtomicExecutor { write: None }

@@ -63,7 +63,7 @@ use super::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, su
 use super::optimistic::{
     lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
 };
-use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -297,6 +297,9 @@ impl Executor for CanaryExecutor {
     type Header = CanaryHeader;
     type Shared = CanaryShared;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(shared: &Arc<CanaryShared>, _slot: usize) -> Self {
         CanaryExecutor {

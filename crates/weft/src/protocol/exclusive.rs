@@ -32,7 +32,7 @@ use std::sync::Arc;
 use weft_htm::word::{Ordering, fence};
 
 use super::access_set::is_inline;
-use super::{Abort, Executor, Observation, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::epoch::garbage::DeletedRecord;
 use crate::index::bplus_tree::ScannedRange;
@@ -187,6 +187,9 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
     type Shared = E;
     /// The record's pointer when it was observed.
     type Version = Newest;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(exclusion: &Arc<E>, _slot: usize) -> Self {
         ExclusiveExecutor {

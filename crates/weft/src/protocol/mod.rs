@@ -15,6 +15,7 @@ pub(crate) mod access_set;
 pub mod atomic;
 #[cfg(feature = "canary")]
 pub mod canary;
+mod capabilities;
 pub mod dbx;
 pub mod dbx_spin;
 pub mod dbx_tc;
@@ -33,6 +34,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 pub use atomic::Atomic;
+pub use capabilities::{ChopsProcedures, Never, RepairsTransactions, SplitsRecords};
 pub use dbx::Dbx;
 pub use dbx_spin::DbxSpin;
 #[cfg(feature = "canary")]
@@ -55,8 +57,7 @@ use crate::encoding::EncodedKey;
 use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
-use crate::operation::{ColumnOperation, UndoLog};
-use crate::procedure::{Instance, Pieces, Shape, StepColumns};
+
 pub use crate::record::{RecordHeader, Settled};
 use crate::record::{RecordKind, RecordPointer, StoredRecord};
 use crate::table::{TableRef, newest};
@@ -336,6 +337,30 @@ pub trait Executor {
     type Shared;
     /// What a write must know about the version that it replaces.
     type Version: Copy;
+    /// What splits records among the workers, or [`Never`].
+    type Splitting: SplitsRecords<Self::Header>;
+    /// What repairs transactions, or [`Never`].
+    type Repairing: RepairsTransactions<Self::Header>;
+    /// What commits procedures piece by piece, or [`Never`].
+    type Chopping: ChopsProcedures<Self::Header>;
+
+    /// The executor, if the protocol splits records.
+    #[inline(always)]
+    fn splitting(&mut self) -> Option<&mut Self::Splitting> {
+        None
+    }
+
+    /// The executor, if the protocol repairs transactions.
+    #[inline(always)]
+    fn repairing(&mut self) -> Option<&mut Self::Repairing> {
+        None
+    }
+
+    /// The executor, if the protocol commits procedures piece by piece.
+    #[inline(always)]
+    fn chopping(&mut self) -> Option<&mut Self::Chopping> {
+        None
+    }
 
     /// An executor for the worker in a slot. No two executors of a database have the same slot at
     /// the same time.
@@ -349,17 +374,6 @@ pub trait Executor {
     /// Takes [`Executor::announce`] back, if the transaction does not begin.
     #[inline(always)]
     fn retract(&mut self) {}
-
-    /// Says whether, from here on, transactions that are refused are set aside by whoever runs them.
-    #[inline(always)]
-    fn set_aside(&mut self, is_set_aside: bool) {
-        let _ = is_set_aside;
-    }
-
-    /// The number of the phase in which the last transaction was refused that was to be set aside.
-    fn take_refused(&mut self) -> u64 {
-        unreachable!("nothing is refused under this protocol")
-    }
 
     /// Starts a transaction; `attempt` counts the times that it was tried before. May run the user's code, to
     /// publish what was deferred.
@@ -412,42 +426,6 @@ pub trait Executor {
         version: Self::Version,
         key: EncodedKey,
     );
-
-    /// Decides whether an operation applies to the row, or to this worker's slice of it. `operation` is
-    /// `None` if it cannot be split. May run the user's code, to make the slice.
-    #[inline(always)]
-    fn target(
-        &mut self,
-        table: TableRef,
-        record: RecordPointer<Self::Header>,
-        operation: Option<&ColumnOperation>,
-        memory: &WorkerMemory,
-    ) -> Result<Target, Abort> {
-        let _ = (table, record, operation, memory);
-        Ok(Target::Row)
-    }
-
-    /// Where it is noted what was done to slices.
-    fn undo_log(&mut self) -> &mut UndoLog {
-        unreachable!("asked of those alone that have slices")
-    }
-
-    /// Notes the operation that was just applied to a slice, for the log: these are its bytes.
-    fn log_operation(
-        &mut self,
-        table: TableRef,
-        record: RecordPointer<Self::Header>,
-        bytes: &[u8],
-    ) {
-        let _ = (table, record, bytes);
-        unreachable!("asked of those alone that have slices")
-    }
-
-    /// Refuses an operation that its slice cannot decide.
-    fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<Self::Header>) -> Abort {
-        let _ = (table, record);
-        unreachable!("asked of those alone that have slices")
-    }
 
     /// Makes a placeholder this transaction's own before anybody else can find it. It is then
     /// either put into an index, and [noted](Executor::insert), or thrown away.
@@ -505,144 +483,6 @@ pub trait Executor {
     /// were installed are then numbered (`WorkerMemory::number`), and those that they have replaced
     /// are superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
-
-    /// Whether transactions are repaired, under a protocol that may.
-    #[inline(always)]
-    fn repairs(&self) -> bool {
-        false
-    }
-
-    /// Undoes everything, after a failed [`Executor::commit`] or not, for the transaction to be run again as
-    /// it is. The worker stays pinned.
-    fn repair(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// Whether the transaction, which was repaired, runs again as a whole, on the workset cache.
-    fn replays(&self) -> bool {
-        false
-    }
-
-    /// The records that the transaction has found and read, or found and is to write (true), each kind in the
-    /// order in which it did.
-    fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<Self::Header>, bool)> {
-        std::iter::empty()
-    }
-
-    /// The transaction that has just begun is a procedure, executed step by step: what it does is told
-    /// [instance by instance](Executor::enter_step). Asked, as the methods that follow, of those alone that
-    /// repair.
-    fn begin_steps(&mut self) {
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// What is done from now on belongs to this instance, which `goes_on` if it was there before.
-    fn enter_step(&mut self, instance: Instance, goes_on: bool) {
-        let _ = (instance, goes_on);
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// What this instance did in the last round stands.
-    fn keep_step(&mut self, instance: Instance) {
-        let _ = instance;
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// The record of a table that an instance was about in the last round.
-    fn record_of_step(
-        &mut self,
-        instance: Instance,
-        table: TableRef,
-    ) -> Option<RecordPointer<Self::Header>> {
-        let _ = (instance, table);
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// A round begins, after one that ended early, or could not be committed.
-    fn next_round(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// The instances that have read or written what has changed since.
-    fn stale_steps(&self) -> Vec<Instance> {
-        unreachable!("asked of those alone that repair")
-    }
-
-    /// The pieces in which a procedure is executed; `None` if it is nothing else than any transaction. Asked, as the methods that
-    /// follow, of those alone that [chop](Protocol::CHOPS).
-    fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
-        let _ = shape;
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// The transaction that begins next is a registered procedure, and to be committed piece by piece, if it can
-    /// be, or as one.
-    fn expect_procedure(&mut self, pieces: &Pieces) {
-        let _ = pieces;
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// Whether the procedure whose [pieces](Executor::pieces_of) were asked for last, of which there is one, is to say
-    /// which step it is at: so that its commit, if it fails, can be [carried over](Executor::carry_over). It has
-    /// failed `attempt` times.
-    fn takes_notes(&mut self, attempt: u32) -> bool {
-        let _ = attempt;
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// Notes a change that is to be made when what is deferred is published.
-    fn defer(&mut self, change: DeferredChange<Self::Header>) {
-        let _ = change;
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// Whether the transaction that has begun is committed piece by piece: then each [`Executor::commit`] is that
-    /// of a piece.
-    fn is_in_pieces(&self) -> bool {
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// A piece is about to begin: opens a region for it, if pieces are regions, and there is hardware for them. An
-    /// abort of the region takes the thread back to here. `piece` is its position. (On the simulated machine it unwinds, and whoever catches
-    /// that has the region [forgotten](Executor::forget_region), and begins the piece again.)
-    fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
-        let _ = (piece, memory);
-    }
-
-    /// Ends the region of a piece that is not committed, if one is open: what the piece has read was true at this
-    /// moment. Nothing that it has written is seen by others.
-    fn close_region(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
-    }
-
-    /// The simulated machine has rolled back the region of the piece: forgets what was done in it.
-    fn forget_region(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
-    }
-
-    /// A commit has failed, of a piece all of whose steps were [entered](Executor::enter_step). If nothing has
-    /// changed that matters to the steps, of which these are the columns, has what the piece has read and written
-    /// refer to the versions that are there now, so that it can be committed. Runs the user's code, which compares
-    /// and copies rows.
-    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
-        let _ = (columns, memory);
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// Undoes what was done since the last commit of a piece, which has failed `attempt` times, for it to be done
-    /// again. Rows that were handed out stay.
-    fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
-        let _ = (attempt, memory);
-        unreachable!("asked of those alone that chop")
-    }
-
-    /// The last piece has been committed, and nobody looks at rows any more that were handed out.
-    fn end_pieces(&mut self, memory: &WorkerMemory) {
-        let _ = memory;
-        unreachable!("asked of those alone that chop")
-    }
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
     fn abort(&mut self, memory: &WorkerMemory);

@@ -31,7 +31,7 @@ use weft_htm::word::Ordering;
 use super::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
 };
-use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -90,6 +90,9 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     type Header = P::Header;
     type Shared = P::Shared;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
         OptimisticExecutor {

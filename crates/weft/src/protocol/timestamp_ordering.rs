@@ -119,7 +119,7 @@ use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
 use super::optimistic::{abort_at, node_version, stored};
-use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -492,6 +492,9 @@ impl Executor for TimestampOrderingExecutor {
     type Header = RecordTimestamps;
     type Shared = TimestampOrderingShared;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(shared: &Arc<TimestampOrderingShared>, _slot: usize) -> Self {
         TimestampOrderingExecutor {

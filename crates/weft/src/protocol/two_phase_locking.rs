@@ -90,7 +90,7 @@ use super::access_set::{
     AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
 };
 use super::optimistic::{abort_at, stored, validate_nodes};
-use super::{Abort, Executor, Observation, Protocol, Refusal, Settled, Visible};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
 use crate::encoding::EncodedKey;
 use crate::error::ConflictReason;
 use crate::index::bplus_tree::ScannedRange;
@@ -463,6 +463,9 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     type Header = LockHeader;
     type Shared = Timestamps;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
 
     fn new(shared: &Arc<Timestamps>, slot: usize) -> Self {
         LockingExecutor {

@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::procedure::{Driver, Instance, Iteration, Next, Passes, StepColumns};
-use crate::protocol::{Abort, Executor, Protocol};
+use crate::protocol::{Abort, ChopsProcedures, Executor, Protocol};
 use crate::worker::Counters;
 
 /// How often a commit is tried again with the versions that are there now, before the piece is done again.
@@ -37,7 +37,9 @@ impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
     fn come_to(&self, step: usize) {
         if self.columns.is_some() {
             let instance = Instance { step, iteration: Iteration::NONE };
-            self.transaction.worker.executor().enter_step(instance, false);
+            if let Some(chopping) = self.transaction.worker.executor().chopping() {
+                chopping.enter_step(instance);
+            }
         }
     }
 
@@ -81,7 +83,8 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<R, Abort> {
         let memory = &self.worker.memory;
         for _ in 0..CARRIED_OVER_MAX {
-            self.worker.executor().carry_over(columns, memory)?;
+            let Some(chopping) = self.worker.executor().chopping() else { return Err(abort) };
+            chopping.carry_over(columns, memory)?;
             match commit() {
                 Ok(committed) => {
                     Counters::count(&memory.counters().pieces_carried_over);

@@ -5,7 +5,7 @@ use super::{Located, RecordOf, Transaction};
 use crate::column::ColumnSet;
 use crate::error::{Error, Failure};
 use crate::operation::{ColumnOf, Operation, OperationKind};
-use crate::protocol::{DeferredChange, Executor, Moved, Protocol, Visible};
+use crate::protocol::{ChopsProcedures, DeferredChange, Executor, Moved, Protocol, Visible};
 use crate::schema::Record;
 use crate::table::{Table, TableInner};
 
@@ -68,7 +68,9 @@ impl<P: Protocol> Transaction<'_, P> {
         }
         let sums = Box::new(moved);
         let change = DeferredChange { table: table.reference(), record, sums };
-        self.worker.executor().defer(change);
+        if let Some(chopping) = self.worker.executor().chopping() {
+            chopping.defer(change);
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use weft_htm::word::{Ordering, spin_loop};
 use super::{RecordOf, Transaction};
 use crate::encoding::{Key, KeyForm};
 use crate::index::{Lookup, NodeVersion};
-use crate::protocol::{Executor, Protocol};
+use crate::protocol::{Executor, Protocol, RepairsTransactions};
 use crate::record::RecordPointer;
 use crate::schema::Record;
 use crate::table::{PickForm, TableInner, with_form};
@@ -35,7 +35,10 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Finds the record under a key.
     #[inline(always)]
     pub(super) fn locate<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
-        if P::REPAIRS && self.worker.round() > 0 && self.worker.executor().replays() {
+        if P::REPAIRS
+            && self.worker.round() > 0
+            && self.worker.executor().repairing().is_some_and(|repairing| repairing.replays())
+        {
             return self.restore(table, key);
         }
         self.look_up(table, key)
@@ -64,7 +67,8 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Keeps the records that the transaction has found, in the workset cache of the round that begins now.
     pub(super) fn keep_workset(&self) {
-        for (table, record, is_written) in self.worker.executor().found() {
+        let Some(repairing) = self.worker.executor().repairing() else { return };
+        for (table, record, is_written) in repairing.found() {
             let buffer = self.worker.buffer(table.core().number);
             buffer.workset.push(record.address(), is_written);
         }

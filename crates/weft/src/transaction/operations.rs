@@ -9,7 +9,7 @@ use crate::operation::{
     Add, And, BoundedSet, ColumnOf, ColumnOperation, Integer, Max, Min, Mul, Operation,
     OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
 };
-use crate::protocol::{Executor, Protocol, Target};
+use crate::protocol::{Executor, Protocol, SplitsRecords, Target};
 use crate::schema::Record;
 use crate::table::{Table, TableInner};
 
@@ -84,7 +84,8 @@ impl<P: Protocol> Transaction<'_, P> {
         let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();
         let splittable = if is_splittable { ColumnOperation::new::<T, V, O>(column) } else { None };
         let reference = table.reference();
-        let target = self.worker.executor().target(reference, record, splittable.as_ref(), memory);
+        let Some(splitting) = self.worker.executor().splitting() else { return Ok(false) };
+        let target = splitting.target(reference, record, splittable.as_ref(), memory);
         let slice = match target.map_err(|abort| self.doom_by(abort))? {
             Target::Row => return Ok(false),
             Target::Slice(slice) => slice,
@@ -106,14 +107,14 @@ impl<P: Protocol> Transaction<'_, P> {
             let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
             operation.accumulate(gathered, memory.core())
         });
-        let executor = self.worker.executor();
+        let Some(splitting) = self.worker.executor().splitting() else { return Ok(false) };
         let Ok(undo) = accumulated else {
-            return Err(self.doom_by(executor.refuse_undecided(reference, record)));
+            return Err(self.doom_by(splitting.refuse_undecided(reference, record)));
         };
         // SAFETY: this was done to the slice just now, which stays as long as the phase lasts.
-        unsafe { executor.undo_log().push::<V, O>(slice, undo) };
+        unsafe { splitting.undo_log().push::<V, O>(slice, undo) };
         if is_logged {
-            executor.log_operation(reference, record, &bytes);
+            splitting.log_operation(reference, record, &bytes);
             memory.give_scratch(bytes);
         }
         Ok(true)

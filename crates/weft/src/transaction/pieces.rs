@@ -19,7 +19,7 @@ use super::{Committing, Transaction};
 use crate::database::backoff;
 use crate::error::{Error, Failure};
 use crate::procedure::{Accessed, Driver, Instance, Next, Passes, Pieces, Selection, StepColumns};
-use crate::protocol::{Abort, Executor, Protocol};
+use crate::protocol::{Abort, ChopsProcedures, Executor, Protocol};
 use crate::schema::Record;
 use crate::storage::CommitToken;
 use crate::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
@@ -67,12 +67,13 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// For a transaction that has just begun.
     pub(crate) fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
         let columns = transaction.columns(pieces.columns());
+        let chopping = transaction.worker.executor().chopping();
         Piecewise {
             transaction,
             pieces,
             columns,
             last: pieces.start(pieces.count() - 1),
-            in_pieces: transaction.worker.executor().is_in_pieces(),
+            in_pieces: chopping.is_some_and(|chopping| chopping.is_in_pieces()),
             first: Cell::new(0),
             piece: Cell::new(0),
             is_begun: Cell::new(false),
@@ -146,7 +147,9 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         let Transaction { worker, database, .. } = self.transaction;
         let redone = self.redone.get() + 1;
         self.redone.set(redone);
-        worker.executor().undo_piece(redone, &worker.memory);
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.undo_piece(redone, &worker.memory);
+        }
         self.begin_again();
         Counters::count(&worker.memory.counters().pieces_redone);
         let mut closed = self.closed.borrow_mut();
@@ -171,10 +174,30 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     #[cold]
     fn take_up_region(&self) -> Next {
         let worker = self.transaction.worker;
-        worker.executor().forget_region(&worker.memory);
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.forget_region(&worker.memory);
+        }
         self.open_scans.set(0);
         self.begin_again();
         Next::Pass(Selection::From(self.first.get()))
+    }
+
+    /// Ends the region of the present piece, if one is open.
+    fn close_region(&self) {
+        let worker = self.transaction.worker;
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.close_region(&worker.memory);
+        }
+    }
+
+    /// Says which step is about to run, if pieces are committed by columns.
+    #[inline]
+    fn note_step(&self, instance: Instance) {
+        if self.columns.is_some()
+            && let Some(chopping) = self.transaction.worker.executor().chopping()
+        {
+            chopping.enter_step(instance);
+        }
     }
 
     /// Commits the last piece; or says which conflict, if any, is behind the error that the pass has ended with.
@@ -187,8 +210,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
             },
             false => self.transaction.conflict(),
         };
-        let worker = self.transaction.worker;
-        worker.executor().close_region(&worker.memory);
+        self.close_region();
         Err(abort)
     }
 }
@@ -240,20 +262,18 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         }
         if !self.is_begun.replace(true) && self.in_pieces {
             let worker = self.transaction.worker;
-            worker.executor().open_region(self.piece.get(), &worker.memory);
+            if let Some(chopping) = worker.executor().chopping() {
+                chopping.open_region(self.piece.get(), &worker.memory);
+            }
         }
         self.step.set(step);
-        if self.columns.is_some() {
-            self.transaction.worker.executor().enter_step(accessed.instance, false);
-        }
+        self.note_step(accessed.instance);
         self.transaction.record_step(accessed.instance, false);
         Ok(())
     }
 
     fn resume(&self, instance: Instance) {
-        if self.columns.is_some() {
-            self.transaction.worker.executor().enter_step(instance, true);
-        }
+        self.note_step(instance);
         self.transaction.record_step(instance, true);
     }
 
@@ -276,9 +296,8 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     fn restart_pass(&self) {
-        let worker = self.transaction.worker;
-        let close = || worker.executor().close_region(&worker.memory);
-        match worker.memory.regions().unless_undone(close) {
+        let regions = self.transaction.worker.memory.regions();
+        match regions.unless_undone(|| self.close_region()) {
             Some(()) => self.undo(),
             None => drop(self.take_up_region()),
         }

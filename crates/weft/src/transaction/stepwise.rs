@@ -6,7 +6,7 @@ use std::cell::Cell;
 use super::Transaction;
 use crate::error::Error;
 use crate::procedure::{Accessed, Again, Driver, Instance, Next, Selection};
-use crate::protocol::{Abort, Executor, Protocol};
+use crate::protocol::{Abort, Executor, Protocol, RepairsTransactions};
 use crate::schema::Record;
 use crate::storage::CommitToken;
 use crate::worker::Counters;
@@ -20,7 +20,9 @@ pub(crate) struct Stepwise<'t, 'db, P: Protocol> {
 impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
     /// For a transaction that has just begun.
     pub(crate) fn new(transaction: &'t Transaction<'db, P>) -> Self {
-        transaction.worker.executor().begin_steps();
+        if let Some(repairing) = transaction.worker.executor().repairing() {
+            repairing.begin_steps();
+        }
         Stepwise { transaction, ended: Cell::new(None) }
     }
 
@@ -31,7 +33,9 @@ impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
 
     fn next_round(&self) {
         let worker = self.transaction.worker;
-        worker.executor().next_round(&worker.memory);
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.next_round(&worker.memory);
+        }
         worker.next_round();
         self.transaction.record_next_round();
         self.transaction.doomed.set(None);
@@ -46,7 +50,9 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     #[inline]
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let Transaction { worker, .. } = self.transaction;
-        worker.executor().enter_step(accessed.instance, false);
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.enter_step(accessed.instance, false);
+        }
         self.transaction.record_step(accessed.instance, false);
         if let Some(again) = accessed.again {
             self.transaction.expect_again(accessed, again);
@@ -55,13 +61,17 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 
     fn resume(&self, instance: Instance) {
-        self.transaction.worker.executor().enter_step(instance, true);
+        if let Some(repairing) = self.transaction.worker.executor().repairing() {
+            repairing.enter_step(instance, true);
+        }
         self.transaction.record_step(instance, true);
     }
 
     fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
         let worker = self.transaction.worker;
-        worker.executor().keep_step(accessed.instance);
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.keep_step(accessed.instance);
+        }
         self.transaction.record_kept_step(accessed.instance);
         Counters::count(&worker.memory.counters().kept);
         Ok(())
@@ -88,7 +98,8 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
         }
         self.next_round();
         Counters::count(&worker.memory.counters().repairs);
-        Next::Pass(Selection::Stale(worker.executor().stale_steps()))
+        let stale = worker.executor().repairing().map(|repairing| repairing.stale_steps());
+        Next::Pass(Selection::Stale(stale.unwrap_or_default()))
     }
 }
 
@@ -101,8 +112,8 @@ impl<P: Protocol> Transaction<'_, P> {
         let table = &accessed.table.inner;
         if again == Again::SamePlace
             && let Some(key) = accessed.key
-            && let executor = self.worker.executor()
-            && let Some(record) = executor.record_of_step(accessed.instance, table.reference())
+            && let Some(repairing) = self.worker.executor().repairing()
+            && let Some(record) = repairing.record_of_step(accessed.instance, table.reference())
             && let Some(row) = self.newest_row(table, key, record)
         {
             self.worker.buffer(table.number()).last = Some((record.address(), row));

@@ -74,8 +74,8 @@ use super::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
 };
 use super::{
-    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
-    Visible,
+    Abort, ChopsProcedures, Executor, Never, Observation, Protocol, ProtocolOptions,
+    ProtocolShared, Refusal, Settled, Visible,
 };
 use crate::database::Inner;
 use crate::encoding::EncodedKey;
@@ -292,6 +292,14 @@ impl Executor for PieceExecutor {
     type Header = TidOnly;
     type Shared = DbxTcShared;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Self;
+
+    #[inline(always)]
+    fn chopping(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn new(shared: &Arc<DbxTcShared>, slot: usize) -> Self {
         PieceExecutor {
@@ -481,6 +489,14 @@ impl Executor for PieceExecutor {
         Ok(())
     }
 
+    fn abort(&mut self, memory: &WorkerMemory) {
+        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
+        self.optimistic.abort(memory);
+        self.end(memory);
+    }
+}
+
+impl ChopsProcedures<TidOnly> for PieceExecutor {
     fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
         self.known.pieces_of(shape, &self.shared.procedures).cloned()
     }
@@ -507,7 +523,7 @@ impl Executor for PieceExecutor {
     }
 
     #[inline(always)]
-    fn enter_step(&mut self, instance: Instance, _goes_on: bool) {
+    fn enter_step(&mut self, instance: Instance) {
         self.accesses.enter(instance.step);
     }
 
@@ -549,12 +565,6 @@ impl Executor for PieceExecutor {
     }
 
     fn end_pieces(&mut self, memory: &WorkerMemory) {
-        self.end(memory);
-    }
-
-    fn abort(&mut self, memory: &WorkerMemory) {
-        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
-        self.optimistic.abort(memory);
         self.end(memory);
     }
 }

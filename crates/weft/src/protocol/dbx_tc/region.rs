@@ -55,7 +55,7 @@ fn newest_in_region(record: RecordPointer<TidOnly>, memory: &WorkerMemory) -> (T
 }
 
 impl PieceExecutor {
-    /// See [`Executor::open_region`](super::Executor::open_region).
+    /// See [`ChopsProcedures::open_region`](super::ChopsProcedures::open_region).
     #[inline]
     pub(super) fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
         if !self.shared.in_regions || self.standing != Standing::InPieces {
@@ -129,7 +129,7 @@ impl PieceExecutor {
         }
     }
 
-    /// See [`Executor::forget_region`](super::Executor::forget_region). Rows are not dropped, only their blocks given
+    /// See [`ChopsProcedures::forget_region`](super::ChopsProcedures::forget_region). Rows are not dropped, only their blocks given
     /// back: the region may have been left anywhere, and nobody knows which are whole.
     #[cold]
     pub(super) fn forget_region(&mut self, memory: &WorkerMemory) {

@@ -90,8 +90,8 @@ use self::turn::Turn;
 use super::access_set::TidHeader;
 use super::optimistic::abort_at;
 use super::{
-    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
-    Silo, Target, TwoPhaseLocking, Visible,
+    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
+    Settled, Silo, SplitsRecords, Target, TwoPhaseLocking, Visible,
 };
 use crate::database::Inner;
 use crate::encoding::EncodedKey;
@@ -441,6 +441,14 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     type Header = J::Header;
     type Shared = Reconciliation<J>;
     type Version = <J::Executor as Executor>::Version;
+    type Splitting = Self;
+    type Repairing = Never;
+    type Chopping = Never;
+
+    #[inline(always)]
+    fn splitting(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn new(shared: &Arc<Reconciliation<J>>, slot: usize) -> Self {
         ReconcilingExecutor {
@@ -475,15 +483,6 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
 
     fn retract(&mut self) {
         self.leave();
-    }
-
-    #[inline(always)]
-    fn set_aside(&mut self, is_set_aside: bool) {
-        self.is_set_aside = is_set_aside;
-    }
-
-    fn take_refused(&mut self) -> u64 {
-        self.refused_in.take().expect("whoever asks was refused something")
     }
 
     #[inline(always)]
@@ -605,6 +604,56 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
         self.joined.note_own_insertion(table, change, sibling)
     }
 
+    fn validate(&mut self) -> Result<(), Abort> {
+        match self.doomed {
+            Some(abort) => Err(abort),
+            None => self.joined.validate(),
+        }
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.joined.list_writes(list);
+    }
+
+    /// The split phase commit protocol (§5.2, Figure 3). What was done to slices becomes final.
+    #[inline(always)]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        if let Some(abort) = self.doomed {
+            return Err(abort);
+        }
+        if self.undo.is_empty() {
+            let committed = self.joined.commit(memory, epoch);
+            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
+        } else {
+            self.commit_split(memory, epoch)?;
+        }
+        if self.is_waiting && !self.is_split && !self.is_reconciling {
+            self.end_waiting();
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        self.undo.undo();
+        self.logged.operations.clear();
+        self.logged.bytes.clear();
+        self.doomed = None;
+        self.joined.abort(memory);
+        self.leave();
+    }
+}
+
+impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
+    #[inline(always)]
+    fn set_aside(&mut self, is_set_aside: bool) {
+        self.is_set_aside = is_set_aside;
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        self.refused_in.take().expect("whoever asks was refused something")
+    }
+
     /// Split phase execution (§5.2): an operation on a split record goes to this worker's slice, if it is
     /// the one that was selected.
     #[inline(always)]
@@ -657,45 +706,6 @@ impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
     #[cold]
     fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<J::Header>) -> Abort {
         self.refuse(table, record.block(), None)
-    }
-
-    fn validate(&mut self) -> Result<(), Abort> {
-        match self.doomed {
-            Some(abort) => Err(abort),
-            None => self.joined.validate(),
-        }
-    }
-
-    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
-        self.joined.list_writes(list);
-    }
-
-    /// The split phase commit protocol (§5.2, Figure 3). What was done to slices becomes final.
-    #[inline(always)]
-    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        if let Some(abort) = self.doomed {
-            return Err(abort);
-        }
-        if self.undo.is_empty() {
-            let committed = self.joined.commit(memory, epoch);
-            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
-        } else {
-            self.commit_split(memory, epoch)?;
-        }
-        if self.is_waiting && !self.is_split && !self.is_reconciling {
-            self.end_waiting();
-        }
-        self.leave();
-        Ok(())
-    }
-
-    fn abort(&mut self, memory: &WorkerMemory) {
-        self.undo.undo();
-        self.logged.operations.clear();
-        self.logged.bytes.clear();
-        self.doomed = None;
-        self.joined.abort(memory);
-        self.leave();
     }
 }
 

@@ -60,8 +60,8 @@ use super::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
 use super::dbx::commit_hot_and_cold;
 use super::optimistic::{CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored};
 use super::{
-    Abort, Executor, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal, Settled,
-    Visible,
+    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
+    RepairsTransactions, Settled, Visible,
 };
 use crate::encoding::EncodedKey;
 use crate::index::bplus_tree::ScannedRange;
@@ -435,6 +435,14 @@ impl Executor for HybridExecutor {
     type Header = HeatHeader;
     type Shared = HtccShared;
     type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Self;
+    type Chopping = Never;
+
+    #[inline(always)]
+    fn repairing(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
 
     fn new(shared: &Arc<HtccShared>, slot: usize) -> Self {
         HybridExecutor {
@@ -586,9 +594,11 @@ impl Executor for HybridExecutor {
         self.cold.abort(memory);
         self.end(memory);
     }
+}
 
+impl RepairsTransactions<HeatHeader> for HybridExecutor {
     #[inline(always)]
-    fn repairs(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.shared.options.repairs
     }
 
