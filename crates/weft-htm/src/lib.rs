@@ -89,11 +89,12 @@
 //! With the cargo feature `interleave`, each access to a shared word is a point where a test may
 //! let another thread go on, as a seed decides: see the module of that name, which is there with
 //! the feature only.
+pub mod blocking;
 pub mod lock;
 #[cfg(weft_sim)]
 pub mod planted;
 pub mod region;
-#[cfg(all(weft_sanitize, not(any(loom, shuttle, weft_sim))))]
+#[cfg(weft_sanitize)]
 mod sanitize;
 mod status;
 pub mod word;

@@ -6,8 +6,9 @@
 //! anything goes wrong before, the table is empty again, in memory and in the directory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use weft_htm::blocking::{self, Mutex};
 use weft_htm::word::{Ordering, Word, yield_now};
 
 use crate::database::Database;
@@ -147,7 +148,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
             }
         };
         let mut threads = 0;
-        std::thread::scope(|scope| {
+        blocking::scope(|scope| {
             for part in parts {
                 threads += 1;
                 let (work, failed) = (&work, &failed);
@@ -156,7 +157,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         });
         let threads = threads.max(1);
         if failed.load(Ordering::Relaxed) == 0 {
-            std::thread::scope(|scope| {
+            blocking::scope(|scope| {
                 for part in 0..threads {
                     let work = &work;
                     scope.spawn(move || work(self.build_indexes(part, threads)));

@@ -14,9 +14,11 @@ use std::cell::RefCell;
 use std::convert::Infallible;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 
 use crate::database::{Database, Inner};
 use crate::deadline::Deadline;

@@ -25,7 +25,9 @@
 //! segment is the first that is needed goes into the manifest, too.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+
+use weft_htm::blocking::Mutex;
 
 use super::backend::{Backend, File};
 use super::directory;

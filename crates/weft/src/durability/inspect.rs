@@ -7,8 +7,9 @@
 //! again.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use weft_htm::blocking::Mutex;
 use weft_htm::word::{Ordering, Word};
 
 use crate::column::DecodeError;

@@ -39,10 +39,11 @@ mod logger;
 use std::io::ErrorKind;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
 use weft_htm::word::{Ordering, Word};
 
 use self::buffer::Slot;

@@ -1,8 +1,9 @@
 //! Work that is divided among threads.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
+use weft_htm::blocking::{self, Mutex};
 use weft_htm::word::{Ordering, Word};
 
 use super::error::StorageError;
@@ -50,7 +51,7 @@ pub(super) fn run<R: Send>(
             results.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
         }
     };
-    std::thread::scope(|scope| {
+    blocking::scope(|scope| {
         for _ in 1..threads.min(jobs) {
             scope.spawn(work);
         }

@@ -17,7 +17,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
+
+use weft_htm::blocking::{Mutex, MutexGuard};
 
 use super::backend::{Backend, File, LockError, LockGuard};
 

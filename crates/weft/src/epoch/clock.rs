@@ -23,10 +23,11 @@
 //! commits under way: see [`Commits`].
 
 use std::convert::Infallible;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use weft_htm::blocking::{Condvar, Mutex};
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 /// Time between two ticks of the global epoch.

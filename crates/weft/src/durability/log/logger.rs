@@ -1,8 +1,10 @@
 //! A logger: writes its groups into segments, and syncs them.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
+
+use weft_htm::blocking::Mutex;
 
 use super::super::backend::File;
 use super::super::error::StorageError;

@@ -1,0 +1,67 @@
+//! What threads need that sleep while they wait: the threads of the log and of the clock, and those of tests.
+//!
+//! Mutexes and condition variables are those of the standard library. In builds with `--cfg weft_sanitize` they
+//! are others, which ThreadSanitizer understands.
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
+
+#[cfg(weft_sanitize)]
+pub use crate::sanitize::{
+    BlockingGuard as MutexGuard, BlockingMutex as Mutex, Condvar, WaitTimeoutResult,
+};
+#[cfg(not(weft_sanitize))]
+pub use std::sync::{Condvar, Mutex, MutexGuard, WaitTimeoutResult};
+
+/// Starts threads that may borrow, for [`scope`].
+pub struct Scope<'scope, 'env> {
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    running: RefCell<Vec<ScopedJoinHandle<'scope, ()>>>,
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Scope").finish_non_exhaustive()
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a thread.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system gives no thread.
+    pub fn spawn(&self, work: impl FnOnce() + Send + 'scope) {
+        let thread = self.scope.spawn(work);
+        self.running.borrow_mut().push(thread);
+    }
+}
+
+/// As [`std::thread::scope`], but waits for the very end of each thread: its thread-locals are gone then.
+/// (The standard library waits only for what the thread was given to do, and it does that in a way that
+/// ThreadSanitizer does not see.)
+///
+/// ```
+/// let mut numbers = [0, 0];
+/// weft_htm::blocking::scope(|scope| {
+///     for number in &mut numbers {
+///         scope.spawn(|| *number += 1);
+///     }
+/// });
+/// assert_eq!(numbers, [1, 1]);
+/// ```
+///
+/// # Panics
+///
+/// If one of the threads panics, with the same payload.
+pub fn scope<'env, R>(body: impl for<'scope> FnOnce(&Scope<'scope, 'env>) -> R) -> R {
+    std::thread::scope(|scope| {
+        let scope = Scope { scope, running: RefCell::default() };
+        let result = body(&scope);
+        for thread in scope.running.into_inner() {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        result
+    })
+}
