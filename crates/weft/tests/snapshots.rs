@@ -3,8 +3,8 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 
+use weft::htm::blocking::{Mutex, scope};
 use weft::htm::word::{Ordering, Word};
 use weft::protocol::{Atomic, Protocol};
 use weft::{Database, Error, Failure, Record, Snapshot, Table};
@@ -190,7 +190,7 @@ fn threads_share_a_snapshot() {
         for id in 0..IDS {
             fixture.delete(id);
         }
-        std::thread::scope(|scope| {
+        scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| fixture.check(&snapshot, &model));
             }
@@ -216,7 +216,7 @@ fn snapshots_of_a_busy_bank_add_up() {
         let stopped = Word::new(0);
         let checked = Word::new(0);
         let writers = threads::<P>().min(3);
-        std::thread::scope(|scope| {
+        scope(|scope| {
             for thread in 0..writers {
                 let (fixture, stopped, seed) = (&fixture, &stopped, &seed);
                 scope.spawn(move || {
@@ -336,7 +336,7 @@ fn snapshots_respect_the_order_of_commits() {
         fixture.put(0, 0);
         fixture.put(1, 0);
         let stopped = Word::new(0);
-        std::thread::scope(|scope| {
+        scope(|scope| {
             scope.spawn(|| {
                 let _stop = StopOnDrop(&stopped);
                 for value in 1..600 * stress() as u64 {
@@ -364,7 +364,7 @@ fn a_snapshot_is_the_most_recent_state() {
         fixture.put(7, 0);
         let acknowledged = Mutex::new(0);
         let stopped = Word::new(0);
-        std::thread::scope(|scope| {
+        scope(|scope| {
             scope.spawn(|| {
                 let _stop = StopOnDrop(&stopped);
                 for value in 1..1000 * stress() as u64 {
@@ -768,7 +768,7 @@ fn idle_worker<P: Protocol>(with_snapshot: bool, deletes: bool) {
     let (is_idle, idle) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let (database, table, updated) = (&database, &table, &updated);
-    std::thread::scope(|scope| {
+    scope(|scope| {
         scope.spawn(move || {
             for id in 0..u64::from(IDS) {
                 let update = |row: &mut Counted| row.count = updated.clone();
@@ -806,7 +806,7 @@ fn recent_snapshots_never_go_back() {
     for _ in 0..300 * stress() {
         let fixture = Fixture::<weft::protocol::Dbx>::new();
         let begin = std::sync::Barrier::new(4);
-        std::thread::scope(|scope| {
+        scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     drop(fixture.database.open_snapshot().unwrap());
@@ -834,7 +834,7 @@ fn atomic_operations_have_snapshots() {
     }
     let before = database.open_snapshot().unwrap();
     let stopped = Word::new(0);
-    std::thread::scope(|scope| {
+    scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 let _stop = StopOnDrop(&stopped);

@@ -4,14 +4,14 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use weft::column::{ColumnType, ColumnValue, DecodeError};
 use weft::durability::SimulatedDisk;
 use weft::encoding::{Key, KeyEncoder};
-use weft::operation::{Add, ColumnOf};
+use weft::operation::{Add, ColumnOf, Max};
 use weft::procedure::Procedure;
 use weft::procedure::chopping::Options;
 use weft::protocol::*;
@@ -19,6 +19,7 @@ use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Table, Transaction,
     TransactionOptions, procedure,
 };
+use weft_htm::blocking::{self, MutexGuard};
 
 use crate::hook::{Misbehaved, use_transaction, with_transaction};
 use crate::live::{self, Live};
@@ -28,6 +29,10 @@ type OnCall = Rc<dyn Fn()>;
 thread_local! {
     /// What the drop of a [`Fragile`] row does on this thread.
     static ON_DROP: RefCell<Option<OnCall>> = const { RefCell::new(None) };
+    /// What the clone of a fragile row does on this thread.
+    static ON_CLONE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
+    /// What it does on this thread to encode the key of a fragile row.
+    static ON_ENCODE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
     /// What it does on this thread to compare a fragile row with a key.
     static ON_COMPARE: RefCell<Option<OnCall>> = const { RefCell::new(None) };
     /// What it does on this thread to write a [`Stubborn`] column.
@@ -59,6 +64,7 @@ impl PartialEq for FragileKey {
 impl Key for FragileKey {
     const WIDTH_BYTES: Option<usize> = Some(4);
     fn encode(&self, encoder: &mut impl KeyEncoder) {
+        call(&ON_ENCODE);
         encoder.push(u64::from(self.0), 4);
     }
 }
@@ -79,6 +85,7 @@ struct Owned(Live);
 impl Clone for Owned {
     fn clone(&self) -> Self {
         self.0.check("the clone");
+        call(&ON_CLONE);
         Owned(Live::new())
     }
 }
@@ -501,24 +508,25 @@ fn operations_on_a_split_column_by_another_type() {
     let _one = begin();
     // A hidden function lets anybody name a column, and lead to another.
     let large: ColumnOf<Counted, i64> =
-        ColumnOf::new("large", |row| &row.large, |row| &mut row.large);
+        ColumnOf::new("small", |row| &row.large, |row| &mut row.large);
     let small: ColumnOf<Counted, i8> =
-        ColumnOf::new("large", |row| &row.small, |row| &mut row.small);
+        ColumnOf::new("small", |row| &row.small, |row| &mut row.small);
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
     let database =
         Database::builder().protocol::<Doppel>().table::<Counted>().phases(phases).open().unwrap();
     let table = database.table::<Counted>().unwrap();
     database.transact(|tx| tx.insert(&table, Counted { id: 1, large: 0, small: 0 })).unwrap();
-    database.label_split::<_, _, Add<_>>(&table, &1, large).unwrap();
-    let mut additions = 0;
+    // A slice of this operation is one byte.
+    database.label_split::<_, _, Max<_>>(&table, &1, small).unwrap();
     while !database.metrics().phases.unwrap().is_split {
-        database.transact(|tx| tx.add(&table, &1, large, 1)).unwrap();
-        additions += 1;
+        database.transact(|tx| tx.max(&table, &1, small, 1)).unwrap();
     }
-    database.transact(|tx| tx.add(&table, &1, small, 1)).unwrap();
-    database.transact(|tx| tx.add(&table, &1, large, 1)).unwrap();
+    database.transact(|tx| tx.max(&table, &1, small, 2)).unwrap();
+    // This one would take eight.
+    database.transact(|tx| tx.max(&table, &1, large, 0x0102_0304_0506_0708)).unwrap();
+    database.transact(|tx| tx.max(&table, &1, small, 3)).unwrap();
     let row = database.transact(|tx| Ok::<_, Error>(tx.get(&table, &1)?.cloned())).unwrap();
-    assert_eq!(row, Some(Counted { id: 1, large: additions + 1, small: 1 }));
+    assert_eq!(row, Some(Counted { id: 1, large: 0x0102_0304_0506_0708, small: 3 }));
 }
 
 /// Suspected: a snapshot that a row's drop opens misses what workers have gathered of a split row.
@@ -667,7 +675,7 @@ fn a_drop_panics_in_a_repair() {
         (1..=2).for_each(|id| put(&database, &table, id, 0));
         let (ask, asked) = mpsc::channel::<()>();
         let (answer, answered) = mpsc::channel::<()>();
-        thread::scope(|scope| {
+        blocking::scope(|scope| {
             let (database, table) = (&database, &table);
             scope.spawn(move || {
                 for () in asked {
@@ -744,6 +752,89 @@ fn a_comparison_uses_the_transaction<P: Protocol>() {
         written.unwrap();
         for id in 0..40 {
             assert_eq!(value(&database, &table, id), Some(2));
+        }
+        database.close_within(Duration::from_secs(1)).unwrap();
+    }
+    end();
+}
+
+under_each!(a_row_is_used_while_its_conflicts_are_counted: doppel Doppel doppel_locking DoppelLocking);
+
+/// Suspected: a worker's sketch of its conflicts is borrowed while the code of a row's type runs. That code
+/// encodes the key of a contended row, compares it, and clones the row for a worker's slice. Each comes back to
+/// the transaction and to the database, and sometimes panics.
+fn a_row_is_used_while_its_conflicts_are_counted<P: Protocol>() {
+    /// More rows than a sketch has entries, so that entries are replaced.
+    const ROWS: u32 = 40;
+    /// One call in so many comes back; one in so many of those panics.
+    const CALLS_PER_USE: u32 = 5;
+    const USES_PER_PANIC: u32 = 7;
+    let _one = begin();
+    {
+        // Each operation counts as a conflict, and a phase lasts for a few transactions.
+        let mut phases = PhaseOptions::new();
+        phases.is_hasty = true;
+        let builder = Database::builder().protocol::<P>().table::<Fragile>().phases(phases);
+        let database = builder.open().unwrap();
+        let table = database.table::<Fragile>().unwrap();
+        let sum = weft::column_of!(Fragile.value);
+        (0..ROWS).for_each(|id| put(&database, &table, id, 0));
+        let (calls, is_nested) = (Rc::new(Cell::new(0_u32)), Rc::new(Cell::new(false)));
+        let on_call = {
+            let (database, table, calls) = (database.clone(), table.clone(), Rc::clone(&calls));
+            move || {
+                if is_nested.get() || calls.replace(calls.get() + 1) % CALLS_PER_USE != 0 {
+                    return;
+                }
+                is_nested.set(true);
+                let id = FragileKey(calls.get() % ROWS);
+                use_transaction();
+                let _ = database.transact(|tx| tx.add(&table, &id, sum, 0));
+                let _ =
+                    database.open_snapshot().map(|snapshot| snapshot.get(&table, &id).map(drop));
+                is_nested.set(false);
+                if (calls.get() / CALLS_PER_USE).is_multiple_of(USES_PER_PANIC) {
+                    panic_now();
+                }
+            }
+        };
+        let on_call: OnCall = Rc::new(on_call);
+        let hooks = [&ON_CLONE, &ON_ENCODE, &ON_COMPARE];
+        hooks.iter().for_each(|hook| hook.set(Some(Rc::clone(&on_call))));
+        let (mut committed, mut refused, mut panicked) = ([0_u64; ROWS as usize], 0, 0);
+        for turn in 0..3000_u32 {
+            // One row is contended more than the others.
+            let id = if turn % 2 == 0 { 7 } else { turn / 2 % ROWS };
+            let added = catch_unwind(AssertUnwindSafe(|| {
+                database.transact(|tx| {
+                    let uses = || {
+                        let other = FragileKey(calls.get() * 3 % ROWS);
+                        let _ = tx.add(&table, &other, sum, 0);
+                        let _ = tx.get(&table, &other);
+                    };
+                    with_transaction(&uses, || tx.add(&table, &FragileKey(id), sum, 1).map(drop))
+                })
+            }));
+            match added {
+                Ok(Ok(())) => committed[id as usize] += 1,
+                // The code of the row's type has used the row of this very operation.
+                Ok(Err(Error::Failure(Failure::NestedWrite { .. }))) => refused += 1,
+                Ok(Err(error)) => panic!("{error}"),
+                Err(panic) => {
+                    assert!(panic.is::<Misbehaved>());
+                    panicked += 1;
+                }
+            }
+        }
+        hooks.iter().for_each(|hook| hook.set(None));
+        let count: u64 = committed.iter().sum();
+        assert!(
+            panicked > 0 && count > 1000,
+            "{count} committed, {refused} refused, {panicked} panicked"
+        );
+        assert!(database.metrics().phases.unwrap().split_phases > 0, "rows were split");
+        for (id, sum) in (0..).zip(committed) {
+            assert_eq!(value(&database, &table, id), Some(sum), "row {id}");
         }
         database.close_within(Duration::from_secs(1)).unwrap();
     }
@@ -835,8 +926,8 @@ fn closing_keeps_its_deadline_while_a_checkpoint_is_written() {
     let (database, _) = open_stored();
     let (begun, has_begun) = mpsc::channel();
     let (go, may_go) = mpsc::channel::<()>();
-    let may_go = std::sync::Mutex::new(may_go);
-    thread::scope(|scope| {
+    let may_go = blocking::Mutex::new(may_go);
+    blocking::scope(|scope| {
         let database = &database;
         scope.spawn(move || {
             let is_first = AtomicU32::new(0);

@@ -3,7 +3,8 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::SeqCst};
-use std::sync::{LazyLock, Mutex};
+
+use weft_htm::blocking::Mutex;
 
 use crate::hook::engine_site;
 
@@ -13,8 +14,7 @@ const VALUES_MAX: usize = 1 << 20;
 const ALIVE: u8 = 1;
 const DROPPED: u8 = 2;
 
-static STATES: LazyLock<Vec<AtomicU8>> =
-    LazyLock::new(|| (0..VALUES_MAX).map(|_| AtomicU8::new(0)).collect());
+static STATES: [AtomicU8; VALUES_MAX] = [const { AtomicU8::new(0) }; VALUES_MAX];
 static NEXT: AtomicU32 = AtomicU32::new(0);
 static VIOLATIONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

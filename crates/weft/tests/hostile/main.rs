@@ -19,7 +19,8 @@
 //!
 //! `WEFT_HOSTILE=all` runs up to 30 calls of each place, in memory and with a directory; by default one is run.
 //! `WEFT_HOSTILE_TRACE=1` names each combination before it runs, for a run that ends with a signal.
-//! `WEFT_HOSTILE_ONLY='panic RowDrop'` runs only combinations whose name contains all of these words.
+//! `WEFT_HOSTILE_ONLY='Panic|Block RowDrop'` runs only combinations whose name contains each of these words, or one
+//! of its alternatives.
 
 #![allow(
     clippy::disallowed_types,

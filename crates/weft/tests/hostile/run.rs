@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use weft::durability::SimulatedDisk;
 use weft::protocol::{HtmNaive, Protocol};
 use weft::{Error, Failure};
+use weft_htm::blocking::{self, Mutex};
 
 use crate::hook::{
     Calls, Misbehaviour, Operation, Plan, arm, await_block, disarm, quietly, release, set_act,
@@ -79,7 +80,7 @@ fn run<P: Protocol>(is_durable: bool, plan: Option<Plan>) -> Ended {
     }
     // Those that block from now on are not looked at.
     let is_ending = AtomicBool::new(true);
-    thread::scope(|scope| {
+    blocking::scope(|scope| {
         scope.spawn(|| {
             while is_ending.load(SeqCst) {
                 if await_block(|| !is_ending.load(SeqCst)) {
@@ -226,7 +227,9 @@ pub fn suite<P: Protocol>() {
                         "{misbehaviour:?} in call {number} of {operation:?} under {} {place}, from {site}",
                         P::NAME
                     );
-                    if !only.split(' ').all(|word| name.contains(word)) {
+                    let is_chosen =
+                        |word: &str| word.split('|').any(|either| name.contains(either));
+                    if !only.split(' ').all(is_chosen) {
                         continue;
                     }
                     if traces {

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{Bound, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,7 @@ use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table, Transaction,
     TransactionOptions, column_of, procedure,
 };
+use weft_htm::blocking::Mutex;
 
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
 use crate::live::violation;
