@@ -13,7 +13,7 @@ struct Row {
     value: i64,
 }
 
-struct Tables<P: Protocol>(Vec<Table<Row>>);
+struct Tables(Vec<Table<Row>>);
 
 #[procedure(ClosureWrites)]
 fn closure_writes<P: Protocol>(
@@ -31,7 +31,7 @@ fn closure_writes<P: Protocol>(
 
 #[procedure(WhichTable)]
 fn which_table<P: Protocol>(
-    tables: &Tables<P>,
+    tables: &Tables,
     tx: &Transaction<'_, P>,
 ) -> Result<(), Error> {
     for rows in &tables.0 {
