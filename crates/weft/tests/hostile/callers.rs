@@ -37,8 +37,7 @@ const CALLS: &[&str] = &[
     "format_key)",
     "encode_prefix(",
     "drop_row(row",
-    "(core.drop_newest)",
-    ".drop_newest)",
+    ".drop_newest(",
 ];
 
 /// The known calls: for each file and call a line with their number.
