@@ -1,5 +1,7 @@
 //! Tables and ranges that are not there, or not what they are taken for.
 
+use weft::protocol::NoControl;
+
 use super::*;
 
 #[test]
@@ -40,10 +42,12 @@ fn a_handle_of_another_database_is_refused() {
             let third = Fixture::<P>::new();
             third.hits.clone()
         };
+        // Its records have no header.
+        let uncontrolled = Fixture::<NoControl>::new();
         let foreign = Failure::ForeignTable { table: "hits" };
         it.database
             .transact(|tx| -> Result<(), Error> {
-                for hits in [&other.hits, &dropped] {
+                for hits in [&other.hits, &dropped, &uncontrolled.hits] {
                     assert_eq!(failure(tx.get(hits, &1)), foreign);
                     assert_eq!(failure(tx.insert(hits, Hit { id: 2, count: 0 })), foreign);
                     assert_eq!(failure(tx.upsert(hits, Hit { id: 1, count: 0 })), foreign);
