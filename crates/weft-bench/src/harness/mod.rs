@@ -179,9 +179,9 @@ fn check(arguments: &BenchArguments, subject: &Subject) -> Result<weft::htm::Cho
         let protocol = protocols::describe(protocol_of(name));
         if protocol.single_key && !subject.is_single_key {
             return Err(Stop::Usage(format!(
-                "protocol '{name}' makes only single accesses of single rows atomic: it runs `weft \
-                 bench incr`, and `cargo lab bench ycsb` with --operations 1 and no shares of --insert and \
-                 --scan, and nothing else"
+                "protocol '{name}' makes only single accesses of single rows atomic: it runs `cargo \
+                 lab bench incr`, and `cargo lab bench ycsb` with --operations 1 and no shares of \
+                 --insert and --scan, and nothing else"
             )));
         }
         if arguments.verify && !is_serializable(name) {
