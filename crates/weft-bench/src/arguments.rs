@@ -204,17 +204,14 @@ impl AcknowledgeName {
 }
 
 /// Accepts the names of the protocols, and shows in the help what each is.
-pub fn protocol_names() -> impl TypedValueParser<Value = String> {
+fn protocol_names() -> impl TypedValueParser<Value = String> {
     contenders(PROTOCOLS.iter())
 }
 
 /// Accepts the names of these protocols only.
 pub fn names_of(names: &'static [&'static str]) -> impl TypedValueParser<Value = String> {
     let protocols = PROTOCOLS.iter().filter(|protocol| names.contains(&protocol.name));
-    let name = |protocol: &'static ProtocolDescription| {
-        PossibleValue::new(protocol.name).help(protocol.title)
-    };
-    PossibleValuesParser::new(protocols.map(name))
+    PossibleValuesParser::new(protocols.map(possible))
 }
 
 /// Accepts also the name of what is measured without transactions.
@@ -226,12 +223,14 @@ pub fn protocol_names_or_raw() -> impl TypedValueParser<Value = String> {
 fn contenders(
     protocols: impl Iterator<Item = &'static ProtocolDescription>,
 ) -> impl TypedValueParser<Value = String> {
-    let name = |protocol: &'static ProtocolDescription| {
-        PossibleValue::new(protocol.name).help(protocol.title)
-    };
     let variants = variants::all();
     let variants = variants.map(|variant| PossibleValue::new(variant.name).help(variant.about));
-    PossibleValuesParser::new(protocols.map(name).chain(variants))
+    PossibleValuesParser::new(protocols.map(possible).chain(variants))
+}
+
+/// A protocol as a value of an option.
+fn possible(protocol: &'static ProtocolDescription) -> PossibleValue {
+    PossibleValue::new(protocol.name).help(protocol.title)
 }
 
 /// Accepts the ways to choose a backend.

@@ -14,7 +14,7 @@ use crate::source::{Fault, RowSource};
 const ABSENT: &str = "this program was built without Arrow and Parquet, which takes the feature `columnar`: \
                       `cargo export` in Weft's own repository has it; CSV is always there";
 
-/// There is none.
+/// A writer of which no value exists.
 pub struct BatchWriter<W> {
     never: Infallible,
     writer: PhantomData<W>,
@@ -53,7 +53,7 @@ impl<W: Write + Send> BatchWriter<W> {
     }
 }
 
-/// There is none.
+/// A source of which no value exists.
 pub struct AbsentSource(Infallible);
 
 pub type IpcSource = AbsentSource;

@@ -9,7 +9,7 @@
 )]
 #![allow(
     clippy::disallowed_types,
-    reason = "what a thread waits for here is no point of `interleave`, as it is none in the standard library"
+    reason = "waiting here is not a point of `interleave`, nor is it in the standard library"
 )]
 
 use std::ops::{Deref, DerefMut};

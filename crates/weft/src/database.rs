@@ -327,7 +327,7 @@ impl<P: Protocol> Database<P> {
         attempts: u32,
     ) -> Result<(), Failure> {
         self.inner.shared.check_open()?;
-        check_deadline(deadline, attempts)
+        deadline.map_or(Ok(()), |deadline| deadline.check(attempts))
     }
 
     /// Closes the database: no transaction begins any more, on any handle. Returns when the
@@ -496,20 +496,7 @@ fn check_bounds(
     if options.retries_max.is_some_and(|retries_max| attempts > retries_max) {
         return Err(Failure::RetriesExhausted { attempts, last: last() });
     }
-    check_deadline(deadline, attempts)
-}
-
-fn check_deadline(deadline: Option<Deadline>, attempts: u32) -> Result<(), Failure> {
-    match deadline {
-        Some(deadline) if deadline.has_passed() => Err(exceeded(deadline, attempts)),
-        _ => Ok(()),
-    }
-}
-
-/// The error of a transaction that has passed its deadline.
-#[cold]
-pub(crate) fn exceeded(deadline: Deadline, attempts: u32) -> Failure {
-    Failure::DeadlineExceeded { deadline: deadline.limit, attempts }
+    deadline.map_or(Ok(()), |deadline| deadline.check(attempts))
 }
 
 /// Waits before another attempt: up to 2^attempts pauses, at random, so that transactions that

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::error::Failure;
+
 /// When a wait ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
@@ -12,7 +14,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// `limit` from now. A deadline beyond the end of time is none.
+    /// Returns the deadline `limit` from now; `None` if the clock cannot count that far.
     pub fn after(limit: Duration) -> Option<Self> {
         Some(Deadline { at: Instant::now().checked_add(limit)?, limit })
     }
@@ -20,5 +22,16 @@ impl Deadline {
     /// Whether it has passed.
     pub fn has_passed(&self) -> bool {
         Instant::now() >= self.at
+    }
+
+    /// Decides whether a transaction goes on after `attempts` attempts.
+    ///
+    /// # Errors
+    /// [`Failure::DeadlineExceeded`] if the deadline has passed.
+    pub fn check(&self, attempts: u32) -> Result<(), Failure> {
+        match self.has_passed() {
+            true => Err(Failure::DeadlineExceeded { deadline: self.limit, attempts }),
+            false => Ok(()),
+        }
     }
 }

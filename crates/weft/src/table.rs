@@ -31,7 +31,6 @@ use crate::transaction::check;
 use crate::worker::WorkerMemory;
 
 use self::core::RowsOf;
-pub use self::core::newest;
 pub use self::core::{Rebase, TableCore, TableRef};
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
 pub(crate) use forms::{with_form, with_secondary};

@@ -39,7 +39,7 @@ pub(crate) use stepwise::Stepwise;
 use writes::duplicate;
 pub(crate) use writes::{check, index_key};
 
-use crate::database::{Inner, exceeded};
+use crate::database::Inner;
 use crate::deadline::Deadline;
 use crate::encoding::{Key, KeyForm, KeyPrefix};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
@@ -665,10 +665,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.operations.set(self.operations.get().wrapping_add(1));
         match self.deadline.get() {
             Some(deadline)
-                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK)
-                    && deadline.has_passed() =>
+                if self.operations.get().is_multiple_of(OPERATIONS_PER_DEADLINE_CHECK) =>
             {
-                Err(exceeded(deadline, self.attempt + 1).into())
+                Ok(deadline.check(self.attempt + 1)?)
             }
             _ => Ok(()),
         }

@@ -35,7 +35,6 @@ pub use discarded::{Discarded, contain};
 pub use idle::IdleWorkers;
 pub use thread::{Expected, Pinned, StoredForm, Worker, WorkerState, Workers};
 
-use crate::database::exceeded;
 use crate::deadline::Deadline;
 use crate::encoding::EncodedKey;
 use crate::epoch::clock::{Clock, Commits};
@@ -45,10 +44,11 @@ use crate::error::{ConflictReason, Failure};
 use crate::index::IndexWorker;
 use crate::protocol::{Gate, Settled};
 use crate::record::arena::{Arena, Class, Memory, allocate_huge, free_huge};
+use crate::record::newest;
 use crate::record::version::{Deletion, VersionHeader};
 use crate::snapshot::recent::Recent;
 use crate::snapshot::retention::{NONE_OPEN, OpenSnapshots, Retained, Retention};
-use crate::table::{TableRef, newest};
+use crate::table::TableRef;
 use crate::turnstile::Turnstile;
 
 /// What all workers of a database share, whatever the protocol.
@@ -382,10 +382,8 @@ impl WorkerMemory {
     pub fn keep_waiting(&self) -> Result<(), Failure> {
         self.shared.check_open()?;
         match self.deadline.get() {
-            Some((deadline, attempts)) if deadline.has_passed() => {
-                Err(exceeded(deadline, attempts))
-            }
-            _ => Ok(()),
+            Some((deadline, attempts)) => deadline.check(attempts),
+            None => Ok(()),
         }
     }
 

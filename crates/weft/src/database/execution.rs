@@ -114,10 +114,7 @@ impl<P: Protocol> Database<P> {
                     Some(_) => procedure.execute(&driver).map(F::into_owned),
                     None => procedure.run(tx).map(F::into_owned),
                 };
-                match returned.insert(result) {
-                    Ok(_) => Outcome::Returned,
-                    Err(_) => Outcome::Failed { is_decided: false },
-                }
+                Outcome::of(returned.insert(result))
             });
             return ended.result();
         }

@@ -40,6 +40,17 @@ pub(super) enum Outcome {
     Panicked(Box<dyn Any + Send>),
 }
 
+impl Outcome {
+    /// What a closure has come to that has returned this.
+    #[inline(always)]
+    pub fn of<R, E>(returned: &Result<R, E>) -> Self {
+        match returned {
+            Ok(_) => Outcome::Returned,
+            Err(_) => Outcome::Failed { is_decided: false },
+        }
+    }
+}
+
 /// What runs in a transaction. It is told the columns of the steps by which the transaction is committed, if it is
 /// committed by columns.
 pub(super) type Body<'b, P> =
@@ -50,7 +61,7 @@ pub(super) type Body<'b, P> =
 pub(super) struct Strategy<'s> {
     /// The pieces of the procedure that it is, under a protocol that [chops](Protocol::CHOPS).
     pub pieces: Option<&'s Pieces>,
-    /// Whether its body is a driver, which repairs it by itself.
+    /// Whether its body is a driver, which does the repairs.
     pub is_driven: bool,
     /// Whether it ends when a split record is refused to it. It then is to be run again in a joined phase, and
     /// the caller sees to that.
@@ -110,10 +121,7 @@ impl<P: Protocol> Database<P> {
     ) -> Ended<R, E> {
         let strategy = Strategy { sets_aside, ..Strategy::default() };
         self.run_keeping(worker, options, strategy, |tx, _, returned| {
-            match returned.insert(body(tx)) {
-                Ok(_) => Outcome::Returned,
-                Err(_) => Outcome::Failed { is_decided: false },
-            }
+            Outcome::of(returned.insert(body(tx)))
         })
     }
 

@@ -91,9 +91,9 @@ pub trait ChopsProcedures<H> {
     /// possible, or else as one.
     fn expect_procedure(&mut self, pieces: &Pieces);
 
-    /// Decides whether the procedure whose [pieces](ChopsProcedures::pieces_of) were asked for last, of which there is one, has to
-    /// say which step it is at: so that its commit, if it fails, can be [carried over](ChopsProcedures::carry_over). It has failed
-    /// `attempt` times.
+    /// Decides whether the procedure whose [pieces](ChopsProcedures::pieces_of) were asked for last has to say
+    /// which step it is at: so that its commit can be [carried over](ChopsProcedures::carry_over) if it fails. The
+    /// procedure has one piece, and has failed `attempt` times.
     fn takes_notes(&mut self, attempt: u32) -> bool;
 
     /// Notes a change that is to be made when what is deferred is published.
@@ -107,7 +107,8 @@ pub trait ChopsProcedures<H> {
 
     /// Opens a region for the piece at position `piece`, which is about to begin, if pieces are regions and there is
     /// hardware for them. An abort of the region takes the thread back to here. (On the simulated machine the thread
-    /// unwinds. The code that catches it has the region [forgotten](ChopsProcedures::forget_region), and begins the piece again.)
+    /// unwinds. The code that catches it has the region [forgotten](ChopsProcedures::forget_region), and begins the
+    /// piece again.)
     fn open_region(&mut self, piece: usize, memory: &WorkerMemory);
 
     /// Ends the region of a piece that is not committed, if one is open: what the piece has read was true at this
@@ -117,8 +118,8 @@ pub trait ChopsProcedures<H> {
     /// Forgets what was done in the region of the piece, which the simulated machine has rolled back.
     fn forget_region(&mut self, memory: &WorkerMemory);
 
-    /// Carries a commit over that has failed, of a piece all of whose steps were [entered](ChopsProcedures::enter_step). If nothing
-    /// has changed that matters to the steps, of which these are the columns, what the piece has read and written refers
+    /// Carries over the failed commit of a piece all of whose steps were [entered](ChopsProcedures::enter_step). If
+    /// nothing has changed that matters to the steps, of which these are the columns, what the piece has read and written refers
     /// to the versions that are there now, and can be committed. Runs the user's code, which compares and copies rows.
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort>;
 

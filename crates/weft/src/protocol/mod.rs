@@ -58,9 +58,10 @@ use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 
+use crate::record::newest;
 pub use crate::record::{RecordHeader, Settled};
 use crate::record::{RecordKind, RecordPointer, StoredRecord};
-use crate::table::{TableRef, newest};
+use crate::table::TableRef;
 use crate::worker::{LoggedWrite, Worker, WorkerMemory};
 
 /// A concurrency-control protocol: a type that is never instantiated, to be named as the

@@ -56,6 +56,16 @@ pub unsafe fn newest_word<'a>(record: NonNull<u8>) -> &'a NewestWord {
     unsafe { record.cast::<NewestWord>().as_ref() }
 }
 
+/// A record's newest row.
+///
+/// # Safety
+/// A record of the database, which is not freed meanwhile.
+#[inline(always)]
+pub unsafe fn newest(record: NonNull<u8>) -> Option<NonNull<u8>> {
+    // SAFETY: by the contract. Acquire: pairs with the release of whoever has installed the row.
+    unsafe { newest_word(record) }.load(Ordering::Acquire).row()
+}
+
 /// The record at an address that an index gave.
 #[inline(always)]
 pub fn record_at(address: u64) -> NonNull<u8> {
@@ -114,7 +124,7 @@ impl RecordKind {
     /// Marks a record's row as one that was there before all transactions.
     ///
     /// # Safety
-    /// A record of this kind, which nobody else has found yet.
+    /// A record of this kind, which no other thread has found yet.
     pub unsafe fn mark_loaded(&self, record: NonNull<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.mark_loaded)(record) };
@@ -123,7 +133,7 @@ impl RecordKind {
     /// Decides what becomes of a deleted record: see [`SettleDeleted`].
     ///
     /// # Safety
-    /// A record of this kind, which is not freed meanwhile.
+    /// A record of this kind, which is not freed during the call.
     pub unsafe fn settle_deleted(
         &self,
         record: NonNull<u8>,

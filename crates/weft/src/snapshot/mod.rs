@@ -34,7 +34,7 @@ use std::ops::RangeBounds;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use weft_htm::word::{Ordering, yield_now};
+use weft_htm::word::yield_now;
 
 pub use batch::SnapshotRows;
 pub use scan::SnapshotScan;
@@ -47,7 +47,7 @@ use crate::index::bplus_tree::LeafHint;
 use crate::protocol::Protocol;
 use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
 use crate::record::version::{self, Seen};
-use crate::record::{newest_word, record_at};
+use crate::record::{newest, record_at};
 use crate::schema::{Index, Record};
 use crate::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
 use crate::worker::{Pinned, Shared, Worker, WorkerState};
@@ -403,8 +403,8 @@ impl Snapshot {
             // SAFETY: by the contract.
             let seen = unsafe {
                 // Acquire: pairs with the publication of the version.
-                let newest = newest_word(record_at(address)).load(Ordering::Acquire).row();
-                version::seen_at(newest, self.number)
+                let newest_row = newest(record_at(address));
+                version::seen_at(newest_row, self.number)
             };
             match seen {
                 Seen::Row(row) => return Some(row),

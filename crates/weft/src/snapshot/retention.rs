@@ -44,10 +44,11 @@ use weft_htm::word::{Mutex, Ordering, Word, spin_loop};
 use crate::encoding::EncodedKey;
 use crate::epoch::clock::Clock;
 use crate::metrics::SnapshotMetrics;
+use crate::record::newest;
 use crate::record::version::{
     ChainLocks, Deletion, NEVER, Seen, UNNUMBERED, VersionHeader, seen_at,
 };
-use crate::table::{TableRef, newest};
+use crate::table::TableRef;
 
 /// The value of [`Retention::oldest`] when no snapshot is open.
 pub const NONE_OPEN: u64 = u64::MAX;

@@ -11,7 +11,7 @@ use crate::encoding::EncodedKey;
 use crate::error::Failure;
 use crate::record::arena::{BLOCK_BYTES_MAX, Class};
 use crate::record::version::VersionHeader;
-use crate::record::{RecordKind, Settled, newest_word, record_at};
+use crate::record::{RecordKind, Settled, newest, record_at};
 use crate::worker::WorkerMemory;
 
 /// What the type-erased layers know of a table, or of a secondary index. It is the first field
@@ -525,13 +525,4 @@ unsafe fn unlink<I: RowsOf>(
     // made from the address of the whole.
     let index = unsafe { table.0.cast::<I>().as_ref() };
     index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
-}
-
-/// A record's newest row.
-///
-/// # Safety
-/// A record of the database, which is not freed meanwhile.
-pub unsafe fn newest(record: NonNull<u8>) -> Option<NonNull<u8>> {
-    // SAFETY: by the contract. Acquire: pairs with the release of whoever has installed the row.
-    unsafe { newest_word(record) }.load(Ordering::Acquire).row()
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use weft_htm::word::{Ordering, yield_now};
 
 use super::{
-    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, newest, with_form, with_secondary,
+    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, with_form, with_secondary,
 };
 use crate::column::DecodeError;
 use crate::description::{RowChange, TableDescription};
@@ -20,7 +20,7 @@ use crate::encoding::{Key, KeyForm};
 use crate::index::bplus_tree::LeafHint;
 use crate::index::{Insertion, Lookup};
 use crate::record::version::VersionHeader;
-use crate::record::{Newest, newest_word, record_at};
+use crate::record::{Newest, newest, newest_word, record_at};
 use crate::schema::{Record, Violation};
 use crate::snapshot::Snapshot;
 use crate::transaction::index_key;

@@ -26,9 +26,10 @@ use crate::durability::format::{self, WriteKind};
 use crate::encoding::EncodedKey;
 use crate::epoch::clock::epoch_of;
 use crate::index::IndexWorker;
+use crate::record::newest;
 use crate::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
 use crate::snapshot::retention::{Kept, NONE_OPEN, Retained};
-use crate::table::{TableRef, newest};
+use crate::table::TableRef;
 
 /// The log, as the workers see it.
 #[derive(Debug)]

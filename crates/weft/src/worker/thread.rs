@@ -218,7 +218,7 @@ impl<P: Protocol> Worker<P> {
         shared.set_reader(slot, memory.regions.reader());
         Worker {
             executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
-            state: WorkerState::new(shared, memory, slot, indexes),
+            state: WorkerState::new(memory, slot, indexes),
         }
     }
 
@@ -255,13 +255,10 @@ impl<P: Protocol> Deref for Worker<P> {
 }
 
 impl WorkerState {
-    #[cfg_attr(
-        not(feature = "history"),
-        allow(unused_variables, reason = "what is shared is for the recorder")
-    )]
-    fn new(shared: &Shared, memory: WorkerMemory, slot: usize, indexes: usize) -> Self {
+    fn new(memory: WorkerMemory, slot: usize, indexes: usize) -> Self {
+        #[cfg(feature = "history")]
+        let recording = memory.shared().recording.as_ref();
         WorkerState {
-            memory,
             active: Cell::new(false),
             serial: Cell::new(0),
             round: Cell::new(0),
@@ -270,7 +267,8 @@ impl WorkerState {
             // For backoff only; results do not depend on it.
             random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
             #[cfg(feature = "history")]
-            recorder: shared.recording.as_ref().map(|recording| RefCell::new(recording.recorder())),
+            recorder: recording.map(|recording| RefCell::new(recording.recorder())),
+            memory,
         }
     }
 
