@@ -93,6 +93,7 @@ pub mod blocking;
 pub mod lock;
 #[cfg(weft_sim)]
 pub mod planted;
+pub mod prefetch;
 pub mod region;
 #[cfg(weft_sanitize)]
 mod sanitize;

@@ -73,28 +73,30 @@
 //!
 //! # For who reads it
 //!
-//! Every file opens with what it is about. From the bottom up:
+//! Every file opens with what it is about. The modules are layers: each names only modules before it in this list,
+//! and a test (`tests/layers.rs`) sees to that. From the bottom up:
 //!
 //! 1. `weft-htm` ([`htm`]): the words that threads share, hardware regions and their twins.
-//! 2. `epoch`: `clock`, the epoch that orders commits; `reclaim`, when memory may be freed;
-//!    `garbage`, what waits for that.
-//! 3. `record`: the layout of a record (in its `mod.rs`), its version word (`tid`), the chain of its
-//!    versions (`version`), and where its memory comes from (`arena`).
-//! 4. `index`: the memory store. [`index`](mod@index) is the vocabulary, `key` how keys lie in
-//!    nodes, `bplus_tree` and `hash` the two kinds.
-//! 5. `protocol`: `mod.rs` is the interface, `access_set` what a transaction remembers,
-//!    `optimistic` the phases that the optimistic protocols share, and then one file for each
-//!    protocol, from `none`, the floor, on.
-//! 6. [`encoding`], [`schema`], [`operation`], `table`: from typed rows and keys to bytes and addresses.
-//!    [`column`](mod@column) and [`description`]: rows and tables as they are stored outside memory.
-//! 7. `worker`: what a thread has of a database. `transaction` and the files under it: the
-//!    operations. `turnstile`: how a starving transaction gets through. `database`: opening, the
-//!    retry loop, closing.
-//! 8. [`procedure`](mod@procedure): what a transaction will do, and how it is done by steps.
-//! 9. `snapshot`: read-only views, and the versions that are kept for them.
-//! 10. [`durability`]: the log, checkpoints and recovery, of which `storage` makes a database with a
-//!     directory; `load`: filling tables without transactions.
-//! 11. `error`, `metrics`, `prefetch`: as they say.
+//! 2. `index`: from encoded keys to addresses. [`index`](mod@index) is the vocabulary, `key` how keys lie in nodes,
+//!    `bplus_tree` and `hash` the two kinds.
+//! 3. `sync`: the clock of epochs, grace periods, the turnstile, the gate.
+//! 4. `step`: which execution of which step of a procedure something belongs to.
+//! 5. `row`: rows as data. [`encoding`] is the order of keys, [`column`](mod@column) how values are stored, [`schema`]
+//!    what a row type is, [`operation`] what commutes, [`description`] tables as other programs see them.
+//! 6. `error`: what can go wrong.
+//! 7. [`durability`]: the log, checkpoints and recovery, as files.
+//! 8. `store`: `record`, its layout, its version word (`tid`), the chain of its versions (`version`), its memory
+//!    (`arena`); `table`, from typed rows to addresses; `worker`, what a thread has of a database; `garbage` and
+//!    `retention`, what waits to be freed, and what is kept for snapshots.
+//! 9. `plan`: what a procedure declares, and in which pieces it may commit.
+//! 10. `commit`: the interface of protocols (in its `mod.rs`) and what only some can do (`capabilities`);
+//!     `access_set`, what a transaction remembers; `optimistic`, the phases that optimistic protocols share; `dbx`,
+//!     `silo` and `two_phase_locking`.
+//! 11. `transaction`: the operations on tables. `snapshot`: read-only views.
+//! 12. [`procedure`](mod@procedure): transactions by steps, and what drives them.
+//! 13. `database`: opening (`builder`), the run loop (`run`), the directory (`storage`), filling tables (`load`),
+//!     metrics, pools and stashes.
+//! 14. `protocols`: the laboratory's protocols, from `none`, the floor, on.
 //!
 //! With the cargo feature `history` there is also `history`, which records what transactions did,
 //! for a checker.
@@ -104,50 +106,54 @@
 #[allow(unused_extern_crates)]
 extern crate self as weft;
 
-pub mod column;
-pub(crate) mod database;
-mod deadline;
-pub mod description;
+mod commit;
+mod database;
 pub mod durability;
-pub mod encoding;
-pub(crate) mod epoch;
 mod error;
 #[cfg(feature = "history")]
 pub mod history;
 #[doc(hidden)]
 pub mod index;
-mod load;
-mod metrics;
-pub mod operation;
-mod pool;
-mod prefetch;
+mod plan;
 pub mod procedure;
-pub mod protocol;
-mod ranges;
-pub(crate) mod record;
-pub mod schema;
+mod protocols;
+#[doc(hidden)]
+pub mod raw_tree;
+mod row;
 mod snapshot;
-mod stash;
-mod storage;
-pub(crate) mod table;
+mod step;
+mod store;
+mod sync;
 mod transaction;
-mod turnstile;
-pub(crate) mod worker;
 
 pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record, procedure};
 
-pub use column::ColumnValue;
+pub use commit::CommitToken;
+pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
+pub use database::pool::{Pool, PoolOptions, Submission, SubmissionFuture};
+pub use database::stash::Stash;
+pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
 pub use error::{Conflict, ConflictReason, Error, Failure};
-pub use metrics::{MemoryMetrics, Metrics, RepairMetrics, SnapshotMetrics};
-pub use pool::{Pool, PoolOptions, Submission, SubmissionFuture};
-pub use schema::{Index, Record, Violation};
+pub use row::column::ColumnValue;
+pub use row::schema::{Index, Record, Violation};
+pub use row::{column, description, encoding, operation, schema};
 pub use snapshot::{Snapshot, SnapshotRows, SnapshotScan};
-pub use stash::Stash;
-pub use storage::{Acknowledge, CheckpointReport, CommitToken, DurabilityOptions};
-pub use table::Table;
+pub use store::retention::SnapshotMetrics;
+pub use store::table::Table;
 pub use transaction::{Scan, Transaction};
+
+/// Concurrency-control protocols: those of an application, and the laboratory's.
+pub mod protocol {
+    pub use crate::commit::{
+        Abort, ChopsProcedures, Dbx, Executor, Never, Observation, PhaseMetrics, Protocol,
+        ProtocolOptions, ProtocolShared, Refusal, RepairsTransactions, Silo, SplitsRecords, Target,
+        TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, optimistic, silo, two_phase_locking,
+    };
+    pub use crate::protocols::*;
+    pub use crate::store::record::{RecordHeader, Settled};
+}
 
 /// The examples of the README, compiled and run with the tests.
 #[cfg(doctest)]

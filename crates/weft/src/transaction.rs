@@ -7,16 +7,13 @@
 //! Rows are handed out as plain references. They are never changed while the transaction lasts:
 //! an update makes a new version, also of a row that this transaction has written before.
 
-mod by_columns;
 mod deferred;
 mod lookup;
 mod operations;
-mod pieces;
 mod prefetch;
 mod private_row;
 mod recording;
 mod scan;
-mod stepwise;
 mod writes;
 
 use std::cell::Cell;
@@ -28,34 +25,27 @@ pub use scan::Scan;
 
 use weft_htm::word::yield_now;
 
-pub(crate) use by_columns::OnePiece;
 use lookup::Located;
-pub(crate) use pieces::Piecewise;
-pub(crate) use prefetch::PREFETCH_BATCH;
 use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
 use private_row::PrivateRow;
 use recording::{Event, record_invocation};
-pub(crate) use stepwise::Stepwise;
 use writes::duplicate;
-pub(crate) use writes::{check, index_key};
 
-use crate::database::Inner;
-use crate::deadline::Deadline;
-use crate::encoding::{Key, KeyForm, KeyPrefix};
+use crate::commit::{
+    Abort, ChopsProcedures, CommitToken, Dbx, Engine, Executor, Observation, Protocol, Refusal,
+    RepairsTransactions, Visible, Worker,
+};
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
 use crate::index::bplus_tree::ScannedRange;
-use crate::procedure::StepColumns;
-use crate::protocol::{
-    Abort, ChopsProcedures, Dbx, Executor, Observation, Protocol, Refusal, RepairsTransactions,
-    Visible,
-};
-use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
-use crate::record::RecordPointer;
-use crate::schema::{Index, Record};
-use crate::storage::CommitToken;
-use crate::table::{Table, TableInner, TableRef, with_form, with_secondary};
-use crate::worker::{Counters, Worker, WorkerMemory};
+use crate::plan::StepColumns;
+use crate::row::encoding::{Key, KeyForm, KeyPrefix};
+use crate::row::schema::{Index, Record};
+use crate::store::deadline::Deadline;
+use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use crate::store::record::RecordPointer;
+use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
+use crate::store::worker::{Committing, Counters, WorkerMemory};
 
 /// A running transaction.
 ///
@@ -69,11 +59,11 @@ use crate::worker::{Counters, Worker, WorkerMemory};
 ///
 /// [`Database::transact`]: crate::Database::transact
 pub struct Transaction<'db, P: Protocol = Dbx> {
-    database: &'db Inner<P>,
-    worker: &'db Worker<P>,
+    pub(crate) database: &'db Engine<P>,
+    pub(crate) worker: &'db Worker<P>,
     /// What dooms it, if anything does.
-    doomed: Cell<Option<Abort>>,
-    deadline: Cell<Option<Deadline>>,
+    pub(crate) doomed: Cell<Option<Abort>>,
+    pub(crate) deadline: Cell<Option<Deadline>>,
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
@@ -105,7 +95,7 @@ type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 impl<'db, P: Protocol> Transaction<'db, P> {
     #[inline(always)]
     pub(crate) fn begin(
-        database: &'db Inner<P>,
+        database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
         deadline: Option<Deadline>,
@@ -118,7 +108,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// made next, by [`Transaction::started`].
     #[inline(always)]
     pub(crate) fn start(
-        database: &Inner<P>,
+        database: &Engine<P>,
         worker: &Worker<P>,
         attempt: u32,
         deadline: Option<Deadline>,
@@ -160,7 +150,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// The transaction that was started on this worker.
     #[inline(always)]
     pub(crate) fn started(
-        database: &'db Inner<P>,
+        database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
         deadline: Option<Deadline>,
@@ -461,7 +451,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
     #[inline(always)]
-    fn commit_here(&self) -> Result<CommitToken, Abort> {
+    pub(crate) fn commit_here(&self) -> Result<CommitToken, Abort> {
         if let Some(abort) = self.doomed.get() {
             return Err(abort);
         }
@@ -562,7 +552,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Whether the transaction may go into another round. Each keeps it pinned: one that was interrupted for
     /// long, or goes on failing, lets what others have deleted pile up, where scans come across it.
-    fn may_have_another_round(&self) -> bool {
+    pub(crate) fn may_have_another_round(&self) -> bool {
         self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
     }
 
@@ -625,7 +615,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         &self,
         table: &'t Table<T>,
     ) -> Result<&'t TableInner<T>, Error> {
-        if self.database.storage.is_some() && !self.is_admitted.replace(true) {
+        if self.database.is_durable() && !self.is_admitted.replace(true) {
             self.admit()?;
         }
         self.enter_operation(table)
@@ -639,8 +629,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Asks the log whether the transaction may write; waits if there is too much in it already.
     #[cold]
     fn admit(&self) -> Result<(), Error> {
-        let Some(storage) = &self.database.storage else { return Ok(()) };
-        storage.log()?.admit().map_err(|error| Failure::from(error).into())
+        Ok(self.database.log()?.admit().map_err(Failure::from)?)
     }
 
     /// What every operation on a single row begins with.
@@ -675,7 +664,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Dooms the transaction, and spells out why.
     #[cold]
-    fn doom_by(&self, abort: Abort) -> Error {
+    pub(crate) fn doom_by(&self, abort: Abort) -> Error {
         self.doomed.set(Some(abort));
         self.describe(abort).into()
     }
@@ -867,16 +856,6 @@ impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
             worker.executor().abort(&worker.memory);
             worker.active.set(false);
         }
-    }
-}
-
-/// A commit under way, which ends with this value, whatever happens.
-pub(crate) struct Committing<'w>(pub(crate) &'w WorkerMemory);
-
-impl Drop for Committing<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.0.end_commit();
     }
 }
 

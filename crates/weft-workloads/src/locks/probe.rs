@@ -5,7 +5,7 @@ use std::hint::black_box;
 use weft::Failure;
 use weft::htm::lock::{Elidable, Lock, Mode};
 use weft::htm::{Choice, Regions};
-use weft::index::raw::{RawTree, RawWorker};
+use weft::raw_tree::{RawTree, RawWorker};
 
 use super::{Draws, ROW_WORDS, Ran, Row, Structure};
 use crate::finding::Finding;

@@ -2,14 +2,14 @@
 //! the cost of its smallest transactions against.
 //!
 //! The rows, the load, the clients and their operations are those of [`Ycsb`](super::Ycsb), and so
-//! are the index, the records, the memory and the grace periods below; [`weft::index::raw`] says
+//! are the index, the records, the memory and the grace periods below; [`weft::raw_tree`] says
 //! what an operation does there, and lists what is left out. Operations are steps by themselves
 //! here, also where a transaction would have several, and a scan is no step at all. All invariants
 //! of [`survey`](super::survey) hold nevertheless: each concerns single rows, or sums of them.
 
 use std::hint::black_box;
 
-use weft::index::raw::{RawTree, RawWorker};
+use weft::raw_tree::{RawTree, RawWorker};
 use weft::schema::Storage;
 use weft::{Failure, Metrics};
 

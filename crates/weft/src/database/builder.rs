@@ -1,6 +1,6 @@
 //! How a database is opened.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -9,22 +9,22 @@ use std::sync::Arc;
 
 use weft_htm::{Choice, Htm, RetryPolicy};
 
+use super::storage::{DurabilityOptions, Storage, StoragePlan};
+use super::stored::{AnyTable, FillingMemories};
 use super::{Database, Inner, UserHandles, drop_retired};
+use crate::commit::{
+    Dbx, Durability, Engine, GivenOptions, Protocol, ProtocolOptions, ProtocolShared, Workers,
+    record_kind,
+};
 use crate::durability::{self, RecoveryProgress};
-use crate::epoch::clock::{EPOCH_INTERVAL, Ticker};
 use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::Recording;
-use crate::protocol::{
-    Dbx, DbxTcOptions, HtccOptions, PhaseOptions, Protocol, ProtocolOptions, ProtocolShared,
-    record_kind,
-};
-use crate::record::RecordKind;
-use crate::schema::{self, Record};
-use crate::storage::{DurabilityOptions, Storage, StoragePlan};
-use crate::table::stored::FillingMemories;
-use crate::table::{AnyTable, Identity, TableInner};
-use crate::worker::{AbortsByTable, Shared, WorkerMemory, Workers};
+use crate::row::schema::{self, Record};
+use crate::store::record::RecordKind;
+use crate::store::table::{Identity, TableInner};
+use crate::store::worker::{AbortsByTable, Shared, WorkerMemory};
+use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
 /// How many threads may use a database at a time, unless the builder says otherwise.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
@@ -42,9 +42,7 @@ pub struct Builder<P: Protocol = Dbx> {
     record_history: bool,
     storage: Option<StoragePlan>,
     all_ordered: bool,
-    phases: PhaseOptions,
-    htcc: HtccOptions,
-    dbx_tc: DbxTcOptions,
+    given: GivenOptions,
     protocol: PhantomData<P>,
 }
 
@@ -63,7 +61,7 @@ struct TableMaker {
     name: &'static str,
     indexes: usize,
     #[cfg(feature = "history")]
-    descriptions: &'static [crate::schema::IndexDescription],
+    descriptions: &'static [crate::row::schema::IndexDescription],
     make: Box<MakeTable>,
 }
 
@@ -88,9 +86,7 @@ impl Builder {
             record_history: false,
             storage: None,
             all_ordered: false,
-            phases: PhaseOptions::default(),
-            htcc: HtccOptions::default(),
-            dbx_tc: DbxTcOptions::default(),
+            given: GivenOptions::default(),
             protocol: PhantomData,
         }
     }
@@ -122,9 +118,7 @@ impl<P: Protocol> Builder<P> {
             record_history: self.record_history,
             storage: self.storage,
             all_ordered: self.all_ordered,
-            phases: self.phases,
-            htcc: self.htcc,
-            dbx_tc: self.dbx_tc,
+            given: self.given,
             protocol: PhantomData,
         }
     }
@@ -179,21 +173,11 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Sets what the protocol `htcc` is to do.
-    pub fn htcc(mut self, htcc: HtccOptions) -> Self {
-        self.htcc = htcc;
-        self
-    }
-
-    /// Sets what the protocol `dbx-tc` knows of procedures.
-    pub fn dbx_tc(mut self, dbx_tc: DbxTcOptions) -> Self {
-        self.dbx_tc = dbx_tc;
-        self
-    }
-
-    /// Sets how phases are to be, under a protocol that has them (`doppel`).
-    pub fn phases(mut self, phases: PhaseOptions) -> Self {
-        self.phases = phases;
+    /// Gives a protocol its own options: of several of one type, the last count. Protocols have methods of their
+    /// own for this, such as [`Builder::htcc`].
+    #[doc(hidden)]
+    pub fn protocol_options(mut self, options: impl Any + Send + Sync) -> Self {
+        self.given.give(options);
         self
     }
 
@@ -359,15 +343,15 @@ impl<P: Protocol> Builder<P> {
         #[cfg(not(feature = "history"))]
         let is_recorded = false;
         let may_defer = self.storage.is_none() && !is_recorded;
-        let registered = if P::CHOPS { Some(self.dbx_tc.chop(may_defer)?) } else { None };
+        let options = ProtocolOptions { workers_max, may_defer, given: self.given };
+        let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = Shared::new(htm, workers_max);
         shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
-        shared.gate = registered.as_ref().map(|known| Arc::new(known.gate(workers_max)));
+        shared.gate = protocol.gate();
         #[cfg(feature = "history")]
         {
             shared.recording = recording.map(Arc::new);
         }
-        let gate = shared.gate.clone();
         let shared = Arc::new(shared);
         shared.memory.reserve(self.reserve_bytes);
         let identity = Arc::new(Identity);
@@ -425,16 +409,9 @@ impl<P: Protocol> Builder<P> {
                     .map_err(|error| Failure::Thread { message: error.to_string() })?,
             ),
         };
+        let durability = storage.as_ref().map_or(Durability::None, Storage::durability);
         let inner = Arc::new(Inner {
-            shared,
-            identity,
-            protocol: Arc::new(ProtocolShared::new(&ProtocolOptions {
-                workers_max,
-                phases: self.phases,
-                htcc: self.htcc,
-                registered,
-                gate,
-            })),
+            engine: Engine { protocol: Arc::new(protocol), shared, identity, durability },
             workers: Workers::new(workers_max),
             tables,
             indexes,

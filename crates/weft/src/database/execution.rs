@@ -6,12 +6,12 @@ use std::thread;
 
 use super::run::{Outcome, Strategy};
 use super::{Database, TransactionOptions};
+use crate::commit::{ChopsProcedures, CommitToken, Executor, Protocol, Worker};
 use crate::error::{Error, Failure};
-use crate::procedure::{OwnedOutput, Pieces};
-use crate::protocol::{ChopsProcedures, Executor, Protocol};
-use crate::storage::CommitToken;
-use crate::transaction::{OnePiece, Piecewise, Stepwise, Transaction};
-use crate::worker::Worker;
+use crate::plan::Pieces;
+use crate::procedure::OwnedOutput;
+use crate::procedure::{OnePiece, Piecewise, Stepwise};
+use crate::transaction::Transaction;
 
 impl<P: Protocol> Database<P> {
     /// Executes a [procedure](mod@crate::procedure) as a transaction until it commits, and returns its

@@ -15,14 +15,12 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use super::{Database, TransactionOptions, backoff, check_bounds};
-use crate::deadline::Deadline;
+use super::{Database, TransactionOptions, check_bounds};
+use crate::commit::{Abort, ChopsProcedures, CommitToken, Executor, Protocol, Worker, backoff};
 use crate::error::{ConflictReason, Error, Failure};
-use crate::procedure::{Pieces, StepColumns};
-use crate::protocol::{Abort, ChopsProcedures, Executor, Protocol};
-use crate::storage::CommitToken;
+use crate::plan::{Pieces, StepColumns};
+use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
-use crate::worker::Worker;
 
 /// What a body has come to. What it has returned is its caller's.
 pub(super) enum Outcome {
@@ -166,7 +164,7 @@ impl<P: Protocol> Database<P> {
                     closed_turnstile = turnstile.pass(attempt, &mut keep_waiting)?;
                 }
                 let keep_waiting = || self.check_wait(deadline, attempt);
-                P::between_transactions(&self.inner, worker, keep_waiting)?;
+                P::between_transactions(self.engine(), worker, keep_waiting)?;
             }
             let ran = worker
                 .memory
@@ -196,8 +194,8 @@ impl<P: Protocol> Database<P> {
             Some(pieces) if P::CHOPS => self.expect_procedure(worker, pieces, attempt)?,
             _ => None,
         };
-        Transaction::start(&self.inner, worker, attempt, deadline)?;
-        let transaction = Transaction::started(&self.inner, worker, attempt, deadline);
+        Transaction::start(self.engine(), worker, attempt, deadline)?;
+        let transaction = Transaction::started(self.engine(), worker, attempt, deadline);
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
         }
@@ -260,8 +258,8 @@ impl<P: Protocol> Database<P> {
         }
         let in_pieces = pieces.are_one_by_one();
         // Between two pieces it cannot wait for the log, which would wait for it.
-        if in_pieces && let Some(storage) = &self.inner.storage {
-            storage.log()?.admit()?;
+        if in_pieces && self.inner.is_durable() {
+            self.inner.log()?.admit()?;
         }
         let Some(chopping) = worker.executor().chopping() else { return Ok(None) };
         chopping.expect_procedure(pieces);

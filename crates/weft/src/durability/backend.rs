@@ -80,14 +80,6 @@ pub trait File: Debug + Send + Sync {
 /// Holds the lock of a file; dropping it gives the lock back.
 pub trait LockGuard: Debug + Send + Sync {}
 
-/// Something other than a regular file has the name of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it is {found}, and not a regular file")]
-pub struct NotRegular {
-    /// The kind of file that was found, such as "a FIFO".
-    pub found: &'static str,
-}
-
 /// Why a file could not be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {

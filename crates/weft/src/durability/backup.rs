@@ -10,8 +10,8 @@ use std::path::Path;
 use super::backend::Backend;
 use super::checkpoint::{self, CheckpointOptions, CheckpointSource};
 use super::directory;
-use super::error::StorageError;
 use super::manifest::Manifest;
+use crate::error::StorageError;
 
 /// Writes all tables of a database, as `source` shows them, into `directory`, which is empty or
 /// does not exist. `manifest` is that of the database. Returns the manifest of the backup, which

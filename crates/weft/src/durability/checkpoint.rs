@@ -31,7 +31,6 @@ use weft_htm::blocking::Mutex;
 
 use super::backend::{Backend, File};
 use super::directory;
-use super::error::StorageError;
 use super::format::{
     FrameHeader, FrameKind, FrameReader, HEADER_BYTES, Next, begin_frame, end_frame, push_number,
     take_number,
@@ -39,6 +38,7 @@ use super::format::{
 use super::manifest::{Checkpoint, CheckpointFile, Manifest};
 use super::parallel;
 use super::segments;
+use crate::error::StorageError;
 
 /// How large a frame grows, in bytes (larger only if a single row is). In tests, a few rows.
 const FRAME_BYTES: usize = if cfg!(test) { 200 } else { 1 << 20 };

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::backend::{Backend, LockError, LockGuard};
-use super::error::StorageError;
 use super::format::{FrameHeader, FrameKind, FrameReader, Next, write_frame};
+use crate::error::StorageError;
 
 const LOCK: &str = "LOCK";
 const MANIFEST: &str = "MANIFEST";

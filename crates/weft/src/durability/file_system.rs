@@ -8,7 +8,8 @@ use std::path::Path;
 
 use weft_htm::word::{Ordering, Word};
 
-use super::backend::{Backend, File, LockError, LockGuard, NotRegular};
+use super::backend::{Backend, File, LockError, LockGuard};
+use crate::error::NotRegular;
 
 /// The file system of the operating system.
 #[derive(Clone, Copy, Debug, Default)]

@@ -93,7 +93,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::backend::File;
-use super::error::StorageError;
+use crate::error::StorageError;
 
 /// The first bytes of every frame.
 pub const MAGIC: [u8; 4] = *b"\xf5WFT";

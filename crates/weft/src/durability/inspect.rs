@@ -12,18 +12,18 @@ use std::sync::{Arc, PoisonError};
 use weft_htm::blocking::Mutex;
 use weft_htm::word::{Ordering, Word};
 
-use crate::column::DecodeError;
-use crate::description::{RowChange, TableDescription};
+use crate::row::column::DecodeError;
+use crate::row::description::{RowChange, TableDescription};
 
 use super::backend::Backend;
 use super::checkpoint;
 use super::directory;
-use super::error::StorageError;
 use super::format::{Entries, Entry, Frame, LogWrite, WriteKind};
 use super::manifest::{Checkpoint, Manifest};
 use super::parallel;
 use super::recovery::{StoredTable, scan_all};
 use super::segments::{self, Cut, LoggerLog, Segment};
+use crate::error::StorageError;
 
 /// How often the files are read if they change meanwhile.
 const ATTEMPTS: usize = 5;

@@ -50,8 +50,8 @@ use self::buffer::Slot;
 use self::coordinator::Coordinator;
 use self::logger::{Logger, Segment, Segments};
 use super::backend::Backend;
-use super::error::StorageError;
 use super::format::{PAYLOAD_BYTES, parse_segment_name};
+use crate::error::StorageError;
 
 /// How the log is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

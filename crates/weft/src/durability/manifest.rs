@@ -42,13 +42,13 @@
 
 use std::path::Path;
 
-use crate::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
-use crate::description::TableDescription;
+use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
+use crate::row::description::TableDescription;
 
 use super::backend::Backend;
 use super::directory;
-use super::error::StorageError;
 use super::format::FrameKind;
+use crate::error::StorageError;
 
 /// The version of the manifest's layout.
 pub const MANIFEST_VERSION: u32 = 1;
@@ -133,8 +133,8 @@ impl Manifest {
         Manifest {
             database: fastrand::u128(..).to_le_bytes(),
             run: 0,
-            first_epoch: crate::epoch::clock::FIRST_EPOCH,
-            recovered_epoch: crate::epoch::clock::FIRST_EPOCH - 1,
+            first_epoch: crate::sync::clock::FIRST_EPOCH,
+            recovered_epoch: crate::sync::clock::FIRST_EPOCH - 1,
             loggers: 0,
             segments: Vec::new(),
             checkpoint: None,

@@ -13,13 +13,12 @@
 //! [`simulated_disk`] are the two that there are; [`format`](mod@format) is how frames and entries
 //! look; [`log`] writes them. [`manifest`] is what a directory says that it holds; [`checkpoint`]
 //! writes all rows, `segments` reads the log, and [`recovery`] brings both back. [`backup`] and
-//! [`inspect`](mod@inspect) are for those who operate a database. [`error`] is what can go wrong.
+//! [`inspect`](mod@inspect) are for those who operate a database. [`StorageError`] is what can go wrong.
 
 pub mod backend;
 pub mod backup;
 pub mod checkpoint;
 mod directory;
-pub mod error;
 pub mod file_system;
 pub mod format;
 pub mod inspect;
@@ -30,13 +29,12 @@ pub mod recovery;
 mod segments;
 pub mod simulated_disk;
 
-pub use backend::{Backend, File, LockError, LockGuard, NotRegular};
+pub use backend::{Backend, File, LockError, LockGuard};
 pub use backup::write_backup;
 pub use checkpoint::{
     CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, write_checkpoint,
 };
 pub use directory::{ReadingLock, lock, lock_for_reading};
-pub use error::StorageError;
 pub use file_system::FileSystem;
 pub use inspect::{Report, SegmentReport, TableReport, checked_tables, inspect, verify};
 pub use log::{Epochs, Log, LogMetrics, LogOptions, LogState};
@@ -46,3 +44,5 @@ pub use recovery::{
 };
 pub use segments::Cut;
 pub use simulated_disk::SimulatedDisk;
+
+pub use crate::error::{NotRegular, StorageError};

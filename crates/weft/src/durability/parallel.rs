@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use weft_htm::blocking::{self, Mutex};
 use weft_htm::word::{Ordering, Word};
 
-use super::error::StorageError;
+use crate::error::StorageError;
 
 /// Runs jobs `0..jobs` on up to `threads` threads, each job on the next thread that is free, and
 /// returns their results in order. With one thread, everything runs on the caller's.

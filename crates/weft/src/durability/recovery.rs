@@ -26,16 +26,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::column::DecodeError;
-use crate::description::{RowChange, TableDescription};
+use crate::row::column::DecodeError;
+use crate::row::description::{RowChange, TableDescription};
 
 use super::backend::{Backend, File};
 use super::checkpoint;
 use super::directory;
-use super::error::StorageError;
 use super::manifest::{LoggerSegments, Manifest};
 use super::parallel;
 use super::segments::{self, Assessment, Cut, Listing, LoggerLog, Segment, SegmentScan};
+use crate::error::StorageError;
 
 mod replay;
 mod schema;

@@ -31,11 +31,11 @@ use std::path::{Path, PathBuf};
 
 use super::backend::Backend;
 use super::directory;
-use super::error::StorageError;
 use super::format::{
     Damage, Frame, FrameHeader, FrameKind, FrameReader, Next, parse_segment_name, segment_name,
 };
 use super::manifest::Manifest;
+use crate::error::StorageError;
 
 /// A segment of the log.
 #[derive(Clone, Debug)]

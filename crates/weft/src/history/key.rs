@@ -20,8 +20,8 @@
 
 use std::ops::{Bound, RangeBounds};
 
-use crate::encoding::{Column, Key, KeyEncoder, KeyForm, KeyPrefix};
 use crate::history::HistoryRange;
+use crate::row::encoding::{Column, Key, KeyEncoder, KeyForm, KeyPrefix};
 
 /// The key of a row, whatever its type.
 ///

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
-use crate::procedure::{Instance, Parts};
+use crate::step::{Instance, Parts};
 
 use super::{History, HistoryKey, HistoryRange, Operation, Status, Transaction};
 
@@ -546,11 +546,11 @@ mod tests {
     use weft_htm::{Choice, Htm, RetryPolicy};
 
     use super::*;
-    use crate::protocol::{Dbx, record_kind};
-    use crate::record::arena::Class;
-    use crate::record::version::VersionHeader;
-    use crate::table::{Identity, TableInner};
-    use crate::worker::{Shared, WorkerMemory};
+    use crate::commit::{Dbx, record_kind};
+    use crate::store::record::arena::Class;
+    use crate::store::record::version::VersionHeader;
+    use crate::store::table::{Identity, TableInner};
+    use crate::store::worker::{Shared, WorkerMemory};
 
     #[derive(Clone, crate::Record)]
     struct Odd {
@@ -569,7 +569,7 @@ mod tests {
         let table = TableInner::<Odd>::new(
             &Arc::new(Identity),
             0,
-            (crate::schema::Storage::Ordered, 0),
+            (crate::row::schema::Storage::Ordered, 0),
             const { &record_kind::<Dbx>() },
             &memory,
         )

@@ -6,8 +6,6 @@
 //! out at commit that a key it looked for and missed, or a range it scanned, has changed since
 //! ([`NodeVersion`]).
 //!
-//! [`raw`] is the tree without anything above it, to be measured against.
-//!
 //! Two rules hold for every operation:
 //! - the calling worker is inside a transaction or otherwise pinned, so that nothing that it can
 //!   reach is freed before it leaves (see `epoch::reclaim`);
@@ -16,7 +14,6 @@
 pub mod bplus_tree;
 pub mod hash;
 mod key;
-pub mod raw;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod test_machine;
 #[cfg(test)]

@@ -114,40 +114,41 @@
 //! undoes what that instance did ([`Driver::enter`]), and after a pass what discarded ones did. The third rule
 //! makes sure that all later instances on the same row then run again, too.
 //!
-//! In reading order: `instance`, `shape`, `place`; `slot` and `walk`, where it is decided what runs;
-//! `operations`, the methods. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
+//! In reading order: `step` and `plan`, where the shape is; `place`; `slot` and `walk`, where it is decided what
+//! runs; `operations`, the methods; `by_columns`, `piecewise` and `stepwise`, the drivers of the protocols. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
 //! which others, is found by [`chopping`].
 
-pub mod chopping;
-mod instance;
+mod by_columns;
 mod operations;
-mod parts;
-mod pieces;
+mod piecewise;
 mod place;
-mod shape;
 mod slot;
-mod step_columns;
+mod stepwise;
 mod walk;
 
-pub use instance::{Instance, Iteration, LOOPS_MAX};
+pub(crate) use by_columns::OnePiece;
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, Scanned};
-pub(crate) use parts::Parts;
-pub use pieces::Pieces;
+pub(crate) use piecewise::Piecewise;
 pub use place::Place;
-pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape};
 #[doc(hidden)]
 pub use slot::Slot;
-#[doc(hidden)]
-pub use step_columns::StepColumns;
+pub(crate) use stepwise::Stepwise;
 #[doc(hidden)]
 pub use walk::Walk;
 
+#[doc(hidden)]
+pub use crate::plan::StepColumns;
+pub use crate::plan::{
+    Access, Dependency, Loop, Pieces, Rollback, Shape, Step, TableShape, chopping,
+};
+pub use crate::step::{Instance, Iteration, LOOPS_MAX};
+
+use crate::commit::Protocol;
 use crate::error::Error;
-use crate::protocol::Protocol;
-use crate::schema::Record;
-use crate::table::Table;
+use crate::row::schema::Record;
+use crate::store::table::Table;
 use crate::transaction::Transaction;
 
 /// A transaction whose steps are known: arguments, and what is done with them.

@@ -5,21 +5,21 @@ use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::ptr;
 
-use crate::column::ColumnSet;
-use crate::encoding::{Key, KeyPrefix};
+use crate::commit::Protocol;
 use crate::error::Error;
-use crate::operation::{
-    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
-    OrderedPut, Payload, TopK, TopKInsert, Union,
-};
-use crate::procedure::instance::Instance;
 use crate::procedure::place::Place;
 use crate::procedure::slot::Slot;
 use crate::procedure::walk::{Decision, Walk};
 use crate::procedure::{Accessed, Driver, Passes};
-use crate::protocol::Protocol;
-use crate::schema::{Index, Record};
-use crate::table::Table;
+use crate::row::column::ColumnSet;
+use crate::row::encoding::{Key, KeyPrefix};
+use crate::row::operation::{
+    Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
+    OrderedPut, Payload, TopK, TopKInsert, Union,
+};
+use crate::row::schema::{Index, Record};
+use crate::step::Instance;
+use crate::store::table::Table;
 use crate::transaction::{Scan, Transaction};
 
 /// An instance of a step that the walk has come to.

@@ -4,8 +4,8 @@ use std::cell::{RefCell, RefMut};
 
 use smallvec::SmallVec;
 
-use crate::procedure::instance::Iteration;
 use crate::procedure::place::Place;
+use crate::step::Iteration;
 
 /// What a step has returned, in each of its instances. One per step, in the frame of
 /// [`Procedure::execute`](crate::procedure::Procedure::execute), where the compiler infers its type.

@@ -3,16 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 
+use crate::commit::Protocol;
 use crate::error::{Conflict, ConflictReason, Error};
-use crate::procedure::instance::{Instance, Iteration, LOOPS_MAX};
+use crate::plan::{Dependency, Shape};
 use crate::procedure::operations::At;
 use crate::procedure::place::Place;
-use crate::procedure::shape::{Dependency, Shape};
 use crate::procedure::slot::{Entry, Slot};
 use crate::procedure::{Accessed, Again, Driver, Next, Passes, Selection};
-use crate::protocol::Protocol;
-use crate::schema::Record;
-use crate::table::Table;
+use crate::row::schema::Record;
+use crate::step::{Instance, Iteration, LOOPS_MAX};
+use crate::store::table::Table;
 
 /// A procedure that is being executed. `#[procedure]` writes what calls it.
 #[doc(hidden)]

@@ -7,17 +7,16 @@ use arrayvec::ArrayVec;
 use weft_htm::word::Ordering;
 
 use super::Snapshot;
-use crate::encoding::{Key, KeyForm};
 use crate::error::Failure;
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
-use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::record::version::VersionHeader;
-use crate::record::{newest_word, record_at};
-use crate::schema::Record;
-use crate::table::{FormIndex, PickForm, Table, TableInner, with_form};
-use crate::transaction::PREFETCH_BATCH;
-use crate::worker::StoredForm;
+use crate::row::encoding::{Key, KeyForm};
+use crate::row::schema::Record;
+use crate::store::record::version::VersionHeader;
+use crate::store::record::{newest_word, record_at};
+use crate::store::table::{FormIndex, PickForm, Table, TableInner, with_form};
+use crate::store::worker::StoredForm;
+use weft_htm::prefetch::{BATCH_KEYS, LINE_BYTES, prefetch_lines};
 
 /// The rows with some primary keys, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::get_many`].
@@ -27,8 +26,8 @@ pub struct SnapshotRows<'s, T: Record, I: Iterator<Item = T::Key>> {
     table: &'s TableInner<T>,
     keys: Fuse<I>,
     /// The keys whose rows have been read, and the rows, from `position` on still to be returned.
-    batch: ArrayVec<T::Key, PREFETCH_BATCH>,
-    rows: ArrayVec<Option<NonNull<u8>>, PREFETCH_BATCH>,
+    batch: ArrayVec<T::Key, BATCH_KEYS>,
+    rows: ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>,
     position: usize,
 }
 
@@ -78,12 +77,12 @@ impl Snapshot {
         &self,
         index: &FormIndex<K>,
         keys: impl Iterator<Item = K>,
-    ) -> Result<ArrayVec<Option<NonNull<u8>>, PREFETCH_BATCH>, Failure> {
-        let keys: ArrayVec<K, PREFETCH_BATCH> = keys.collect();
+    ) -> Result<ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>, Failure> {
+        let keys: ArrayVec<K, BATCH_KEYS> = keys.collect();
         keys.iter().for_each(|key| index.prefetch(key));
         self.pinned(|_| {
             let mut hint = LeafHint::new();
-            let mut records = ArrayVec::<Option<u64>, PREFETCH_BATCH>::new();
+            let mut records = ArrayVec::<Option<u64>, BATCH_KEYS>::new();
             for key in &keys {
                 let found = match index.get(key, &mut hint) {
                     Lookup::Found(address) => Some(address),
@@ -115,7 +114,7 @@ impl<'s, T: Record, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, I> {
     /// Reads the next batch; false if there are no more keys.
     fn read_batch(&mut self) -> Result<bool, Failure> {
         // Before the worker is pinned: the keys may come from anywhere.
-        self.batch = self.keys.by_ref().take(PREFETCH_BATCH).collect();
+        self.batch = self.keys.by_ref().take(BATCH_KEYS).collect();
         self.position = 0;
         self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
             let keys = self.batch.iter().map(K::from_key);

@@ -8,10 +8,10 @@
 //! that had committed when it was opened is in it.
 //!
 //! Only opening waits, for a moment: for the commits that have drawn their numbers and have not yet
-//! installed all their versions (see [`Commits`](crate::epoch::clock::Commits)). In return no read
+//! installed all their versions (see [`Commits`](crate::sync::clock::Commits)). In return no read
 //! ever meets a record that is half way.
 //!
-//! What a version knows of its number and its predecessor is in [`version`](crate::record::version);
+//! What a version knows of its number and its predecessor is in [`version`](crate::store::record::version);
 //! which versions are kept, and for how long, in [`retention`]. Both are the same under every
 //! protocol: it is the transaction layer that numbers what a protocol has installed. What a
 //! protocol has to see to is that numbers, drawn at its serialization points, agree with its
@@ -25,8 +25,6 @@
 //!   Here a version goes when no open snapshot needs it: see [`retention`].
 
 mod batch;
-pub mod recent;
-pub mod retention;
 mod scan;
 
 use std::any::Any;
@@ -39,18 +37,17 @@ use weft_htm::word::yield_now;
 pub use batch::SnapshotRows;
 pub use scan::SnapshotScan;
 
-use crate::database::Database;
-use crate::encoding::{Key, KeyForm, KeyPrefix};
-use crate::error::{Error, Failure};
+use crate::error::Failure;
 use crate::index::Lookup;
 use crate::index::bplus_tree::LeafHint;
-use crate::protocol::Protocol;
-use crate::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
-use crate::record::version::{self, Seen};
-use crate::record::{newest, record_at};
-use crate::schema::{Index, Record};
-use crate::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
-use crate::worker::{Pinned, Shared, Worker, WorkerState};
+use crate::row::encoding::{Key, KeyForm, KeyPrefix};
+use crate::row::schema::{Index, Record};
+use crate::store::ranges::{describe_range, encode_index_range, encode_range, prefix_of};
+use crate::store::recent::Times;
+use crate::store::record::version::{self, Seen};
+use crate::store::record::{newest, record_at};
+use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
+use crate::store::worker::{Pinned, Shared, WorkerState};
 
 /// The database as it was when the snapshot was opened.
 ///
@@ -124,115 +121,10 @@ pub(crate) trait SnapshotSource: Send + Sync {
 }
 
 /// The database of a snapshot, which does not go before the snapshot does.
-struct SnapshotHome {
-    /// Before `source`, as in [`Database`].
-    _user: Option<Arc<dyn Any + Send + Sync>>,
-    source: Arc<dyn SnapshotSource>,
-}
-
-impl<P: Protocol> Database<P> {
-    /// Runs `body` on a snapshot of the present state, once.
-    ///
-    /// In a transaction, it shows what had committed before, and nothing of the transaction's own. If
-    /// the database [acknowledges](crate::Acknowledge) durable commits only, this returns when what
-    /// was read is durable, too.
-    ///
-    /// # Errors
-    /// Those of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`],
-    /// [`Failure::Storage`].
-    pub fn snapshot<R, E: From<Error>>(
-        &self,
-        body: impl FnOnce(&Snapshot) -> Result<R, E>,
-    ) -> Result<R, E> {
-        self.read_from(self.open_snapshot(), body)
-    }
-
-    /// Runs `body` on a snapshot that was opened, and waits until what it has read is durable, if commits are
-    /// acknowledged then.
-    fn read_from<R, E: From<Error>>(
-        &self,
-        opened: Result<Snapshot, Failure>,
-        body: impl FnOnce(&Snapshot) -> Result<R, E>,
-    ) -> Result<R, E> {
-        let snapshot = opened.map_err(Error::from)?;
-        let result = body(&snapshot)?;
-        self.await_durable_reads(&snapshot).map_err(Error::from)?;
-        Ok(result)
-    }
-
-    /// Opens a snapshot of the present state.
-    ///
-    /// Waits for the commits that are under way, a moment. (Under `tso`, whose transactions give
-    /// way to one another by their age, a snapshot that is opened makes those transactions give way
-    /// that are in progress and have written something; while one of them has the database to
-    /// itself, because it was [starving](Database#starvation), opening waits for it.)
-    ///
-    /// # Errors
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`];
-    /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit;
-    /// [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
-    pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
-        let worker = self.worker()?;
-        self.check_no_commit()?;
-        let shared = &self.inner().shared;
-        shared.check_open()?;
-        if P::SNAPSHOTS_ABORT_WRITERS && !worker.active.get() {
-            shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
-        }
-        let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
-        // A table may be loaded since; whoever loads looks for snapshots after it has said so.
-        shared.check_open()?;
-        Ok(snapshot)
-    }
-
-    /// Who opens a snapshot waits for the commits under way. If that were one of its own, or two
-    /// commits did it, they would wait for ever.
-    ///
-    /// # Errors
-    /// [`Failure::NestedTransaction`]: this thread is committing; this is the `drop` of a row.
-    pub(crate) fn check_no_commit(&self) -> Result<(), Failure> {
-        match self.registered_worker() {
-            Some(worker) if worker.memory.is_committing() => Err(Failure::NestedTransaction),
-            _ => Ok(()),
-        }
-    }
-
-    /// The database, for a snapshot.
-    fn home(&self) -> SnapshotHome {
-        let (user, source) = self.parts();
-        SnapshotHome { _user: user, source }
-    }
-
-    /// Opens a snapshot whose number is taken by `take`, on a thread that [is not
-    /// committing](Database::check_no_commit).
-    pub(crate) fn open_snapshot_by(
-        &self,
-        worker: &Worker<P>,
-        take: impl FnOnce() -> u64,
-    ) -> Result<Snapshot, Failure> {
-        P::with_whole_rows(self.inner(), worker, || {
-            let shared = &self.inner().shared;
-            #[cfg(feature = "history")]
-            let recorder = recording::recorder(shared);
-            let number = shared.retention.open(&shared.clock, take);
-            let snapshot = Snapshot {
-                database: self.home(),
-                number,
-                #[cfg(feature = "history")]
-                recorder,
-            };
-            shared.commits.wait(shared.grace.slots_used());
-            #[cfg(feature = "history")]
-            snapshot.record_opened();
-            snapshot
-        })
-        .inspect(|_| {
-            // What was held back while rows were made whole.
-            if !worker.active.get() {
-                worker.memory.run_discarded();
-            }
-        })
-    }
+pub(crate) struct SnapshotHome {
+    /// What keeps the database's run going. Before `source`, so that the last of them finds the database still there.
+    pub _user: Option<Arc<dyn Any + Send + Sync>>,
+    pub source: Arc<dyn SnapshotSource>,
 }
 
 impl Snapshot {
@@ -311,8 +203,8 @@ impl Snapshot {
     /// The scan's items are: [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
     pub fn rows<'s, T: Record>(&'s self, table: &Table<T>) -> SnapshotScan<'s, T> {
         match T::STORAGE {
-            crate::schema::Storage::Ordered => self.range(table, ..),
-            crate::schema::Storage::Hash => {
+            crate::row::schema::Storage::Ordered => self.range(table, ..),
+            crate::row::schema::Storage::Hash => {
                 with_form!(T::Key::WIDTH_BYTES, |K| SnapshotScan::unordered::<K>(self, table))
             }
         }
@@ -426,12 +318,31 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
+    /// Opens a snapshot whose number is taken by `take`, and waits for the commits that are under way.
+    pub(crate) fn open(database: SnapshotHome, take: impl FnOnce() -> u64) -> Self {
+        let shared = database.source.shared();
+        #[cfg(feature = "history")]
+        let recorder = recording::recorder(shared);
+        let number = shared.retention.open(&shared.clock, take);
+        let snapshot = Snapshot {
+            database,
+            number,
+            #[cfg(feature = "history")]
+            recorder,
+        };
+        let shared = snapshot.shared();
+        shared.commits.wait(shared.grace.slots_used());
+        #[cfg(feature = "history")]
+        snapshot.record_opened();
+        snapshot
+    }
+
     /// One that was opened before, and is open still.
     #[cfg_attr(
         not(feature = "history"),
         allow(unused_variables, reason = "the times are for the recorder")
     )]
-    fn joined(database: SnapshotHome, number: u64, times: Times) -> Self {
+    pub(crate) fn joined(database: SnapshotHome, number: u64, times: Times) -> Self {
         #[cfg(feature = "history")]
         let recorder = recording::recorder_of(database.source.shared(), times);
         Snapshot {
@@ -443,7 +354,7 @@ impl Snapshot {
     }
 
     /// When it was opened.
-    fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> Times {
         Times {
             #[cfg(feature = "history")]
             opened: self.recorder().map(|recorder| recorder.times()),
@@ -452,7 +363,7 @@ impl Snapshot {
 
     /// Releases what was kept for snapshots that are closed now, one chunk after the other. Between two chunks
     /// this thread is not pinned.
-    fn release_all(&self) {
+    pub(crate) fn release_all(&self) {
         let retention = &self.shared().retention;
         // If this thread cannot be a worker, the others will see to what was kept.
         while retention.has_released() && matches!(self.release(), Ok(true)) {}
@@ -463,14 +374,6 @@ impl Snapshot {
     }
 }
 
-/// When a snapshot was opened, for the history: readers that share it have read at that moment.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    /// When that began, and when it was done, if it is recorded.
-    #[cfg(feature = "history")]
-    opened: Option<(u64, u64)>,
-}
-
 // ---- for the history --------------------------------------------------------------------------
 
 #[cfg(feature = "history")]
@@ -479,7 +382,7 @@ mod recording {
 
     use super::*;
     use crate::history::{HistoryKey, Recorder, Status};
-    use crate::worker::Shared;
+    use crate::store::worker::Shared;
 
     /// What records a snapshot that is about to be opened, if the database is recorded.
     pub(super) fn recorder(shared: &Shared) -> Option<Mutex<Recorder>> {

@@ -15,13 +15,13 @@ use crate::error::Failure;
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
-use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
-use crate::schema::Record;
+use crate::row::schema::Record;
+use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 #[cfg(feature = "history")]
-use crate::table::Secondary;
-use crate::table::{Entry, FormIndex, PickForm, Table, TableInner};
-use crate::worker::{StoredForm, WorkerState};
+use crate::store::table::Secondary;
+use crate::store::table::{Entry, FormIndex, PickForm, Table, TableInner};
+use crate::store::worker::{StoredForm, WorkerState};
+use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// The rows of a range, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::range`] and its like.

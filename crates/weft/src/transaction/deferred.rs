@@ -2,12 +2,12 @@
 
 use super::operations::{no_such_row, out_of_range};
 use super::{Located, RecordOf, Transaction};
-use crate::column::ColumnSet;
+use crate::commit::{ChopsProcedures, DeferredChange, Executor, Moved, Protocol, Visible};
 use crate::error::{Error, Failure};
-use crate::operation::{ColumnOf, Operation, OperationKind};
-use crate::protocol::{ChopsProcedures, DeferredChange, Executor, Moved, Protocol, Visible};
-use crate::schema::Record;
-use crate::table::{Table, TableInner};
+use crate::row::column::ColumnSet;
+use crate::row::operation::{ColumnOf, Operation, OperationKind};
+use crate::row::schema::Record;
+use crate::store::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
     /// As [`Transaction::update`], with a closure that does nothing but add to some columns; they are added to

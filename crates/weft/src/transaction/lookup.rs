@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 use weft_htm::word::{Ordering, spin_loop};
 
 use super::{RecordOf, Transaction};
-use crate::encoding::{Key, KeyForm};
+use crate::commit::{Executor, Protocol, RepairsTransactions};
 use crate::index::{Lookup, NodeVersion};
-use crate::protocol::{Executor, Protocol, RepairsTransactions};
-use crate::record::RecordPointer;
-use crate::schema::Record;
-use crate::table::{PickForm, TableInner, with_form};
-use crate::worker::{Counters, Expected};
+use crate::row::encoding::{Key, KeyForm};
+use crate::row::schema::Record;
+use crate::store::record::RecordPointer;
+use crate::store::table::{PickForm, TableInner, with_form};
+use crate::store::worker::{Counters, Expected};
 
 /// What stands under a key.
 pub(super) enum Located<P: Protocol> {
@@ -89,7 +89,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// The newest row of a record, which was found in the table in this transaction, if its key is this one.
     #[inline(always)]
-    pub(super) fn newest_row<T: Record>(
+    pub(crate) fn newest_row<T: Record>(
         &self,
         _table: &TableInner<T>,
         key: &T::Key,

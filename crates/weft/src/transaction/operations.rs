@@ -3,15 +3,15 @@
 use super::private_row::PrivateRow;
 use super::recording::Event;
 use super::{Located, RecordOf, Transaction, UnwrittenRead};
-use crate::column::write_leb128;
+use crate::commit::{Executor, Protocol, SplitsRecords, Target};
 use crate::error::{Error, Failure};
-use crate::operation::{
+use crate::row::column::write_leb128;
+use crate::row::operation::{
     Add, And, BoundedSet, ColumnOf, ColumnOperation, Integer, Max, Min, Mul, Operation,
     OperationKind, Or, Order, Ordered, OrderedPut, OutOfRange, Payload, TopK, TopKInsert, Union,
 };
-use crate::protocol::{Executor, Protocol, SplitsRecords, Target};
-use crate::schema::Record;
-use crate::table::{Table, TableInner};
+use crate::row::schema::Record;
+use crate::store::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
     /// Applies a commutative [operation](crate::operation) to a column of the row with this primary

@@ -1,19 +1,17 @@
 //! How the rows of several keys are fetched at once; see [`Transaction::prefetch`].
 
 use arrayvec::ArrayVec;
+use weft_htm::prefetch::BATCH_KEYS;
 
 use super::{RecordOf, Transaction};
-use crate::encoding::{Key, KeyForm};
+use crate::commit::Protocol;
 use crate::error::Error;
 use crate::index::Lookup;
-use crate::protocol::Protocol;
-use crate::record::RecordPointer;
-use crate::schema::Record;
-use crate::table::{FormIndex, PickForm, Table, with_form};
-use crate::worker::StoredForm;
-
-/// How many keys are prefetched together: about as many lines as a core can wait for at a time.
-pub(crate) const PREFETCH_BATCH: usize = 16;
+use crate::row::encoding::{Key, KeyForm};
+use crate::row::schema::Record;
+use crate::store::record::RecordPointer;
+use crate::store::table::{FormIndex, PickForm, Table, with_form};
+use crate::store::worker::StoredForm;
 
 /// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
 /// lines that nobody needs delay the others.
@@ -40,8 +38,7 @@ impl<P: Protocol> Transaction<'_, P> {
             let index = K::pick(&table.primary);
             let mut keys = keys.into_iter().map(|key| K::from_key(&key)).fuse();
             loop {
-                let batch: ArrayVec<K, PREFETCH_BATCH> =
-                    keys.by_ref().take(PREFETCH_BATCH).collect();
+                let batch: ArrayVec<K, BATCH_KEYS> = keys.by_ref().take(BATCH_KEYS).collect();
                 if batch.is_empty() {
                     return Ok(());
                 }
@@ -63,7 +60,7 @@ impl<P: Protocol> Transaction<'_, P> {
         for key in keys {
             index.prefetch(key);
         }
-        let mut records = ArrayVec::<RecordOf<P>, PREFETCH_BATCH>::new();
+        let mut records = ArrayVec::<RecordOf<P>, BATCH_KEYS>::new();
         for key in keys {
             let buffer = self.worker.buffer(number);
             let found = index.get(key, buffer.hint::<K>());

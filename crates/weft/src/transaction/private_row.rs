@@ -4,9 +4,9 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use super::recording::stamp;
-use crate::protocol::Protocol;
-use crate::table::TableRef;
-use crate::worker::Worker;
+use crate::commit::Protocol;
+use crate::commit::Worker;
+use crate::store::table::TableRef;
 
 /// A new version of a row that belongs to nobody yet; dropped, with its block, if a closure
 /// panics or a check fails.

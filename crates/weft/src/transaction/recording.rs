@@ -9,13 +9,13 @@
 use std::ptr::NonNull;
 
 use super::Transaction;
-use crate::encoding::{Key, KeyForm};
+use crate::commit::Protocol;
+use crate::commit::Worker;
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, Status};
-use crate::procedure::Instance;
-use crate::protocol::Protocol;
-use crate::table::TableRef;
-use crate::worker::Worker;
+use crate::row::encoding::{Key, KeyForm};
+use crate::step::Instance;
+use crate::store::table::TableRef;
 
 /// What is done to one key.
 #[cfg_attr(not(feature = "history"), allow(dead_code, reason = "the row is for the recorder"))]
@@ -78,7 +78,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Records that the transaction is at its serialization point.
     #[inline(always)]
-    pub(super) fn record_serialization(&self) {
+    pub(crate) fn record_serialization(&self) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().note_serialization();
@@ -87,7 +87,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Whether any of this is recorded.
     #[inline(always)]
-    pub(super) fn is_recorded(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         #[cfg(feature = "history")]
         return self.worker.recorder.is_some();
         #[cfg(not(feature = "history"))]
@@ -96,7 +96,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Records that the transaction has committed.
     #[inline(always)]
-    pub(super) fn record_commit(&self) {
+    pub(crate) fn record_commit(&self) {
         #[cfg(feature = "history")]
         record_end(self.worker, Status::Committed);
     }
@@ -110,7 +110,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Records that a procedure's operation runs, or goes on.
     #[inline(always)]
-    pub(super) fn record_step(&self, instance: Instance, goes_on: bool) {
+    pub(crate) fn record_step(&self, instance: Instance, goes_on: bool) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().enter_step(instance, goes_on);
@@ -119,7 +119,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Records that what a procedure's operation did in the last round stands.
     #[inline(always)]
-    pub(super) fn record_kept_step(&self, instance: Instance) {
+    pub(crate) fn record_kept_step(&self, instance: Instance) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().keep_step(instance);
@@ -128,7 +128,7 @@ impl<P: Protocol> Transaction<'_, P> {
 
     /// Records that a procedure begins anew.
     #[inline(always)]
-    pub(super) fn record_next_round(&self) {
+    pub(crate) fn record_next_round(&self) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().next_round();

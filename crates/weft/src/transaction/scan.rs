@@ -14,20 +14,20 @@ use weft_htm::word::Ordering;
 use super::Transaction;
 #[cfg(feature = "history")]
 use super::recording::Event;
+use crate::commit::{Dbx, Executor, Protocol, Visible};
 use crate::error::{ConflictReason, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::{HistoryKey, HistoryRange, ScanProgress, encoded_range};
 use crate::index::bplus_tree::{Direction, Page, ScannedRange};
 use crate::index::{LongKey, NodeVersion};
-use crate::prefetch::{LINE_BYTES, prefetch_lines};
-use crate::protocol::{Dbx, Executor, Protocol, Visible};
-use crate::ranges::{Bounds, check_ordered, is_empty, is_reversed};
-use crate::record::{RecordPointer, row_offset};
-use crate::schema::Record;
+use crate::row::schema::Record;
+use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
+use crate::store::record::{RecordPointer, row_offset};
 #[cfg(feature = "history")]
-use crate::table::TableRef;
-use crate::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
-use crate::worker::StoredForm;
+use crate::store::table::TableRef;
+use crate::store::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
+use crate::store::worker::StoredForm;
+use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// The rows of a range, in the order of the keys; from [`Transaction::range`] and its like.
 ///

@@ -9,18 +9,18 @@ use weft_htm::word::spin_loop;
 use super::private_row::PrivateRow;
 use super::recording::{Event, stamp};
 use super::{RecordOf, Steps, Transaction};
-use crate::durability::format::STORED_BYTES_MAX;
-use crate::encoding::{Key, KeyForm};
+use crate::commit::{Abort, Executor, Protocol, Visible};
 use crate::error::{Error, Failure};
 use crate::index::{Insertion, Lookup};
-use crate::protocol::{Abort, Executor, Protocol, Visible};
-use crate::record::version::VersionHeader;
-use crate::record::{RecordPointer, StoredRecord};
-use crate::schema::Record;
-use crate::table::{
-    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, with_form, with_secondary,
+use crate::row::encoding::{Key, KeyForm};
+use crate::row::schema::Record;
+use crate::store::record::version::VersionHeader;
+use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::table::{
+    Entry, FormIndex, PickForm, Secondary, TableInner, TableRef, check, index_key, with_form,
+    with_secondary,
 };
-use crate::worker::StoredForm;
+use crate::store::worker::StoredForm;
 
 /// What became of a row to be inserted.
 enum Placed<P: Protocol, R> {
@@ -336,32 +336,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 }
 
-/// Checks that a row may be written.
-#[inline(always)]
-pub(crate) fn check<T: Record>(row: &T) -> Result<(), Failure> {
-    // What owns no memory is far shorter than that.
-    if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {
-        return Err(Failure::StoredRowTooLarge {
-            table: T::TABLE,
-            key: format!("{:?}", row.key()),
-            stored_bytes: row.stored_bytes(),
-            stored_bytes_max: STORED_BYTES_MAX,
-        });
-    }
-    row.check().map_err(|violation| {
-        let key = format!("{:?}", row.key());
-        Failure::Constraint { table: T::TABLE, key, violation }
-    })
-}
-
 #[cold]
 pub(super) fn duplicate(table: &'static str, index: Option<&'static str>, key: &impl Key) -> Error {
     Failure::DuplicateKey { table, index, key: format!("{key:?}") }.into()
-}
-
-/// A row's key in one of its secondary indexes.
-pub(crate) fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
-    let mut encoder = K::Encoder::default();
-    row.encode_index_key(position, &mut encoder);
-    K::finish(encoder)
 }

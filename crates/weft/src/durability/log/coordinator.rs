@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use weft_htm::word::Ordering;
 
-use super::super::error::StorageError;
 use super::logger::{Group, Logger};
 use super::{Epochs, Shared, lock, spawn};
+use crate::error::StorageError;
 
 /// Time after which a full disk is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(100);

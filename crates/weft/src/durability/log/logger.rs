@@ -7,10 +7,10 @@ use std::time::Instant;
 use weft_htm::blocking::Mutex;
 
 use super::super::backend::File;
-use super::super::error::StorageError;
 use super::super::format::{Entries, FrameHeader, FrameKind, begin_frame, end_frame, segment_name};
 use super::buffer::Chunk;
 use super::{Shared, lock};
+use crate::error::StorageError;
 
 /// What a logger is to write of an epoch.
 #[derive(Debug, Default)]

@@ -16,12 +16,12 @@ use weft_htm::word::{Ordering, Word};
 
 use super::{Epochs, Log, LogOptions};
 use crate::durability::backend::Backend;
-use crate::durability::error::StorageError;
 use crate::durability::format::{
     Entries, Entry, FrameHeader, FrameReader, LogWrite, Next, WriteKind, parse_segment_name,
     push_transaction, push_write,
 };
 use crate::durability::simulated_disk::SimulatedDisk;
+use crate::error::StorageError;
 
 const DIRECTORY: &str = "/log";
 

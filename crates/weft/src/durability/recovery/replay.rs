@@ -11,12 +11,12 @@
 use std::sync::{PoisonError, RwLock};
 
 use super::super::backend::Backend;
-use super::super::error::StorageError;
 use super::super::format::{Entries, Entry, FrameReader, LogWrite, Next, WriteKind};
 use super::super::parallel;
 use super::super::segments::{FramePlace, LoggerLog, Segment};
 use super::schema::Targets;
 use super::{Phase, RecoveryOptions};
+use crate::error::StorageError;
 
 /// How many bytes of log a round takes at least, unless the log ends. Little in tests, so that
 /// there are several rounds.

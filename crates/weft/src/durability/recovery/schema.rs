@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::column::DecodeError;
-use crate::description::{Adaptation, SchemaMismatch, TableDescription, compare};
+use crate::row::column::DecodeError;
+use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, compare};
 
-use super::super::error::StorageError;
 use super::super::format::{LogWrite, WriteKind};
 use super::super::manifest::Manifest;
 use super::StoredTable;
+use crate::error::StorageError;
 
 /// The tables of today, by the numbers that stored rows have.
 pub(super) struct Targets {

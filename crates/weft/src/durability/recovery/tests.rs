@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::*;
-use crate::column::{ColumnValue, write_text};
-use crate::description::{ColumnDescription, RowChange, TypeDescription};
 use crate::durability::checkpoint::{CheckpointOptions, CheckpointSource, write_checkpoint};
 use crate::durability::format::WriteKind;
 use crate::durability::log::{Epochs, Log, LogOptions};
 use crate::durability::manifest::Manifest;
 use crate::durability::{SimulatedDisk, format};
-use crate::schema::Storage;
+use crate::row::column::{ColumnValue, write_text};
+use crate::row::description::{ColumnDescription, RowChange, TypeDescription};
+use crate::row::schema::Storage;
 
 const DIRECTORY: &str = "/db";
 

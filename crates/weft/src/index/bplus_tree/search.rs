@@ -19,7 +19,7 @@ use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
 use super::BPlusTree;
-use crate::prefetch::prefetch_lines;
+use weft_htm::prefetch::prefetch_lines;
 
 use super::node::{Inner, LOCKED, Leaf, Node, OBSOLETE, least};
 

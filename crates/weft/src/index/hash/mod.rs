@@ -67,9 +67,9 @@ use weft_htm::word::{Ordering, WordPointer};
 
 use super::key::Staged;
 use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
-use crate::prefetch::prefetch_lines;
 use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
 use resize::{Array, retire_bucket};
+use weft_htm::prefetch::prefetch_lines;
 
 /// A map from keys to record addresses, without order.
 ///

@@ -1,0 +1,439 @@
+//! What the optimistic protocols have in common: the read phase, and what is left to do after the
+//! end. They differ in how they commit, which is what each protocol's own file is about.
+//!
+//! The idea, from H. T. Kung and J. T. Robinson (*On Optimistic Methods for Concurrency Control*,
+//! 1981). A transaction runs in three phases. In the *read phase* it takes no locks: it remembers
+//! the version of every record that it reads, and keeps its writes to itself. In the *validation
+//! phase* it checks that what it has read is still current. In the *write phase* it makes its
+//! writes visible. Validation and write phase must look atomic to others, and
+//! [`CommitPhases::commit`] is the two of them.
+//!
+//! In this engine the read phase remembers three things:
+//!
+//! - the *read set*: records and the TID words they had. A record is read as a pair of TID word
+//!   and newest row, under a seqlock (`TidWord::read_with`);
+//! - the *write set*: records, the versions that the writes replace (every write has read its
+//!   record, if only to copy it), and the rows to install;
+//! - the *node set*: index nodes that stand for keys found absent and ranges scanned, with their
+//!   versions. A node's version moves whenever a key is inserted into it or removed, so a phantom
+//!   is a changed node.
+//!
+//! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record
+//! that is absent until the commit. An abort unlinks it again.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+#[cfg(weft_sim)]
+use weft_htm::planted::Bug;
+use weft_htm::word::Ordering;
+
+use super::access_set::{
+    AccessSet, NodeEntry, ReadEntry, Replaced, TidHeader, WriteEntry, successor,
+};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::row::encoding::EncodedKey;
+use crate::store::record::tid::{Tid, fence_before_validation};
+use crate::store::record::{Newest, RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::{LoggedWrite, WorkerMemory};
+
+/// An optimistic protocol: how it validates and writes.
+#[doc(hidden)]
+pub trait CommitPhases: Protocol<Header: TidHeader> {
+    /// What a worker remembers from one transaction to the next.
+    type Memory: Default + Send;
+
+    /// Validates what the transaction has read and installs what it has written, or else leaves
+    /// everything as it was.
+    fn commit(
+        set: &mut AccessSet<Self::Header>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort>;
+}
+
+/// What a commit has at hand besides the access sets.
+#[doc(hidden)]
+pub struct CommitContext<'a, P: CommitPhases> {
+    /// How often the transaction was tried before.
+    pub attempt: u32,
+    /// What the database's workers share.
+    pub shared: &'a P::Shared,
+    /// What this worker remembers.
+    pub remembered: &'a mut P::Memory,
+    /// The worker's memory, with its hardware regions.
+    pub memory: &'a WorkerMemory,
+}
+
+/// Runs an optimistic protocol on one worker.
+#[doc(hidden)]
+pub struct OptimisticExecutor<P: CommitPhases> {
+    pub set: AccessSet<P::Header>,
+    attempt: u32,
+    shared: Arc<P::Shared>,
+    remembered: P::Memory,
+}
+
+/// The record behind an entry of an access set.
+#[inline(always)]
+pub fn stored<'a, H>(record: RecordPointer<H>) -> &'a StoredRecord<H> {
+    // SAFETY: by the executor's rules of use the worker is pinned from `begin` to the end of
+    // `commit` or `abort`, and got the record within; no caller keeps the reference longer.
+    unsafe { record.get() }
+}
+
+impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
+    type Header = P::Header;
+    type Shared = P::Shared;
+    type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
+
+    fn new(shared: &Arc<P::Shared>, _slot: usize) -> Self {
+        OptimisticExecutor {
+            set: AccessSet::default(),
+            attempt: 0,
+            shared: Arc::clone(shared),
+            remembered: P::Memory::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
+        debug_assert!(self.set.reads.is_empty() && self.set.writes.is_empty());
+        self.attempt = attempt;
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        if let Some(own) = self.set.own_write(record) {
+            return Ok(own);
+        }
+        let (observed, newest) = read_newest(record);
+        let visible = super::access_set::visible(observed, newest);
+        if !matches!(visible, Visible::Removed) {
+            self.set.reads.push(ReadEntry { record, observed, table });
+        }
+        Ok(visible)
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<P::Header>,
+        _memory: &WorkerMemory,
+    ) -> Result<Observation<Replaced>, Abort> {
+        if let Some(own) = self.set.observe_own(record) {
+            return Ok(own);
+        }
+        let (observed, newest) = read_newest(record);
+        Ok(self.set.observe(observed, newest))
+    }
+
+    fn note_read(&mut self, table: TableRef, record: RecordPointer<P::Header>, version: Replaced) {
+        self.set.note_read(table, record, version);
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<P::Header>, version: Replaced) -> bool {
+        self.set.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: Replaced,
+        row: NonNull<u8>,
+    ) {
+        self.set.put(table, record, version, Some(row), None);
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.set.put(table, record, version, None, Some(key));
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<P::Header>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.set.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(self.set.note_node(table, node, range))
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.set.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        if self.set.note_own_insertion(table, change, sibling) {
+            Ok(())
+        } else {
+            Err(Abort::of_table(ConflictReason::RangeChanged, table))
+        }
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        // The row references that led to a conclusion were loaded before this.
+        fence_before_validation();
+        for entry in &self.set.writes {
+            let tid = stored(entry.record).header.tid().load_relaxed();
+            if tid != entry.expected {
+                return Err(write_conflict(entry, tid));
+            }
+        }
+        validate_reads(&self.set, |_| false)
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        let context = CommitContext {
+            attempt: self.attempt,
+            shared: &*self.shared,
+            remembered: &mut self.remembered,
+            memory,
+        };
+        P::commit(&mut self.set, context, &epoch)?;
+        // Committed; what follows is nobody else's concern.
+        self.retire(memory);
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        self.set.drop_private(memory, |entry, key| {
+            discard_placeholder(entry.record, entry.table, key, memory);
+        });
+    }
+}
+
+impl<P: CommitPhases> OptimisticExecutor<P> {
+    /// What is left to do after the writes were installed.
+    #[inline(always)]
+    pub fn retire(&mut self, memory: &WorkerMemory) {
+        self.set.retire(memory, |entry, key| {
+            discard_placeholder(entry.record, entry.table, key, memory);
+        });
+    }
+}
+
+// ---- steps of the phases ----------------------------------------------------------------------
+
+/// A record's newest row together with its version (DBX, Algorithm 2).
+#[inline(always)]
+pub fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
+    let record = stored(record);
+    // Acquire: pairs with the release store of the pointer in `install`. A region's stores all
+    // appear at once, so the second look at the word would find it changed.
+    record.header.tid().read_with(|| record.newest.load(Ordering::Acquire).address())
+}
+
+/// Locks the records of the write set, each at the version that its write expects: lock and
+/// validation in one step. Never waits, so it cannot deadlock in any order.
+#[inline(always)]
+pub fn lock_expected<H: TidHeader>(writes: &[WriteEntry<H>]) -> Result<(), Abort> {
+    for (position, write) in writes.iter().enumerate() {
+        if let Err(tid) = stored(write.record).header.tid().lock_at(write.expected) {
+            unlock(&writes[..position]);
+            return Err(write_conflict(write, tid));
+        }
+    }
+    Ok(())
+}
+
+/// Releases locks without having changed anything.
+pub fn unlock<H: TidHeader>(writes: &[WriteEntry<H>]) {
+    for write in writes {
+        stored(write.record).header.tid().unlock(write.expected);
+    }
+}
+
+/// Whether all that was read is still current; `is_own_lock` tells a record that this very
+/// transaction has locked.
+#[inline(always)]
+pub fn validate_reads<H: TidHeader>(
+    set: &AccessSet<H>,
+    is_own_lock: impl Fn(RecordPointer<H>) -> bool,
+) -> Result<(), Abort> {
+    for entry in &set.reads {
+        let tid = stored(entry.record).header.tid().load_relaxed();
+        if tid != entry.observed && !(tid == entry.observed.locked() && is_own_lock(entry.record)) {
+            return Err(read_conflict(entry));
+        }
+    }
+    validate_nodes(set)
+}
+
+/// Whether all index nodes that were noted are as they were, as far as that matters.
+#[inline(always)]
+pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
+    for entry in &set.nodes {
+        if node_version(entry.node) != entry.node.version && !set.is_range_unchanged(entry) {
+            return Err(range_conflict(entry));
+        }
+    }
+    Ok(())
+}
+
+/// The current version of an index node noted in this transaction.
+#[inline(always)]
+pub fn node_version(node: NodeVersion) -> u64 {
+    // SAFETY: as for records: nodes are retired, not freed, while the worker is pinned.
+    unsafe { node.word.as_ref() }.load(Ordering::Relaxed)
+}
+
+/// Installs the write set, whose records are locked, and releases the locks with the versions
+/// that `version` gives.
+#[inline(always)]
+pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEntry<H>) -> Tid) {
+    for write in writes {
+        let record = stored(write.record);
+        #[cfg(weft_sim)]
+        if Bug::UnlockedBeforeInstalled.is_planted() {
+            record.header.tid().unlock(version(write));
+            if let Some(row) = write.row {
+                record.newest.store(Newest::of(row), Ordering::Release);
+            }
+            continue;
+        }
+        if let Some(row) = write.row {
+            // Release: pairs with the acquire in `read_newest`: whoever sees the row sees its
+            // contents, and that the record is locked.
+            record.newest.store(Newest::of(row), Ordering::Release);
+        }
+        record.header.tid().unlock(version(write));
+    }
+}
+
+/// Validation and write phase with one lock bit per record written.
+#[inline(always)]
+pub fn commit_with_locks<H: TidHeader>(
+    set: &AccessSet<H>,
+    epoch: &impl Fn() -> u64,
+) -> Result<(), Abort> {
+    lock_expected(&set.writes)?;
+    // ==== serialization point ====
+    fence_before_validation();
+    let epoch = epoch();
+    // The locks have validated the write set.
+    if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
+        unlock(&set.writes);
+        return Err(abort);
+    }
+    install(&set.writes, |write| successor(write, epoch));
+    Ok(())
+}
+
+/// Unlinks a placeholder that this transaction has put into the index under `key`, unless another
+/// transaction has committed a row into it, or has it on its garbage list.
+pub fn discard_placeholder<H: TidHeader>(
+    record: RecordPointer<H>,
+    table: TableRef,
+    key: &EncodedKey,
+    memory: &WorkerMemory,
+) {
+    let word = stored(record).header.tid();
+    let tid = word.lock();
+    // SAFETY: the record is of the table, and the worker is pinned.
+    let unlinked =
+        tid.is_absent() && !tid.is_queued() && unsafe { table.unlink(record.block(), key, memory) };
+    word.unlock(if unlinked { tid.removed() } else { tid });
+    if unlinked {
+        memory.retire_record(record.block(), table);
+    }
+}
+
+/// [`Protocol::settle_deleted`] of every protocol whose writers lock the TID word for the length
+/// of a commit.
+pub fn settle_deleted<H: TidHeader>(
+    record: &StoredRecord<H>,
+    may_go: impl Fn(u64) -> bool,
+    unlink: impl FnOnce() -> bool,
+) -> Settled {
+    let word = record.header.tid();
+    let tid = word.lock();
+    if !tid.is_absent() {
+        word.unlock(tid.dequeued());
+        Settled::Kept
+    } else if may_go(tid.epoch()) {
+        let unlinked = unlink();
+        word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
+        if unlinked { Settled::Unlinked } else { Settled::Kept }
+    } else {
+        word.unlock(tid);
+        Settled::Busy
+    }
+}
+
+// ---- conflicts --------------------------------------------------------------------------------
+
+/// An abort because of a record.
+pub fn abort_at<H>(reason: ConflictReason, table: TableRef, record: RecordPointer<H>) -> Abort {
+    Abort { reason, table, record: Some(record.block()) }
+}
+
+/// What a transaction says whose read is not current any more.
+#[cold]
+pub fn read_conflict<H>(entry: &ReadEntry<H>) -> Abort {
+    abort_at(ConflictReason::ReadChanged, entry.table, entry.record)
+}
+
+/// What a transaction says whose index node has changed.
+#[cold]
+pub fn range_conflict(entry: &NodeEntry) -> Abort {
+    Abort::of_table(ConflictReason::RangeChanged, entry.table)
+}
+
+/// What a transaction says whose write found the record at another version, or locked.
+#[cold]
+pub fn write_conflict<H>(entry: &WriteEntry<H>, found: Tid) -> Abort {
+    let reason = if found == entry.expected.locked() {
+        ConflictReason::WriteLocked
+    } else {
+        ConflictReason::WriteChanged
+    };
+    abort_at(reason, entry.table, entry.record)
+}

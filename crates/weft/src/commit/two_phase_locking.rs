@@ -1,0 +1,765 @@
+//! **2pl** and **2pl-nowait**: strict two-phase locking on records.
+//!
+//! K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: *The Notions of Consistency and
+//! Predicate Locks in a Database System*, CACM 1976 (two-phase locking); D. J. Rosenkrantz,
+//! R. E. Stearns, P. M. Lewis: *System Level Concurrency Control for Distributed Database
+//! Systems*, TODS 1978 (wait-die). It is the baseline "2PL" of HTCC (Wu and Tan, USENIX ATC 2016,
+//! §5), with the same policy against deadlocks.
+//!
+//! The idea. A transaction locks a record before it looks at it, shared to read and exclusively to
+//! write, and releases nothing before it has ended. So nothing that it has read can change while
+//! it runs, and there is nothing to validate. What it costs: every read writes to the record's
+//! header, twice, and transactions can block each other in a circle. Of the ways out of that, two
+//! are here, and they differ in nothing else:
+//!
+//! - *wait-die* (`2pl`): every transaction has a timestamp, its age. A transaction may wait for
+//!   younger ones only; one that would have to wait for an older one dies (aborts) and is run
+//!   again, with the timestamp it has. All waiting goes from older to younger, so there is no
+//!   circle; and who dies grows older, until nobody is left to die for.
+//! - *no-wait* (`2pl-nowait`): a transaction that does not get a lock at once dies.
+//!
+//! Writes stay private until the commit, which installs them and releases all locks.
+//!
+//! Header of a record: a TID word (whose lock bit is never set; see `record/tid.rs`), and a
+//! *lock word*:
+//!
+//! ```text
+//!   63                                                 13      12         11     10            0
+//!  +-----------------------------------------------------+---------+-----------+---------------+
+//!  | timestamp                                           | pending | exclusive | shared holders|
+//!  +-----------------------------------------------------+---------+-----------+---------------+
+//! ```
+//!
+//! - nobody holds it: the three lower fields are 0. The timestamp means nothing.
+//! - *exclusive*: the timestamp is the holder's, by which it also knows its own lock.
+//! - *shared holders*: how many. The timestamp is the smallest of all who have joined since the
+//!   lock was last free: at most that of the oldest holder.
+//! - *pending*: a writer waits for the shared holders to leave. The timestamp is the writer's,
+//!   which is smaller than any holder's. Nobody joins any more, so readers who come and go in an
+//!   endless stream do not keep the writer out.
+//!
+//! **Wait-die on the lock word.** Who does not get the lock compares timestamps: smaller than the
+//! word's, it waits; otherwise it dies. A waiter looks at the word again and again, and the rule
+//! is applied each time. The word's timestamp is never larger than that of anybody the requester
+//! would wait for, so a transaction waits only for younger ones, always. (It may die in vain: the
+//! holder whose timestamp the word shows may have left.)
+//!
+//! *Upgrade.* A transaction that has read a record, and is to write it, is a shared holder itself.
+//! If it is the only one, it takes the lock exclusively in one step. Otherwise it waits for the
+//! others as a pending writer if the timestamp is its own (then nobody is older), and dies if
+//! not. Of two that upgrade at the same time the younger dies, and takes its share along. (Rows
+//! that are read in order to be written, as by `update`, are locked exclusively at once.)
+//!
+//! *No pending bit is left behind.* The bit is cleared by whoever takes the lock exclusively, and
+//! set by a writer that goes on to wait. That writer stops waiting when it has the lock (the bit
+//! is cleared), or when it finds an older timestamp in the word, and dies. While the bit is set
+//! only another pending writer lowers the timestamp: shared holders join no more, not even older
+//! ones, who wait. So if the bit is still set when a writer dies, it belongs to an older one, who
+//! waits in its place; the oldest of them never dies. Exclusive holders are waited for without the
+//! bit: they leave with a plain store, and the word is free for whoever comes first.
+//!
+//! **The serialization point** is the beginning of the commit: the transaction holds all its locks
+//! there, and all index nodes that it relies on are validated after it.
+//!
+//! **Starvation.** Under `2pl` a transaction keeps its timestamp while it is run again. The oldest
+//! one dies only of a timestamp that an older reader has left behind. This, and `2pl-nowait`, is
+//! what the [turnstile](crate::Database#starvation) is for. (A transaction that the caller begins
+//! and retries by hand has a new timestamp each time.) A wait for a lock lasts as long as the
+//! transaction that holds it: deadlines are looked at before and after. One that is leaked holds
+//! its locks for good.
+//!
+//! **Departures from the papers**
+//! - Phantoms. The 1976 paper locks predicates, and textbooks lock the key next to a gap. Here a
+//!   range, or the absence of a key, is noted as a version of the index node and validated when
+//!   all locks are held, as in Silo (§4.6 of that paper). So insertions into a range that was
+//!   scanned do not wait for the scanner, who aborts instead. (A key that is absent although it
+//!   has a record, because its row was deleted, is locked like any other.)
+//! - The lock is a word in the record's header, without a queue: there is no lock manager, whose
+//!   tables and latches would be most of the cost. So it is not known who holds a shared lock, and
+//!   the comparison is with the oldest only.
+//! - Timestamps come in blocks, for each worker its own: they are unique, and only in the long run
+//!   do they tell who came first. Wait-die needs no more.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
+
+use super::access_set::{
+    AccessSet, Positions, Replaced, TidHeader, WriteEntry, successor, visible,
+};
+use super::optimistic::{abort_at, stored, validate_nodes};
+use super::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use crate::error::ConflictReason;
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::row::encoding::EncodedKey;
+use crate::store::record::tid::{Tid, TidWord, fence_before_validation};
+use crate::store::record::{Newest, RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::{LoggedWrite, WorkerMemory};
+
+/// Strict two-phase locking with wait-die. See the [module](self) for the papers and the idea.
+#[derive(Debug)]
+pub enum TwoPhaseLocking {}
+
+impl Protocol for TwoPhaseLocking {
+    const NAME: &'static str = "2pl";
+    const TITLE: &'static str = "two-phase locking, wait-die";
+    const SOURCE: &'static str =
+        "Eswaran et al., CACM 1976; Rosenkrantz et al., TODS 1978; Wu and Tan, ATC 2016";
+    const USES_HTM: bool = false;
+    const KEEPS_LOCKS: bool = true;
+    type Header = LockHeader;
+    type Shared = Timestamps;
+    type Executor = LockingExecutor<true>;
+
+    fn settle_deleted(
+        record: &StoredRecord<LockHeader>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
+    }
+}
+
+/// Strict two-phase locking that never waits. See the [module](self) for the papers and the idea.
+#[derive(Debug)]
+pub enum TwoPhaseLockingNoWait {}
+
+impl Protocol for TwoPhaseLockingNoWait {
+    const NAME: &'static str = "2pl-nowait";
+    const TITLE: &'static str = "two-phase locking, aborts instead of waiting";
+    const SOURCE: &'static str = "Eswaran et al., CACM 1976";
+    const USES_HTM: bool = false;
+    const KEEPS_LOCKS: bool = true;
+    type Header = LockHeader;
+    type Shared = Timestamps;
+    type Executor = LockingExecutor<false>;
+
+    fn settle_deleted(
+        record: &StoredRecord<LockHeader>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
+    }
+}
+
+// ---- the lock word ----------------------------------------------------------------------------
+
+/// A record's lock; its layout and rules are those of the [module](self).
+#[derive(Debug, Default)]
+#[repr(transparent)]
+struct LockWord(Word);
+
+const SHARED_ONE: u64 = 1;
+const SHARED: u64 = (1 << 11) - 1;
+const EXCLUSIVE: u64 = 1 << 11;
+const PENDING: u64 = 1 << 12;
+const STATE: u64 = SHARED | EXCLUSIVE | PENDING;
+/// What is left for timestamps lasts for seven years of ten million transactions a second.
+const TIMESTAMP_SHIFT: u32 = 13;
+/// A timestamp younger than all others.
+const TIMESTAMP_MAX: u64 = u64::MAX >> TIMESTAMP_SHIFT;
+
+const _: () = assert!(STATE == (1 << TIMESTAMP_SHIFT) - 1);
+
+/// A lock that is not granted: the transaction must die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Denied;
+
+/// What a transaction does that finds a lock word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Takes the lock, by changing the word to this.
+    Take(u64),
+    /// Goes on to wait as a pending writer, which it shows by changing the word to this.
+    Announce(u64),
+    /// Looks again.
+    Wait,
+    /// Gives up.
+    Die,
+}
+
+const fn timestamp_of(word: u64) -> u64 {
+    word >> TIMESTAMP_SHIFT
+}
+
+const fn exclusive(timestamp: u64) -> u64 {
+    timestamp << TIMESTAMP_SHIFT | EXCLUSIVE
+}
+
+const fn pending(timestamp: u64, holders: u64) -> u64 {
+    timestamp << TIMESTAMP_SHIFT | PENDING | holders
+}
+
+/// The word when one more holder has joined.
+const fn joined(word: u64, timestamp: u64) -> u64 {
+    let holders = word & SHARED;
+    let is_oldest = holders == 0 || timestamp < timestamp_of(word);
+    let oldest = if is_oldest { timestamp } else { timestamp_of(word) };
+    oldest << TIMESTAMP_SHIFT | (holders + SHARED_ONE)
+}
+
+/// The rule for a transaction that holds no share of the lock and asks for one.
+const fn share<const WAITS: bool>(word: u64, timestamp: u64) -> Step {
+    if word & (EXCLUSIVE | PENDING) == 0 && word & SHARED < SHARED {
+        Step::Take(joined(word, timestamp))
+    } else if WAITS && timestamp < timestamp_of(word) {
+        Step::Wait
+    } else {
+        Step::Die
+    }
+}
+
+/// The rule for a transaction that asks for the lock exclusively, and holds `own` shares of it:
+/// none, or one, which it upgrades.
+const fn seize<const WAITS: bool>(word: u64, timestamp: u64, own: u64) -> Step {
+    let is_pending = word & PENDING != 0;
+    // If it is equal, it is this transaction's own: as a pending writer, as a shared holder, or
+    // from an attempt before.
+    let is_oldest = timestamp <= timestamp_of(word);
+    if word & (EXCLUSIVE | SHARED) == own && (!is_pending || is_oldest || own != 0) {
+        Step::Take(exclusive(timestamp))
+    } else if !WAITS || !is_oldest {
+        Step::Die
+    } else if word & EXCLUSIVE != 0 || is_pending && timestamp == timestamp_of(word) {
+        Step::Wait
+    } else {
+        Step::Announce(pending(timestamp, word & SHARED))
+    }
+}
+
+impl LockWord {
+    /// Takes a share of the lock if nobody holds it at all.
+    #[inline(always)]
+    fn try_lock_shared(&self, timestamp: u64) -> bool {
+        // Relaxed: the compare-and-swap looks again.
+        let word = self.0.load(Ordering::Relaxed);
+        word & STATE == 0 && self.change(word, joined(word, timestamp))
+    }
+
+    /// Takes the lock exclusively if nobody holds it at all.
+    #[inline(always)]
+    fn try_lock_exclusive(&self, timestamp: u64) -> bool {
+        // Relaxed: as above.
+        let word = self.0.load(Ordering::Relaxed);
+        word & STATE == 0 && self.change(word, exclusive(timestamp))
+    }
+
+    /// Takes a share of the lock, of which the caller holds none.
+    fn lock_shared<const WAITS: bool>(&self, timestamp: u64) -> Result<(), Denied> {
+        self.lock(|word| share::<WAITS>(word, timestamp))
+    }
+
+    /// Takes the lock exclusively; the caller holds `own` shares of it.
+    fn lock_exclusive<const WAITS: bool>(&self, timestamp: u64, own: u64) -> Result<(), Denied> {
+        self.lock(|word| seize::<WAITS>(word, timestamp, own))
+    }
+
+    #[inline(always)]
+    fn lock(&self, rule: impl Fn(u64) -> Step) -> Result<(), Denied> {
+        let mut waits = 0u32;
+        loop {
+            // Relaxed: every step but waiting and dying looks again.
+            let word = self.0.load(Ordering::Relaxed);
+            match rule(word) {
+                Step::Take(locked) if self.change(word, locked) => return Ok(()),
+                Step::Take(_) => {}
+                Step::Announce(announced) => {
+                    self.change(word, announced);
+                }
+                Step::Wait => {
+                    waits += 1;
+                    // The holder may be waiting for the core.
+                    if waits.is_multiple_of(64) { yield_now() } else { spin_loop() }
+                }
+                Step::Die => return Err(Denied),
+            }
+        }
+    }
+
+    /// Acquire: pairs with the releases in `unlock_shared` and `unlock_exclusive`. A writer sees
+    /// that all readers before it are done, since each of their decrements is part of the release
+    /// sequence of those before; a reader sees what the writer before it has installed.
+    #[inline(always)]
+    fn change(&self, word: u64, to: u64) -> bool {
+        self.0.compare_exchange(word, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the lock is held exclusively with this timestamp. Only the transaction that has it
+    /// may ask: nobody else takes the lock under it, so a relaxed load is as good as any.
+    #[inline(always)]
+    fn is_exclusive_of(&self, timestamp: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == exclusive(timestamp)
+    }
+
+    /// Locks a record that nobody else can find yet: whoever puts it into an index publishes it.
+    #[inline(always)]
+    fn lock_unpublished(&self, timestamp: u64) {
+        self.0.store(exclusive(timestamp), Ordering::Relaxed);
+    }
+
+    /// Gives a share back. Release: pairs with the acquire in `change` of the next writer, who
+    /// must not install before this reader has read.
+    #[inline(always)]
+    fn unlock_shared(&self) {
+        let word = self.0.fetch_add(SHARED_ONE.wrapping_neg(), Ordering::Release);
+        debug_assert!(word & SHARED != 0 && word & EXCLUSIVE == 0, "{word:x}");
+    }
+
+    /// A plain store will do: while the lock is held exclusively nobody else changes the word.
+    /// Release: pairs with the acquire in `change` of the next holder.
+    #[inline(always)]
+    fn unlock_exclusive(&self) {
+        debug_assert!(self.0.load(Ordering::Relaxed) & STATE == EXCLUSIVE);
+        self.0.store(0, Ordering::Release);
+    }
+}
+
+/// What a record carries under two-phase locking.
+#[derive(Debug)]
+pub struct LockHeader {
+    tid: TidWord,
+    lock: LockWord,
+}
+
+impl Default for LockHeader {
+    fn default() -> Self {
+        LockHeader { tid: TidWord::new(Tid::PLACEHOLDER), lock: LockWord::default() }
+    }
+}
+
+impl TidHeader for LockHeader {
+    #[inline(always)]
+    fn tid(&self) -> &TidWord {
+        &self.tid
+    }
+}
+
+/// See [`Protocol::settle_deleted`]. A shared lock on a deleted record is what somebody relies on
+/// who found it absent, so the record stays until that lock is gone.
+fn settle_deleted(
+    record: &StoredRecord<LockHeader>,
+    may_go: impl Fn(u64) -> bool,
+    unlink: impl FnOnce() -> bool,
+) -> Settled {
+    let LockHeader { tid: word, lock } = &record.header;
+    // Everybody is older and may wait for this: it waits for nobody while it holds the lock.
+    if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
+        return Settled::Busy;
+    }
+    let tid = word.load_relaxed();
+    let settled = if !tid.is_absent() {
+        word.unlock(tid.dequeued());
+        Settled::Kept
+    } else if may_go(tid.epoch()) {
+        let unlinked = unlink();
+        word.unlock(if unlinked { tid.removed() } else { tid.dequeued() });
+        if unlinked { Settled::Unlinked } else { Settled::Kept }
+    } else {
+        Settled::Busy
+    };
+    lock.unlock_exclusive();
+    settled
+}
+
+// ---- timestamps -------------------------------------------------------------------------------
+
+/// Where workers get their timestamps.
+#[derive(Debug, Default)]
+pub struct Timestamps {
+    next: Word,
+}
+
+/// How many a worker takes at a time: enough that the counter is nobody's bottleneck, and few
+/// enough that the leftovers of a slow worker soon are used up.
+const TIMESTAMPS_PER_BLOCK: u64 = 32;
+
+impl Timestamps {
+    /// Timestamps that nobody else gets.
+    #[cold]
+    fn take_block(&self) -> Range<u64> {
+        // Relaxed: they have to be unique, and order nothing.
+        let first = self.next.fetch_add(TIMESTAMPS_PER_BLOCK, Ordering::Relaxed);
+        first..first + TIMESTAMPS_PER_BLOCK
+    }
+}
+
+// ---- the locks of a transaction ---------------------------------------------------------------
+
+/// A lock that a transaction holds.
+struct HeldLock {
+    record: RecordPointer<LockHeader>,
+    is_exclusive: bool,
+}
+
+/// The locks that a transaction holds, each of them once.
+#[derive(Default)]
+struct HeldLocks {
+    locks: Vec<HeldLock>,
+    /// Finds some of `locks` by their records: those before `indexed`. A transaction that has a
+    /// record to itself never asks, so they are entered when one does.
+    positions: Positions,
+    indexed: usize,
+}
+
+// SAFETY: a worker's locks move between threads only with the worker, and there are none between
+// transactions.
+unsafe impl Send for HeldLocks {}
+
+impl HeldLocks {
+    #[inline(always)]
+    fn push(&mut self, record: RecordPointer<LockHeader>, is_exclusive: bool) {
+        self.locks.push(HeldLock { record, is_exclusive });
+    }
+
+    /// The position of the lock on a record.
+    fn find(&mut self, record: RecordPointer<LockHeader>) -> Option<usize> {
+        let locks = &self.locks;
+        while self.indexed < locks.len() {
+            let block = locks[self.indexed].record.block();
+            self.positions.insert(block, self.indexed, |position| locks[position].record.block());
+            self.indexed += 1;
+        }
+        self.positions.find(record.block(), |position| locks[position].record == record)
+    }
+
+    /// Releases all of them.
+    #[inline(always)]
+    fn release(&mut self) {
+        for held in &self.locks {
+            let lock = &stored(held.record).header.lock;
+            if held.is_exclusive { lock.unlock_exclusive() } else { lock.unlock_shared() }
+        }
+        self.locks.clear();
+        if self.indexed > 0 {
+            self.positions.clear();
+            self.indexed = 0;
+        }
+    }
+}
+
+// ---- running transactions ---------------------------------------------------------------------
+
+/// Runs two-phase locking on one worker: with wait-die, or without waiting.
+#[doc(hidden)]
+pub struct LockingExecutor<const WAITS: bool> {
+    /// What the transaction is to write, and the index nodes that it relies on. There is no read
+    /// set.
+    set: AccessSet<LockHeader>,
+    held: HeldLocks,
+    /// The transaction's timestamp. Where nobody waits it only has to tell the holders of locks
+    /// apart, and is the worker's slot.
+    timestamp: u64,
+    /// Timestamps to come.
+    timestamps: Range<u64>,
+    shared: Arc<Timestamps>,
+}
+
+impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
+    type Header = LockHeader;
+    type Shared = Timestamps;
+    type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
+
+    fn new(shared: &Arc<Timestamps>, slot: usize) -> Self {
+        LockingExecutor {
+            set: AccessSet::default(),
+            held: HeldLocks::default(),
+            timestamp: slot as u64,
+            timestamps: 0..0,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, _memory: &WorkerMemory) -> Result<(), Refusal> {
+        debug_assert!(self.held.locks.is_empty() && self.set.writes.is_empty());
+        self.grow_older(attempt);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        if !stored(record).header.lock.try_lock_shared(self.timestamp)
+            && let Some(visible) = self.read_contended(table, record)?
+        {
+            return Ok(visible);
+        }
+        let (tid, newest) = current(record);
+        if tid.is_removed() {
+            stored(record).header.lock.unlock_shared();
+            return Ok(Visible::Removed);
+        }
+        self.held.push(record, false);
+        Ok(visible(tid, newest))
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        _memory: &WorkerMemory,
+    ) -> Result<Observation<Replaced>, Abort> {
+        if !stored(record).header.lock.try_lock_exclusive(self.timestamp)
+            && let Some(observation) = self.seize_contended(table, record)?
+        {
+            return Ok(observation);
+        }
+        let (tid, newest) = current(record);
+        if tid.is_removed() {
+            stored(record).header.lock.unlock_exclusive();
+        } else {
+            self.held.push(record, true);
+        }
+        Ok(self.set.observe(tid, newest))
+    }
+
+    /// The lock protects the read as well as it would have protected the write.
+    #[inline(always)]
+    fn note_read(&mut self, _: TableRef, _: RecordPointer<LockHeader>, _: Replaced) {}
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<LockHeader>, version: Replaced) -> bool {
+        self.set.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        version: Replaced,
+        row: NonNull<u8>,
+    ) {
+        self.set.put(table, record, version, Some(row), None);
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.set.put(table, record, version, None, Some(key));
+    }
+
+    #[inline(always)]
+    fn prepare_insert(&mut self, record: RecordPointer<LockHeader>) {
+        stored(record).header.lock.lock_unpublished(self.timestamp);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.held.push(record, true);
+        self.set.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(self.set.note_node(table, node, range))
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.set.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        if self.set.note_own_insertion(table, change, sibling) {
+            Ok(())
+        } else {
+            Err(Abort::of_table(ConflictReason::RangeChanged, table))
+        }
+    }
+
+    /// Rows are locked; what is left to ask is whether others are there that were not.
+    fn validate(&mut self) -> Result<(), Abort> {
+        fence_before_validation();
+        validate_nodes(&self.set)
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.set.list_writes(list);
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        // ==== serialization point ====
+        // Every lock is held. Between this transaction's own insertions and its look at the nodes
+        // there has to be a fence, or of two that have scanned, and have inserted where the other
+        // scanned, neither might see the other's insertion. (Its partner is the same line in the
+        // other. Who relies on no node has nothing to miss.)
+        if !self.set.nodes.is_empty() {
+            fence_before_validation();
+        }
+        if self.set.writes.is_empty() {
+            validate_nodes(&self.set)?;
+            self.held.release();
+            self.set.clear();
+            return Ok(());
+        }
+        // With all locks held: of two transactions that conflict, the later one draws it later.
+        let epoch = epoch();
+        validate_nodes(&self.set)?;
+        for write in &self.set.writes {
+            self.install(write, epoch, memory);
+        }
+        self.held.release();
+        // Committed; what follows is nobody else's concern.
+        self.set.retire(memory, |_, _| {});
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        for write in &self.set.writes {
+            if let Some(key) = self.set.created_key(write) {
+                discard_placeholder(write, key, memory);
+            }
+        }
+        self.held.release();
+        self.set.drop_private(memory, |_, _| {});
+    }
+}
+
+impl<const WAITS: bool> LockingExecutor<WAITS> {
+    /// Takes a new timestamp, unless the transaction is run again: then it is as old as it was.
+    #[inline(always)]
+    fn grow_older(&mut self, attempt: u32) {
+        if WAITS && attempt == 0 {
+            if self.timestamps.is_empty() {
+                self.timestamps = self.shared.take_block();
+            }
+            self.timestamp = self.timestamps.start;
+            self.timestamps.start += 1;
+        }
+    }
+
+    /// Takes a share of a lock that was not free. If this transaction holds the lock already,
+    /// what it sees.
+    #[inline(never)]
+    fn read_contended(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+    ) -> Result<Option<Visible>, Abort> {
+        let lock = &stored(record).header.lock;
+        let see = || {
+            let (tid, newest) = current(record);
+            visible(tid, newest)
+        };
+        if lock.is_exclusive_of(self.timestamp) {
+            return Ok(Some(self.set.own_write(record).unwrap_or_else(see)));
+        }
+        if self.held.find(record).is_some() {
+            return Ok(Some(see()));
+        }
+        lock.lock_shared::<WAITS>(self.timestamp).map_err(|Denied| denied(table, record))?;
+        Ok(None)
+    }
+
+    /// Takes exclusively a lock that was not free. If this transaction holds the lock already,
+    /// what it sees.
+    #[inline(never)]
+    fn seize_contended(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<LockHeader>,
+    ) -> Result<Option<Observation<Replaced>>, Abort> {
+        let lock = &stored(record).header.lock;
+        let see = |set: &AccessSet<LockHeader>| {
+            let (tid, newest) = current(record);
+            set.observe(tid, newest)
+        };
+        if lock.is_exclusive_of(self.timestamp) {
+            let own = self.set.observe_own(record);
+            return Ok(Some(own.unwrap_or_else(|| see(&self.set))));
+        }
+        let held = self.held.find(record);
+        lock.lock_exclusive::<WAITS>(self.timestamp, held.map_or(0, |_| SHARED_ONE))
+            .map_err(|Denied| denied(table, record))?;
+        Ok(held.map(|position| {
+            self.held.locks[position].is_exclusive = true;
+            see(&self.set)
+        }))
+    }
+
+    /// Makes a write visible to whoever gets the lock next.
+    #[inline(always)]
+    fn install(&self, write: &WriteEntry<LockHeader>, epoch: u64, memory: &WorkerMemory) {
+        let record = stored(write.record);
+        debug_assert!(record.header.lock.is_exclusive_of(self.timestamp));
+        debug_assert_eq!(record.header.tid.load_relaxed(), write.expected);
+        match (write.row, self.set.created_key(write)) {
+            (Some(row), _) => {
+                // Release: pairs with the acquire loads by which `Transaction::locate`, and
+                // whoever names a key in a conflict, look at rows without a lock.
+                record.newest.store(Newest::of(row), Ordering::Release);
+                record.header.tid.unlock(successor(write, epoch));
+            }
+            // Inserted and deleted again.
+            (None, Some(key)) => discard_placeholder(write, key, memory),
+            (None, None) => record.header.tid.unlock(successor(write, epoch)),
+        }
+    }
+}
+
+/// A record's version and newest row; the caller holds its lock, which has ordered the loads
+/// after everything that the holders before have stored.
+#[inline(always)]
+fn current(record: RecordPointer<LockHeader>) -> (Tid, *mut u8) {
+    let record = stored(record);
+    (record.header.tid.load_relaxed(), record.newest.load(Ordering::Relaxed).address())
+}
+
+/// Unlinks a placeholder that this transaction has put into the index under `key`, and has locked
+/// since before. Who waits for the lock finds the record removed, and looks the key up again.
+fn discard_placeholder(write: &WriteEntry<LockHeader>, key: &EncodedKey, memory: &WorkerMemory) {
+    // SAFETY: the record is of the table, and the worker is pinned.
+    if unsafe { write.table.unlink(write.record.block(), key, memory) } {
+        stored(write.record).header.tid.unlock(write.expected.removed());
+        memory.retire_record(write.record.block(), write.table);
+    }
+}
+
+#[cold]
+fn denied(table: TableRef, record: RecordPointer<LockHeader>) -> Abort {
+    abort_at(ConflictReason::LockDenied, table, record)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests;

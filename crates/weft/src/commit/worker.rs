@@ -1,0 +1,137 @@
+//! Workers as a protocol has them: its executor with all that it needs, and where a database keeps the workers of its
+//! threads.
+
+use std::cell::UnsafeCell;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{spin_loop, yield_now};
+
+use super::{Executor, Protocol};
+use crate::store::worker::{IndexBuffer, Shared, WorkerMemory, WorkerState};
+
+/// Everything of one worker.
+pub struct Worker<P: Protocol> {
+    state: WorkerState,
+    executor: UnsafeCell<P::Executor>,
+}
+
+impl<P: Protocol> Worker<P> {
+    fn new(shared: &Arc<Shared>, protocol: &Arc<P::Shared>, slot: usize, indexes: usize) -> Self {
+        let memory = WorkerMemory::new(Arc::clone(shared), slot);
+        shared.set_reader(slot, memory.regions().reader());
+        Worker {
+            executor: UnsafeCell::new(P::Executor::new(protocol, slot)),
+            state: WorkerState::new(memory, slot, indexes),
+        }
+    }
+
+    /// The executor. Every use is one call of a method. Most methods run no code of the user's; while one of the
+    /// others does, [`WorkerMemory::in_user_code`] keeps that from coming back here.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn executor(&self) -> &mut P::Executor {
+        // SAFETY: a worker is used by its own thread only, and executor methods do not come back
+        // to the worker.
+        unsafe { &mut *self.executor.get() }
+    }
+
+    /// What the worker remembers of an index in this transaction. Every use ends before code of the user's
+    /// runs, or another is made.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
+        let buffer = self.state.buffer(index);
+        if P::REPAIRS && buffer.round != self.state.round() {
+            buffer.rewind(self.state.round());
+        }
+        buffer
+    }
+}
+
+impl<P: Protocol> Deref for Worker<P> {
+    type Target = WorkerState;
+
+    #[inline(always)]
+    fn deref(&self) -> &WorkerState {
+        &self.state
+    }
+}
+
+/// The place of a slot's worker.
+type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
+
+/// The workers of a database, by slot. A slot's worker is used by the thread that holds the slot.
+pub struct Workers<P: Protocol> {
+    cells: Box<[WorkerCell<P>]>,
+}
+
+// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and
+// taken back under a lock), or by the thread that drops the database.
+unsafe impl<P: Protocol> Sync for Workers<P> {}
+// SAFETY: a worker that is in no transaction is not tied to a thread: what it holds are addresses
+// of the database's memory, and executors are Send.
+unsafe impl<P: Protocol> Send for Workers<P> {}
+
+impl<P: Protocol> Workers<P> {
+    pub fn new(workers_max: usize) -> Self {
+        Workers { cells: (0..workers_max).map(|_| UnsafeCell::new(None)).collect() }
+    }
+
+    /// Makes the calling thread a worker; `None` if there are too many.
+    pub fn join(
+        &self,
+        shared: &Arc<Shared>,
+        protocol: &Arc<P::Shared>,
+        indexes: usize,
+    ) -> Option<(usize, NonNull<Worker<P>>)> {
+        let slot = shared.take_slot()?;
+        // SAFETY: the slot is this thread's now.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
+        // SAFETY: boxed, and dropped after it has left, or with the database, when no other worker is there.
+        unsafe { shared.idle.register(slot, &worker.memory) };
+        Some((slot, NonNull::from(&mut **worker)))
+    }
+
+    /// Ends the calling thread's time as the worker of `slot`.
+    ///
+    /// # Safety
+    /// The slot is the calling thread's, and it will not use the worker again.
+    pub unsafe fn leave(&self, shared: &Shared, slot: usize) {
+        // SAFETY: the slot is this thread's until `give_slot`.
+        let cell = unsafe { &mut *self.cells[slot].get() };
+        if let Some(worker) = cell.take() {
+            if worker.active.get() {
+                // A transaction was leaked with `mem::forget`. Its locks and references may
+                // outlive the thread, so the worker stays, pinned, for good.
+                Box::leak(worker);
+                return;
+            }
+            // Out of the cell first: what is dropped of the user's may come back to the database.
+            worker.memory.leave();
+        }
+        shared.give_slot(slot);
+    }
+
+    /// All workers, when the database is being dropped.
+    pub fn take_all(&mut self) -> impl Iterator<Item = Box<Worker<P>>> {
+        self.cells.iter_mut().filter_map(|cell| cell.get_mut().take())
+    }
+}
+
+/// Waits before another attempt: up to 2^attempts pauses, at random, so that transactions that
+/// met once do not meet again. After a while it yields as well: there may be more threads than
+/// cores, and the other transaction's may be waiting for this one's.
+#[cold]
+pub fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32) {
+    const SPINS_MAX_LOG2: u32 = 12;
+    let spins = worker.random.borrow_mut().u32(0..1 << attempts.min(SPINS_MAX_LOG2));
+    for _ in 0..spins {
+        spin_loop();
+    }
+    if attempts > 3 {
+        yield_now();
+    }
+}

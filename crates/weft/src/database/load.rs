@@ -1,0 +1,217 @@
+//! Bulk loading: rows into an empty table by several threads, without a transaction for each.
+//!
+//! While a table is loaded the database is closed for everything else: no transaction and no
+//! snapshot begins. So what is loaded need not be locked, validated, numbered or logged. If the
+//! database has a directory, the loaded rows become durable all at once, by a checkpoint; if
+//! anything goes wrong before, the table is empty again, in memory and in the directory.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, PoisonError};
+
+use weft_htm::blocking::{self, Mutex};
+use weft_htm::word::{Ordering, Word, yield_now};
+
+use crate::commit::Protocol;
+use crate::database::Database;
+use crate::database::storage::Storage;
+use crate::database::stored::{Filled, FillingMemories};
+use crate::error::Failure;
+use crate::row::schema::Record;
+use crate::store::retention::NONE_OPEN;
+use crate::store::table::Table;
+use crate::store::table::check;
+use crate::store::worker::{CLOSED, LOADING, OPEN, Shared};
+use crate::sync::reclaim::OFFLINE;
+
+/// How many rows a thread loads before it says so.
+const ROWS_PER_REPORT: u64 = 8192;
+
+impl<P: Protocol> Database<P> {
+    /// Fills an empty table with the rows of `parts`, a thread for each part, and returns how many
+    /// there are. Several times as fast as transactions would be. `progress` is called now and then
+    /// with the number of rows so far, by any of the threads.
+    ///
+    /// Meanwhile no transaction and no snapshot begins ([`Failure::Loading`]), and when it returns
+    /// the rows are durable, if the database has a directory. If it fails, or a part does, the table
+    /// is empty again.
+    ///
+    /// # Errors
+    /// Those of the parts. [`Failure::NotEmpty`], [`Failure::ForeignTable`]; [`Failure::DuplicateKey`]
+    /// if two rows have the same key, [`Failure::Constraint`] if a row breaks one of its own;
+    /// [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`],
+    /// [`Failure::Closed`]; [`Failure::ReadOnly`], [`Failure::Storage`].
+    pub fn load<T, I, E>(
+        &self,
+        table: &Table<T>,
+        parts: impl IntoIterator<Item = I>,
+        progress: impl Fn(u64) + Sync,
+    ) -> Result<u64, E>
+    where
+        T: Record,
+        I: IntoIterator<Item = Result<T, E>> + Send,
+        E: From<Failure> + Send,
+    {
+        if !Arc::ptr_eq(&table.inner.identity, &self.inner().identity) {
+            return Err(Failure::ForeignTable { table: T::TABLE }.into());
+        }
+        let storage = self.inner().storage.as_ref();
+        if let Some(storage) = storage {
+            storage.log().map_err(E::from)?;
+        }
+        self.check_no_commit().map_err(E::from)?;
+        // No checkpoint, and no backup, sees half of it.
+        let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
+        let exclusive = Exclusive::begin(self).map_err(E::from)?;
+        let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
+        if memories.with(|memory| !table.inner.is_empty(memory)) {
+            return Err(Failure::NotEmpty { table: T::TABLE }.into());
+        }
+        let loader =
+            Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
+        // The parts and the rows are the user's, and may panic: then the table is empty, as after an error.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            loader.load(parts).and_then(|rows| {
+                if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
+                    self.checkpoint_while_held(storage, held, &|_| {}).map_err(E::from)?;
+                }
+                Ok(rows)
+            })
+        }));
+        if !matches!(result, Ok(Ok(_))) {
+            memories.with(|memory| table.inner.clear(memory));
+        }
+        drop(memories);
+        drop(exclusive);
+        result.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+}
+
+/// The time in which a database is closed for everything but loading.
+struct Exclusive<'a>(&'a Shared);
+
+impl<'a> Exclusive<'a> {
+    fn begin<P: Protocol>(database: &'a Database<P>) -> Result<Self, Failure> {
+        let shared = &*database.inner().shared;
+        if database.registered_worker().is_some_and(|worker| worker.active.get()) {
+            return Err(Failure::NestedTransaction);
+        }
+        shared.closed.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
+            |state| match state {
+                CLOSED => Failure::Closed,
+                _ => Failure::Loading,
+            },
+        )?;
+        let exclusive = Exclusive(shared);
+        // Readers that have joined it count as those of any other.
+        shared.recent.close(&shared.retention);
+        if shared.retention.oldest() != NONE_OPEN {
+            return Err(Failure::SnapshotOpen);
+        }
+        // Whoever was pinned before it could see the state may be in a transaction.
+        while shared.grace.horizon() != OFFLINE {
+            yield_now();
+        }
+        Ok(exclusive)
+    }
+}
+
+impl Drop for Exclusive<'_> {
+    fn drop(&mut self) {
+        // A `close` that has come meanwhile stays.
+        let _ = self.0.closed.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
+    }
+}
+
+struct Loader<'a, T: Record, F> {
+    table: &'a Table<T>,
+    memories: &'a FillingMemories,
+    storage: Option<&'a Storage>,
+    progress: &'a F,
+    rows: Word,
+}
+
+impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
+    fn load<I, E>(&self, parts: impl IntoIterator<Item = I>) -> Result<u64, E>
+    where
+        I: IntoIterator<Item = Result<T, E>> + Send,
+        E: From<Failure> + Send,
+    {
+        let outcome = Mutex::new(Ok(()));
+        let failed = Word::new(0);
+        let work = |result: Result<(), E>| {
+            if let Err(error) = result {
+                failed.store(1, Ordering::Relaxed);
+                let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                if outcome.is_ok() {
+                    *outcome = Err(error);
+                }
+            }
+        };
+        let mut threads = 0;
+        blocking::scope(|scope| {
+            for part in parts {
+                threads += 1;
+                let (work, failed) = (&work, &failed);
+                scope.spawn(move || work(self.load_part(part, failed)));
+            }
+        });
+        let threads = threads.max(1);
+        if failed.load(Ordering::Relaxed) == 0 {
+            blocking::scope(|scope| {
+                for part in 0..threads {
+                    let work = &work;
+                    scope.spawn(move || work(self.build_indexes(part, threads)));
+                }
+            });
+        }
+        outcome.into_inner().unwrap_or_else(PoisonError::into_inner)?;
+        let rows = self.rows.load(Ordering::Relaxed);
+        (self.progress)(rows);
+        Ok(rows)
+    }
+
+    /// Fills in the rows of one part, until another one has failed.
+    fn load_part<E: From<Failure>>(
+        &self,
+        part: impl IntoIterator<Item = Result<T, E>>,
+        failed: &Word,
+    ) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
+        self.memories.with(|memory| {
+            let mut unreported = 0;
+            for row in part {
+                let row = row?;
+                check(&row).map_err(E::from)?;
+                if failed.load(Ordering::Relaxed) != 0 {
+                    return Ok(());
+                }
+                let key = row.key();
+                if let Filled::Replaced = self.table.inner.fill(row, memory) {
+                    let (index, key) = (None, format!("{key:?}"));
+                    return Err(Failure::DuplicateKey { table: T::TABLE, index, key }.into());
+                }
+                unreported += 1;
+                if unreported == ROWS_PER_REPORT {
+                    let before = self.rows.fetch_add(unreported, Ordering::Relaxed);
+                    (self.progress)(before + unreported);
+                    unreported = 0;
+                }
+            }
+            self.rows.fetch_add(unreported, Ordering::Relaxed);
+            Ok(())
+        })
+    }
+
+    fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
+        let _in_user_code = self.storage.map(Storage::in_user_code);
+        // The rows were checked when they were filled in.
+        let built = self
+            .memories
+            .with(|memory| self.table.inner.build_indexes((part, parts), memory, None));
+        built.map_err(|duplicate| {
+            let index = Some(T::INDEXES[duplicate.index].name);
+            let key = format!("{:?}", duplicate.key);
+            Failure::DuplicateKey { table: T::TABLE, index, key }.into()
+        })
+    }
+}

@@ -1,0 +1,404 @@
+//! Pools: threads of the database's own, which run what others submit.
+//!
+//! A thread that calls [`Database::transact`] runs its transaction itself, and waits for whatever that
+//! has to wait for. That is the shortest way, and the right one for as many threads as there are cores.
+//! A server has more clients than that, and one of them that asks to read a record which is split (see
+//! [`protocol::Doppel`](crate::protocol::Doppel)) must not have a core wait for 20 ms. A [`Pool`] has one
+//! thread per core; each sets aside what cannot be done now, in a [`Stash`], and goes on with other work.
+//!
+//! ```text
+//!   submit --> queue --> worker 0 <--> stash     acknowledger (if commits wait for the disk)
+//!   submit -->       --> worker 1 <--> stash  --> waits until what was committed is durable
+//!   submit -->                                        |
+//!      ^                                              |
+//!      +------------- the submission's result <-------+
+//! ```
+//!
+//! **Back-pressure**: the queue is bounded, and so are the stashes. When the workers do not keep up,
+//! [`Pool::submit`] waits, and [`Pool::try_submit`] refuses.
+
+use std::any::Any;
+use std::future::{Future, IntoFuture};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+
+use crate::commit::CommitToken;
+use crate::commit::{Dbx, Protocol};
+use crate::database::Database;
+use crate::database::stash::Stash;
+use crate::error::{Error, Failure};
+use crate::transaction::Transaction;
+
+/// How a pool is to be.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PoolOptions {
+    /// How many threads run transactions: by default, one for each core. (If the protocol allows fewer
+    /// workers, as many as it allows.)
+    pub threads: usize,
+    /// How many procedures wait in the queue at most: 1024 by default.
+    pub queue: usize,
+    /// How many each thread sets aside at most: 1024 by default.
+    pub stash: usize,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        PoolOptions { threads, queue: 1024, stash: 1024 }
+    }
+}
+
+impl PoolOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`PoolOptions::threads`].
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// Sets [`PoolOptions::queue`].
+    pub fn queue(mut self, queue: usize) -> Self {
+        self.queue = queue;
+        self
+    }
+
+    /// Sets [`PoolOptions::stash`].
+    pub fn stash(mut self, stash: usize) -> Self {
+        self.stash = stash;
+        self
+    }
+}
+
+/// Threads that run transactions of one database for others, and set aside what has to wait.
+///
+/// Dropping the pool runs all that was submitted to its end, and then ends the threads.
+///
+/// ```
+/// use weft::{Database, Error, PoolOptions, Record, column_of, protocol::Doppel};
+///
+/// #[derive(Clone, Record)]
+/// struct Auction {
+///     #[record(key)]
+///     item: u64,
+///     bids: u64,
+///     highest: i64,
+/// }
+///
+/// let database = Database::builder().protocol::<Doppel>().table::<Auction>().open()?;
+/// let auctions = database.table::<Auction>()?;
+/// database.transact(|tx| tx.insert(&auctions, Auction { item: 7, bids: 0, highest: 0 }))?;
+///
+/// let pool = database.pool(&PoolOptions::new().threads(2))?;
+/// let bids: Vec<_> = (1..=100)
+///     .map(|amount| {
+///         let auctions = auctions.clone();
+///         pool.submit(move |tx| {
+///             tx.add(&auctions, &7, column_of!(Auction.bids), 1)?;
+///             tx.max(&auctions, &7, column_of!(Auction.highest), amount)
+///         })
+///     })
+///     .collect();
+/// // In asynchronous code: `bid.await`.
+/// bids.into_iter().try_for_each(|bid: weft::Submission<(), Error>| bid.wait())?;
+/// let auction = pool.submit(move |tx| Ok::<_, Error>(tx.get(&auctions, &7)?.cloned())).wait()?;
+/// assert_eq!(auction.map(|auction| (auction.bids, auction.highest)), Some((100, 100)));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Pool<P: Protocol = Dbx> {
+    /// None when the pool is being dropped.
+    queue: Option<Sender<Box<dyn Job<P>>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl<P: Protocol> Database<P> {
+    /// A pool of threads for this database.
+    ///
+    /// # Errors
+    /// [`Failure::Thread`]: the operating system gives none.
+    pub fn pool(&self, options: &PoolOptions) -> Result<Pool<P>, Failure> {
+        let (queue, submitted) = bounded(options.queue);
+        let mut pool = Pool { queue: Some(queue), threads: Vec::new() };
+        let acknowledger = match self.acknowledges_durable() {
+            false => None,
+            true => {
+                let (sender, committed) = bounded(options.queue.max(1));
+                let database = self.clone();
+                pool.spawn("weft-acknowledge", move || acknowledge(&database, &committed))?;
+                Some(sender)
+            }
+        };
+        for number in 0..options.threads.clamp(1, P::WORKERS_MAX) {
+            let (stash, submitted) = (self.stash(options.stash), submitted.clone());
+            let acknowledger = acknowledger.clone();
+            let mut worker = PoolWorker { stash, submitted, acknowledger };
+            pool.spawn(&format!("weft-pool-{number}"), move || worker.work())?;
+        }
+        Ok(pool)
+    }
+}
+
+impl<P: Protocol> Pool<P> {
+    fn spawn(&mut self, name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+        let thread = spawned.map_err(|error| Failure::Thread { message: error.to_string() })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Has the pool run `procedure` as a transaction, as [`Database::transact`] does. Waits if the queue is
+    /// full; not to be called from within a transaction, which somebody in the queue may be waiting for.
+    ///
+    /// The submission gives what came of it, once it has committed; if commits are acknowledged when they
+    /// are durable, once it is. Dropped, it lets the transaction run all the same.
+    pub fn submit<R, E, F>(&self, procedure: F) -> Submission<R, E>
+    where
+        R: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
+    {
+        let (submitted, submission) = Submitted::new(procedure);
+        if self.queue().send(Box::new(submitted)).is_err() {
+            unreachable!("the workers listen until the pool is dropped");
+        }
+        submission
+    }
+
+    /// As [`Pool::submit`], but does not wait.
+    ///
+    /// # Errors
+    /// The procedure, if the queue is full.
+    pub fn try_submit<R, E, F>(&self, procedure: F) -> Result<Submission<R, E>, F>
+    where
+        R: Send + 'static,
+        E: From<Error> + Send + 'static,
+        F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
+    {
+        let (submitted, submission) = Submitted::new(procedure);
+        match self.queue().try_send(Box::new(submitted)) {
+            Ok(()) => Ok(submission),
+            Err(TrySendError::Disconnected(_)) => {
+                unreachable!("the workers listen until the pool is dropped")
+            }
+            Err(TrySendError::Full(job)) => {
+                let submitted: Box<Submitted<F, R, E>> =
+                    job.into_any().downcast().expect("it is what was to be sent");
+                Err(submitted.procedure)
+            }
+        }
+    }
+
+    /// How many procedures wait in the queue.
+    pub fn queued(&self) -> usize {
+        self.queue().len()
+    }
+
+    fn queue(&self) -> &Sender<Box<dyn Job<P>>> {
+        self.queue.as_ref().expect("it is there until the pool is dropped")
+    }
+}
+
+impl<P: Protocol> Drop for Pool<P> {
+    fn drop(&mut self) {
+        self.queue = None;
+        for thread in self.threads.drain(..) {
+            // Panics of procedures go to who submitted them; any other was reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What comes of a procedure that was submitted: to be waited for, or awaited.
+#[derive(Debug)]
+#[must_use = "or else nobody knows whether it has committed"]
+pub struct Submission<R, E = Error> {
+    receiver: oneshot::Receiver<thread::Result<Result<R, E>>>,
+}
+
+impl<R, E> Submission<R, E> {
+    /// Waits until the transaction has ended. Not to be called from within a transaction.
+    ///
+    /// # Errors
+    /// Those of [`Database::transact`].
+    ///
+    /// # Panics
+    /// With what the procedure panicked with.
+    pub fn wait(self) -> Result<R, E> {
+        settle(self.receiver.recv())
+    }
+
+    /// Whether it has ended, so that [`Submission::wait`] would not wait.
+    pub fn has_ended(&self) -> bool {
+        self.receiver.has_message() || self.receiver.is_closed()
+    }
+}
+
+impl<R, E> IntoFuture for Submission<R, E> {
+    type Output = Result<R, E>;
+    type IntoFuture = SubmissionFuture<R, E>;
+
+    fn into_future(self) -> SubmissionFuture<R, E> {
+        SubmissionFuture { receiver: self.receiver.into_future() }
+    }
+}
+
+/// A [`Submission`] that is awaited.
+#[derive(Debug)]
+pub struct SubmissionFuture<R, E = Error> {
+    receiver: oneshot::AsyncReceiver<thread::Result<Result<R, E>>>,
+}
+
+impl<R, E> Future for SubmissionFuture<R, E> {
+    type Output = Result<R, E>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<R, E>> {
+        Pin::new(&mut self.receiver).poll(context).map(settle)
+    }
+}
+
+/// Passes on what was sent.
+fn settle<R, E>(
+    received: Result<thread::Result<Result<R, E>>, oneshot::RecvError>,
+) -> Result<R, E> {
+    match received {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => resume_unwind(panic),
+        Err(oneshot::RecvError) => panic!("the thread of the pool has ended before its time"),
+    }
+}
+
+/// What was submitted, whatever it is.
+trait Job<P: Protocol>: Send {
+    /// Runs the procedure, in a transaction.
+    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), Stopped>;
+    /// Gives what came of it to whoever submitted it.
+    fn end(self: Box<Self>, ended: Result<(), Stopped>);
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+/// Why a procedure has not committed.
+enum Stopped {
+    /// By an error of its own, or a panic, which the job has.
+    Itself,
+    /// By an error of the engine's.
+    By(Error),
+}
+
+impl From<Error> for Stopped {
+    fn from(error: Error) -> Self {
+        Stopped::By(error)
+    }
+}
+
+struct Submitted<F, R, E> {
+    procedure: F,
+    /// What came of the procedure when it was run last.
+    result: Option<thread::Result<Result<R, E>>>,
+    sender: oneshot::Sender<thread::Result<Result<R, E>>>,
+}
+
+impl<F, R, E> Submitted<F, R, E> {
+    fn new(procedure: F) -> (Self, Submission<R, E>) {
+        let (sender, receiver) = oneshot::channel();
+        (Submitted { procedure, result: None, sender }, Submission { receiver })
+    }
+}
+
+impl<P, F, R, E> Job<P> for Submitted<F, R, E>
+where
+    P: Protocol,
+    R: Send + 'static,
+    E: From<Error> + Send + 'static,
+    F: FnMut(&Transaction<'_, P>) -> Result<R, E> + Send + 'static,
+{
+    fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), Stopped> {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.procedure)(tx)));
+        let is_done = matches!(result, Ok(Ok(_)));
+        self.result = Some(result);
+        if is_done { Ok(()) } else { Err(Stopped::Itself) }
+    }
+
+    fn end(self: Box<Self>, ended: Result<(), Stopped>) {
+        let result = match ended {
+            Err(Stopped::By(error)) => Ok(Err(E::from(error))),
+            Ok(()) | Err(Stopped::Itself) => self.result.expect("it was run"),
+        };
+        // Nobody may be waiting any more.
+        let _ = self.sender.send(result);
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// A transaction that has committed, and is to be acknowledged when it is durable.
+type Committed<P> = (CommitToken, Box<dyn Job<P>>);
+
+/// One of a pool's threads.
+struct PoolWorker<P: Protocol> {
+    stash: Stash<Box<dyn Job<P>>, P>,
+    submitted: Receiver<Box<dyn Job<P>>>,
+    acknowledger: Option<Sender<Committed<P>>>,
+}
+
+impl<P: Protocol> PoolWorker<P> {
+    /// Runs jobs until there will be no more: first those that were set aside, as soon as they can be run
+    /// again, and then new ones.
+    fn work(&mut self) {
+        loop {
+            let job = match self.stash.take_due() {
+                Some(job) => Some(job),
+                None if self.stash.is_empty() => match self.submitted.recv() {
+                    Ok(job) => Some(job),
+                    Err(_ended) => return,
+                },
+                None => self.submitted.try_recv().ok(),
+            };
+            match job {
+                Some(job) => self.run(job),
+                None => self.wait(),
+            }
+        }
+    }
+
+    fn run(&mut self, job: Box<dyn Job<P>>) {
+        let ended = self.stash.transact_with_token(job, |tx, job| job.run(tx));
+        let Some((job, result)) = ended else { return };
+        match (result, &self.acknowledger) {
+            (Ok(((), token)), Some(acknowledger)) => {
+                if acknowledger.send((token, job)).is_err() {
+                    unreachable!("it listens as long as there are workers");
+                }
+            }
+            (result, _) => job.end(result.map(drop)),
+        }
+    }
+
+    /// There is nothing to do at present but what was set aside.
+    fn wait(&mut self) {
+        if let Err(failure) = self.stash.wait_while(|| self.submitted.is_empty()) {
+            for job in self.stash.take_all() {
+                job.end(Err(Stopped::By(failure.clone().into())));
+            }
+        }
+    }
+}
+
+/// Acknowledges transactions when they are durable, in the order in which they come: one that is found
+/// durable has made all of its epoch so.
+fn acknowledge<P: Protocol>(database: &Database<P>, committed: &Receiver<Committed<P>>) {
+    for (token, job) in committed {
+        let durable = database.wait_durable(token);
+        job.end(durable.map_err(|failure| Stopped::By(failure.into())));
+    }
+}

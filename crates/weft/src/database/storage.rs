@@ -1,0 +1,715 @@
+//! Databases with a directory: how the engine uses [`durability`](crate::durability).
+//!
+//! ```text
+//!   open        lock the directory; recover the tables; start the clock behind what was recovered;
+//!               start the log, which ticks it
+//!   commit      draw an epoch; append the writes to the log; wait until the epoch is durable, if
+//!               the database acknowledges durable commits only
+//!   checkpoint  open a snapshot at the end of an epoch; wait until that is durable; write all rows
+//!               as the snapshot shows them; the log before it goes
+//!   close       write and sync the rest of the log, and record that the run has ended well
+//! ```
+
+use std::cell::RefCell;
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use weft_htm::blocking::{Condvar, Mutex, MutexGuard};
+
+use super::{Database, Inner};
+use crate::commit::{CommitToken, Durability, Protocol};
+use crate::durability::{
+    Backend, CheckpointOptions, CheckpointProgress, CheckpointSource, CheckpointWritten, Epochs,
+    FileSystem, LockGuard, Log, LogMetrics, LogOptions, Manifest, Recovered, RecoveryOptions,
+    RecoveryProgress, StorageError, StoredTable, end_run, lock, recover, write_backup,
+    write_checkpoint,
+};
+use crate::error::Failure;
+use crate::snapshot::Snapshot;
+use crate::store::deadline::Deadline;
+use crate::store::worker::{EngineLog, Shared};
+use crate::sync::clock::{epoch_of, last_number_of};
+use crate::sync::gate::Stranger;
+
+/// When a commit returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acknowledge {
+    /// When the transaction is durable, with all that it depends on: it survives any crash. A commit
+    /// waits for the disk (about a sync of it); many commits share one.
+    #[default]
+    Durable,
+    /// When the transaction has committed in memory. It becomes durable soon after, in
+    /// [`DurabilityOptions::epoch_interval`] and the time of a sync or two; and never without all
+    /// that it depends on. [`Database::wait_durable`] waits for one transaction.
+    Committed,
+}
+
+/// How a database with a directory keeps its data.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DurabilityOptions {
+    /// When a commit returns.
+    pub acknowledge: Acknowledge,
+    /// The longest time from one epoch to the next; every epoch that has written something costs a
+    /// sync. Default: 10 ms (in the papers 40 ms).
+    pub epoch_interval: Duration,
+    /// How many threads write the log, each to files of its own. Default: 1.
+    pub loggers: usize,
+    /// Size in bytes of a file of the log. Default: 64 MiB.
+    pub segment_bytes: u64,
+    /// About how many bytes of the log may wait for the disk before writing transactions wait, too.
+    /// Default: 256 MiB.
+    pub buffer_bytes_max: usize,
+    /// After how many bytes of log a checkpoint is written by itself; `None` for never. Default:
+    /// 1 GiB.
+    pub checkpoint_log_bytes: Option<u64>,
+    /// How many threads recover the database, and write its checkpoints. Default: as many as there
+    /// are cores.
+    pub threads: usize,
+}
+
+impl Default for DurabilityOptions {
+    fn default() -> Self {
+        let log = LogOptions::default();
+        DurabilityOptions {
+            acknowledge: Acknowledge::default(),
+            epoch_interval: log.epoch_interval,
+            loggers: log.loggers,
+            segment_bytes: log.segment_bytes,
+            buffer_bytes_max: log.buffer_bytes_max,
+            checkpoint_log_bytes: Some(1 << 30),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+}
+
+impl DurabilityOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`DurabilityOptions::acknowledge`].
+    pub fn acknowledge(mut self, acknowledge: Acknowledge) -> Self {
+        self.acknowledge = acknowledge;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::epoch_interval`].
+    pub fn epoch_interval(mut self, interval: Duration) -> Self {
+        self.epoch_interval = interval;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::loggers`].
+    pub fn loggers(mut self, loggers: usize) -> Self {
+        self.loggers = loggers;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::segment_bytes`].
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::buffer_bytes_max`].
+    pub fn buffer_bytes_max(mut self, bytes: usize) -> Self {
+        self.buffer_bytes_max = bytes;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::checkpoint_log_bytes`].
+    pub fn checkpoint_log_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.checkpoint_log_bytes = bytes;
+        self
+    }
+
+    /// Sets [`DurabilityOptions::threads`].
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    fn log_options(&self, manual: bool) -> LogOptions {
+        LogOptions {
+            loggers: self.loggers.max(1),
+            epoch_interval: self.epoch_interval,
+            segment_bytes: self.segment_bytes,
+            buffer_bytes_max: self.buffer_bytes_max,
+            manual,
+            ..LogOptions::default()
+        }
+    }
+}
+
+/// Called now and then while a database is recovered.
+pub(crate) type RecoveryWatcher = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
+
+/// Where a database is to lie, and how.
+#[derive(Clone)]
+pub(crate) struct StoragePlan {
+    pub directory: PathBuf,
+    pub options: DurabilityOptions,
+    pub backend: Arc<dyn Backend>,
+    /// No threads of the log, and no checkpoints by itself: for tests that are to run the same again.
+    pub manual: bool,
+    pub at_epoch: Option<u64>,
+    pub watcher: Option<RecoveryWatcher>,
+}
+
+impl StoragePlan {
+    pub fn new(directory: &Path) -> Self {
+        StoragePlan {
+            directory: directory.to_owned(),
+            options: DurabilityOptions::default(),
+            backend: Arc::new(FileSystem),
+            manual: false,
+            at_epoch: None,
+            watcher: None,
+        }
+    }
+}
+
+/// The directory of a database that is open.
+pub(crate) struct Storage {
+    plan: StoragePlan,
+    manifest: Mutex<Manifest>,
+    /// None if the database is only to be read.
+    log: Option<Arc<Log>>,
+    recovered: Recovered,
+    checkpointing: Checkpointing,
+    checkpointer: Mutex<Option<Checkpointer>>,
+    /// Kept as long as the database is open.
+    lock: Mutex<Option<Box<dyn LockGuard>>>,
+}
+
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets one checkpoint, backup or load through at a time.
+#[derive(Default)]
+struct Checkpointing {
+    state: Mutex<CheckpointState>,
+    has_ended: Condvar,
+}
+
+#[derive(Default)]
+struct CheckpointState {
+    is_held: bool,
+    /// How much had been logged when the last checkpoint began.
+    logged_before: u64,
+}
+
+impl Checkpointing {
+    /// Waits until no other thread writes a checkpoint; false if that takes longer than to the deadline.
+    fn hold(&self, deadline: Option<Deadline>) -> bool {
+        let mut state = hold(&self.state);
+        while state.is_held {
+            state = match deadline {
+                None => self.has_ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(deadline) => {
+                    let left = deadline.at.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    let waited = self.has_ended.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.is_held = true;
+        true
+    }
+
+    fn give_up(&self) {
+        hold(&self.state).is_held = false;
+        self.has_ended.notify_all();
+    }
+}
+
+/// While it lives, no other checkpoint, backup or load begins. What the calling thread runs of the user's code
+/// [must not](Storage::in_user_code) ask for one, nor close the database.
+pub(crate) struct HeldCheckpoints<'s> {
+    storage: &'s Storage,
+    _in_user_code: InUserCode,
+}
+
+impl HeldCheckpoints<'_> {
+    /// Notes how much had been logged when a checkpoint began.
+    pub fn set_logged_before(&mut self, logged: u64) {
+        hold(&self.storage.checkpointing.state).logged_before = logged;
+    }
+}
+
+impl Drop for HeldCheckpoints<'_> {
+    fn drop(&mut self) {
+        self.storage.checkpointing.give_up();
+    }
+}
+
+thread_local! {
+    /// The storages whose checkpoints, backups and loads this thread runs user code for.
+    static USER_CODE_OF: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread runs user code for a checkpoint, a backup or a load, as long as this lives.
+pub(crate) struct InUserCode(PhantomData<*const ()>);
+
+impl Drop for InUserCode {
+    fn drop(&mut self) {
+        let _ = USER_CODE_OF.try_with(|storages| storages.borrow_mut().pop());
+    }
+}
+
+/// The engine's epochs, for the log.
+struct EngineEpochs(Weak<Shared>);
+
+impl Epochs for EngineEpochs {
+    fn close_epoch(&self) -> u64 {
+        let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
+        // No procedure is to have pieces in two epochs, of which one may survive without the other.
+        let gate = shared.gate.as_ref();
+        let _stranger = gate.map(|gate| {
+            let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
+            entered.unwrap_or_else(|never: Infallible| match never {})
+        });
+        let epoch = shared.clock.tick();
+        shared.commits.wait(shared.grace.slots_used());
+        epoch
+    }
+}
+
+impl Storage {
+    /// Recovers `tables`, which are empty, and starts the log.
+    pub fn open(
+        plan: StoragePlan,
+        tables: &[Arc<dyn StoredTable>],
+        shared: &Arc<Shared>,
+    ) -> Result<Storage, StorageError> {
+        let guard = lock(&*plan.backend, &plan.directory)?;
+        let report = |progress| {
+            if let Some(watcher) = &plan.watcher {
+                watcher(progress);
+            }
+        };
+        let options = RecoveryOptions {
+            threads: plan.options.threads.clamp(1, shared.counters.len()),
+            loggers: plan.options.loggers.max(1) as u32,
+            up_to_epoch: plan.at_epoch,
+            progress: Some(&report),
+            ..RecoveryOptions::default()
+        };
+        let recovered = recover(&*plan.backend, &plan.directory, tables, &options)?;
+        shared.clock.start_at(recovered.next_epoch);
+        let log = match plan.at_epoch {
+            Some(_) => None,
+            None => {
+                let log = Arc::new(Log::start(
+                    Arc::clone(&plan.backend),
+                    &plan.directory.join("log"),
+                    plan.options.log_options(plan.manual),
+                    shared.counters.len(),
+                    Arc::new(EngineEpochs(Arc::downgrade(shared))),
+                    recovered.next_epoch,
+                    &recovered.next_segments,
+                )?);
+                let set = shared.log.set(EngineLog::new(Arc::clone(&log)));
+                assert!(set.is_ok(), "a database has one log");
+                Some(log)
+            }
+        };
+        Ok(Storage {
+            manifest: Mutex::new(recovered.manifest.clone()),
+            plan,
+            log,
+            recovered,
+            checkpointing: Checkpointing::default(),
+            checkpointer: Mutex::new(None),
+            lock: Mutex::new(Some(guard)),
+        })
+    }
+
+    /// What becomes of commits.
+    pub fn durability(&self) -> Durability {
+        match &self.log {
+            None => Durability::ReadOnly { epoch: self.recovered.epoch },
+            Some(_) => {
+                let acknowledges_durable = self.plan.options.acknowledge == Acknowledge::Durable;
+                Durability::Logged { acknowledges_durable }
+            }
+        }
+    }
+
+    /// What was recovered.
+    pub fn recovered(&self) -> &Recovered {
+        &self.recovered
+    }
+
+    pub fn log(&self) -> Result<&Arc<Log>, Failure> {
+        self.log.as_ref().ok_or(Failure::ReadOnly { epoch: self.recovered.epoch })
+    }
+
+    /// Waits until no other thread writes a checkpoint or a backup, or loads a table, and keeps it so.
+    ///
+    /// # Errors
+    /// [`Failure::NestedCheckpoint`] if this thread is in the middle of one, which would wait for itself.
+    pub fn hold_checkpoints(&self) -> Result<HeldCheckpoints<'_>, Failure> {
+        self.check_user_code()?;
+        self.checkpointing.hold(None);
+        Ok(HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() })
+    }
+
+    /// Says that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
+    /// another, nor close the database: this would wait for itself.
+    pub fn in_user_code(&self) -> InUserCode {
+        let storage: *const Storage = self;
+        USER_CODE_OF.with(|storages| storages.borrow_mut().push(storage.cast()));
+        InUserCode(PhantomData)
+    }
+
+    /// See [`Storage::in_user_code`].
+    pub fn check_user_code(&self) -> Result<(), Failure> {
+        let storage: *const Storage = self;
+        let is_inside =
+            USER_CODE_OF.try_with(|storages| storages.borrow().contains(&storage.cast()));
+        if is_inside == Ok(true) { Err(Failure::NestedCheckpoint) } else { Ok(()) }
+    }
+
+    pub fn log_metrics(&self) -> Option<LogMetrics> {
+        self.log.as_ref().map(|log| log.metrics())
+    }
+
+    /// Ends the run: what was committed becomes durable. Waits for a checkpoint, a backup or a load that is being
+    /// written.
+    ///
+    /// # Errors
+    /// [`Failure::StillRunning`] if that takes too long; [`Failure::NestedCheckpoint`] in its midst;
+    /// [`Failure::Storage`].
+    pub fn end(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
+        self.check_user_code()?;
+        let still_running = || {
+            let waited = deadline.map_or(Duration::ZERO, |deadline| deadline.limit);
+            Failure::StillRunning { waited }
+        };
+        let checkpointer = hold(&self.checkpointer).take();
+        if let Some(checkpointer) = checkpointer
+            && let Err(checkpointer) = checkpointer.stop(deadline)
+        {
+            *hold(&self.checkpointer) = Some(checkpointer);
+            return Err(still_running());
+        }
+        if !self.checkpointing.hold(deadline) {
+            return Err(still_running());
+        }
+        let _no_checkpoint = HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() };
+        Ok(self.end_log()?)
+    }
+
+    /// Makes durable what was committed.
+    fn end_log(&self) -> Result<(), StorageError> {
+        let Some(log) = &self.log else { return Ok(()) };
+        if log.metrics().state == crate::durability::LogState::Closed {
+            return Ok(());
+        }
+        log.shutdown()?;
+        let (backend, directory) = (&*self.plan.backend, &self.plan.directory);
+        end_run(backend, directory, &mut hold(&self.manifest), log.durable_epoch())
+    }
+
+    /// Lets others have the directory. The run has [ended](Storage::end).
+    ///
+    /// Not only when the storage is dropped: a thread that has just ended, and gives its worker back,
+    /// may hold it for a moment longer than the last handle.
+    pub fn unlock(&self) {
+        *hold(&self.lock) = None;
+    }
+
+    /// Starts writing checkpoints by itself, as often as the options say.
+    pub fn start_checkpoints<P: Protocol>(&self, inner: &Arc<Inner<P>>) -> Result<(), Failure> {
+        let Some(bytes) = self.plan.options.checkpoint_log_bytes else { return Ok(()) };
+        if self.log.is_none() || self.plan.manual {
+            return Ok(());
+        }
+        *hold(&self.checkpointer) = Some(Checkpointer::start(Arc::downgrade(inner), bytes)?);
+        Ok(())
+    }
+}
+
+/// What a checkpoint, or a backup, is written from.
+struct CheckpointedSnapshot<'a, P: Protocol> {
+    snapshot: Snapshot,
+    database: &'a Database<P>,
+    /// The names of the tables, by number.
+    names: Vec<String>,
+}
+
+impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
+    fn epoch(&self) -> u64 {
+        epoch_of(self.snapshot.number())
+    }
+
+    fn rows(
+        &self,
+        table: u32,
+        part: u32,
+        parts: u32,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let name = &self.names[table as usize];
+        let inner = self.database.inner();
+        let table = inner.tables.values().find(|table| table.name() == name);
+        let table = Arc::clone(table.expect("a current table is one that is open"));
+        let _in_user_code = inner.storage.as_ref().map(Storage::in_user_code);
+        table.encode_rows(&self.snapshot, (part, parts), sink)
+    }
+}
+
+/// What became of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointReport {
+    /// It holds the state at the end of this epoch.
+    pub epoch: u64,
+    /// How many rows it holds.
+    pub rows: u64,
+    /// How long its files are, in bytes.
+    pub bytes: u64,
+}
+
+impl Snapshot {
+    /// Returns a token that stands for all commits that the snapshot shows. When
+    /// [`Database::wait_durable`] has returned for it, no crash loses what was read from the snapshot.
+    /// ([`Database::snapshot`] waits automatically, where commits are acknowledged when they are durable.)
+    pub fn token(&self) -> CommitToken {
+        let log = self.shared().log.get();
+        // Nothing that the snapshot shows was written in a later epoch than either.
+        let last_epoch = |engine: &EngineLog| engine.last_epoch().min(epoch_of(self.number()));
+        CommitToken { epoch: log.map_or(0, last_epoch) }
+    }
+}
+
+impl<P: Protocol> Database<P> {
+    fn storage(&self) -> Result<&Storage, Failure> {
+        self.inner().storage.as_ref().ok_or(Failure::InMemory)
+    }
+
+    /// What was found in the directory when the database was opened; `None` if it has no directory.
+    pub fn recovered(&self) -> Option<&Recovered> {
+        self.inner().storage.as_ref().map(Storage::recovered)
+    }
+
+    /// The last epoch that is durable; `None` if the database has no log.
+    pub fn durable_epoch(&self) -> Option<u64> {
+        self.inner().shared.log.get().map(|engine| engine.log.durable_epoch())
+    }
+
+    /// Waits until a transaction is durable, with all that it depends on.
+    ///
+    /// # Errors
+    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::Storage`]: it is not durable, and
+    /// will be only if the error is [`StorageError::DiskFull`] and there is space again;
+    /// [`Failure::NestedTransaction`] between two pieces of a procedure, whose end the log waits for.
+    pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
+        self.inner().wait_durable(self.registered_worker(), commit)
+    }
+
+    /// Waits until everything is durable that may have been read so far, if commits are acknowledged
+    /// when they are durable.
+    pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot) -> Result<(), Failure> {
+        self.inner().acknowledge(|| self.registered_worker(), snapshot.token())
+    }
+
+    /// Waits until everything is durable that has committed so far.
+    ///
+    /// # Errors
+    /// As [`Database::wait_durable`].
+    pub fn flush(&self) -> Result<(), Failure> {
+        self.storage()?.log()?;
+        self.wait_durable(self.last_commit())
+    }
+
+    /// All that has committed so far.
+    fn last_commit(&self) -> CommitToken {
+        let log = self.inner().shared.log.get();
+        // A commit under way may have appended in the present epoch and not have said so.
+        let epoch = log.map_or(0, |_| self.inner().shared.clock.epoch());
+        CommitToken { epoch }
+    }
+
+    /// Writes a checkpoint: all rows as they are now. The log before it is removed then, so that the
+    /// next opening need not replay it. Transactions go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::NestedTransaction`] in the `drop` of a
+    /// row, if that is part of a commit; [`Failure::Storage`]: the checkpoint before is still there, and
+    /// so is the log.
+    pub fn checkpoint(&self) -> Result<CheckpointReport, Failure> {
+        self.checkpoint_with(|_| {})
+    }
+
+    /// As [`Database::checkpoint`]; `progress` is called now and then, by any of its threads.
+    ///
+    /// # Errors
+    /// As [`Database::checkpoint`].
+    pub fn checkpoint_with(
+        &self,
+        progress: impl Fn(CheckpointProgress) + Sync,
+    ) -> Result<CheckpointReport, Failure> {
+        let storage = self.storage()?;
+        storage.log()?;
+        self.check_no_commit()?;
+        let mut held = storage.hold_checkpoints()?;
+        let progress = |part| {
+            let _in_user_code = storage.in_user_code();
+            progress(part);
+        };
+        self.checkpoint_while_held(storage, &mut held, &progress)
+    }
+
+    /// Writes a checkpoint; nobody else is writing one.
+    pub(crate) fn checkpoint_while_held(
+        &self,
+        storage: &Storage,
+        held: &mut HeldCheckpoints<'_>,
+        progress: &(dyn Fn(CheckpointProgress) + Sync),
+    ) -> Result<CheckpointReport, Failure> {
+        let log = storage.log()?;
+        let logged = log.metrics().bytes_written;
+        let source = self.snapshot_source(storage)?;
+        log.wait_durable(source.epoch())?;
+        let plan = &storage.plan;
+        let options =
+            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(progress) };
+        let CheckpointWritten { checkpoint, .. } = write_checkpoint(
+            &*plan.backend,
+            &plan.directory,
+            &storage.manifest,
+            &source,
+            &options,
+        )?;
+        held.set_logged_before(logged);
+        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
+        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+    }
+
+    /// Copies the database as it is now into another directory, which is empty or does not exist.
+    /// What is there then is a database of its own. Transactions go on meanwhile.
+    ///
+    /// (A database that was opened [at an earlier epoch](crate::Builder::at_epoch) can be backed up
+    /// as well: so one goes on from there.)
+    ///
+    /// # Errors
+    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for
+    /// [`Database::checkpoint`];
+    /// [`Failure::Storage`].
+    pub fn backup(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport, Failure> {
+        self.backup_with(directory, |_| {})
+    }
+
+    /// As [`Database::backup`]; `progress` is called now and then, by any of its threads.
+    ///
+    /// # Errors
+    /// As [`Database::backup`].
+    pub fn backup_with(
+        &self,
+        directory: impl AsRef<Path>,
+        progress: impl Fn(CheckpointProgress) + Sync,
+    ) -> Result<CheckpointReport, Failure> {
+        let storage = self.storage()?;
+        self.check_no_commit()?;
+        let _alone = storage.hold_checkpoints()?;
+        let progress = |part| {
+            let _in_user_code = storage.in_user_code();
+            progress(part);
+        };
+        let source = self.snapshot_source(storage)?;
+        let plan = &storage.plan;
+        let options =
+            CheckpointOptions { threads: plan.options.threads.max(1), progress: Some(&progress) };
+        let manifest = hold(&storage.manifest).clone();
+        let backup =
+            write_backup(&*plan.backend, directory.as_ref(), &manifest, &source, &options)?;
+        let checkpoint = backup.checkpoint.expect("a backup is a checkpoint");
+        let (rows, bytes) = (checkpoint.rows(), checkpoint.bytes());
+        Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
+    }
+
+    /// The state at the end of the present epoch, which ends.
+    fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
+        let clock = &self.inner().shared.clock;
+        let snapshot = self.open_snapshot_by(self.worker()?, || last_number_of(clock.tick()))?;
+        let tables = &hold(&storage.manifest).tables;
+        let names = tables.iter().map(|table| table.name.clone()).collect();
+        Ok(CheckpointedSnapshot { snapshot, database: self, names })
+    }
+
+    /// How much the log has grown since the last checkpoint, in bytes.
+    fn log_since_checkpoint(&self) -> u64 {
+        let Ok(storage) = self.storage() else { return 0 };
+        let logged = storage.log_metrics().map_or(0, |metrics| metrics.bytes_written);
+        logged.saturating_sub(hold(&storage.checkpointing.state).logged_before)
+    }
+}
+
+/// The thread that writes checkpoints.
+struct Checkpointer {
+    stop: Arc<(Mutex<bool>, Condvar)>,
+    thread: JoinHandle<()>,
+}
+
+/// How often it is looked how long the log is.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+impl Checkpointer {
+    fn start<P: Protocol>(inner: Weak<Inner<P>>, log_bytes: u64) -> Result<Checkpointer, Failure> {
+        let stop = Arc::new((Mutex::new(false), Condvar::new()));
+        let stopped = Arc::clone(&stop);
+        let work = move || {
+            let (flag, wake) = &*stopped;
+            let mut stop = hold(flag);
+            while !*stop {
+                let woken = wake.wait_timeout(stop, LOOK_INTERVAL);
+                stop = woken.unwrap_or_else(PoisonError::into_inner).0;
+                if *stop {
+                    return;
+                }
+                drop(stop);
+                let Some(inner) = inner.upgrade() else { return };
+                let database = Database::of(inner);
+                if database.log_since_checkpoint() >= log_bytes {
+                    // What fails now is tried again. If the disk is to blame, commits say so.
+                    let _ = database.checkpoint();
+                }
+                drop(database);
+                stop = hold(flag);
+            }
+        };
+        let thread = std::thread::Builder::new().name("weft-checkpoint".into()).spawn(work);
+        let thread = thread.map_err(|error| Failure::Thread { message: error.to_string() })?;
+        Ok(Checkpointer { stop, thread })
+    }
+
+    /// Stops and joins the thread. Gives it back if that takes longer than to the deadline: it may be writing a
+    /// checkpoint.
+    fn stop(self, deadline: Option<Deadline>) -> Result<(), Checkpointer> {
+        *hold(&self.stop.0) = true;
+        self.stop.1.notify_all();
+        while let Some(deadline) = deadline
+            && !self.thread.is_finished()
+        {
+            if deadline.has_passed() {
+                return Err(self);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // If it has panicked, the panic's message was printed.
+        let _ = self.thread.join();
+        Ok(())
+    }
+}

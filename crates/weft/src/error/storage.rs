@@ -1,0 +1,161 @@
+//! What can go wrong with the files of a database.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::row::schema::Violation;
+
+/// Why something could not be read from or made durable in a database's directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StorageError {
+    /// The operating system refused an operation.
+    #[error("cannot {operation} {}: {message}", path.display())]
+    Io {
+        /// What was attempted, as a verb.
+        operation: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's words.
+        message: String,
+    },
+    /// There is no space left for the log. What was committed stays in memory, and becomes
+    /// durable when there is space again; until then no writing transaction begins.
+    #[error("no space left on the disk for {}; free some, and the database goes on", path.display())]
+    DiskFull {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// The operating system could not bring a file to the disk. What it has kept of it is unknown
+    /// from now on, so nothing is durable after this; the database is to be opened again.
+    #[error(
+        "cannot sync {}: {message}; nothing committed since the last durable epoch is durable, and \
+         nothing will be until the database is opened again",
+        path.display()
+    )]
+    SyncFailed {
+        /// The file or directory.
+        path: PathBuf,
+        /// The operating system's words.
+        message: String,
+    },
+    /// A file holds what was never written like this, at a place where no crash can leave it so.
+    #[error("{} is damaged at byte {offset}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where in it, in bytes from the start.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// Something other than a regular file has the name of one of the database's files.
+    #[error(
+        "{} is {found}, and should be a regular file; remove it, and put the file back from a \
+         backup",
+        path.display()
+    )]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+        /// The kind of file that was found, such as "a FIFO".
+        found: &'static str,
+    },
+    /// A stored row breaks a constraint of its row type, which was added after the row was written.
+    /// Of several such rows in a table this is the first one, in the order of the encoded keys.
+    #[error(
+        "table `{table}`: the stored row {key} breaks a constraint of its row type: {violation}; \
+         open the database without the constraint, correct the row, and open it again"
+    )]
+    Constraint {
+        /// The table.
+        table: String,
+        /// The row's primary key.
+        key: String,
+        /// The constraint that the row breaks.
+        violation: Violation,
+    },
+    /// Another process, or another handle of this one, has the database open.
+    #[error("{} is open already; a database is open in one process, once", directory.display())]
+    AlreadyOpen {
+        /// The directory of the database.
+        directory: PathBuf,
+    },
+    /// The directory holds something else than a database.
+    #[error("{} is not a database: {message}", directory.display())]
+    NotADatabase {
+        /// The directory.
+        directory: PathBuf,
+        /// What is there, or is missing.
+        message: String,
+    },
+    /// A file was written by another version of Weft, in a format that this one does not know.
+    #[error("{} has format version {version}, which this version of Weft cannot read", path.display())]
+    UnknownVersion {
+        /// The file.
+        path: PathBuf,
+        /// The version that it names.
+        version: u32,
+    },
+    /// The tables that the database was opened with do not fit what is stored.
+    #[error("the tables differ from the stored ones: {message}")]
+    SchemaMismatch {
+        /// What differs, and what to do.
+        message: String,
+    },
+    /// The state at the end of an epoch was asked for that cannot be had.
+    #[error(
+        "cannot open epoch {epoch}: the checkpoint and the log hold the states from epoch {first} to {last}"
+    )]
+    EpochUnavailable {
+        /// The epoch that was asked for.
+        epoch: u64,
+        /// The first that can be had: the checkpoint's.
+        first: u64,
+        /// The last.
+        last: u64,
+    },
+    /// The log was shut down.
+    #[error("the log is closed")]
+    Closed,
+}
+
+impl StorageError {
+    /// An error of the operating system, in an operation on `path`. A disk without space, and what
+    /// is no regular file, are errors of their own.
+    pub fn io(operation: &'static str, path: &Path, error: &io::Error) -> StorageError {
+        let path = path.to_owned();
+        let not_regular = error.get_ref().and_then(|inner| inner.downcast_ref::<NotRegular>());
+        if let Some(&NotRegular { found }) = not_regular {
+            return StorageError::NotAFile { path, found };
+        }
+        if is_disk_full(error) {
+            return StorageError::DiskFull { path };
+        }
+        StorageError::Io { operation, path, message: error.to_string() }
+    }
+
+    /// A failed sync of `path`, be it for want of space or anything else.
+    pub fn sync(path: &Path, error: &io::Error) -> StorageError {
+        StorageError::SyncFailed { path: path.to_owned(), message: error.to_string() }
+    }
+
+    /// Damage of the file `path`.
+    pub fn damaged(path: &Path, offset: u64, what: impl Display) -> StorageError {
+        StorageError::Damaged { path: path.to_owned(), offset, what: what.to_string() }
+    }
+}
+
+/// Whether an operation failed for want of space, which may come back.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Something other than a regular file has the name of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is {found}, and not a regular file")]
+pub struct NotRegular {
+    /// The kind of file that was found, such as "a FIFO".
+    pub found: &'static str,
+}

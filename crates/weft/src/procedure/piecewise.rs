@@ -1,0 +1,338 @@
+//! Procedures in pieces: the driver that commits them piece by piece (DBX-TC, §3), under protocols that can.
+//!
+//! A piece ends where an operation of the next one is about to run. If it cannot be committed, the pass ends,
+//! what the piece did is undone, and the next pass runs from the piece's first step on: what earlier pieces
+//! have returned is kept, and nothing is left to undo of them.
+//!
+//! ```text
+//!   pass 1   get 0 | update 1   update 2 | insert 3         step 3 comes, and the second piece fails
+//!   pass 2   (0)   | update 1'  update 2'| insert 3         end
+//! ```
+//!
+//! The first piece is different: as long as nothing has been committed, the transaction gives way as any other,
+//! within the bounds of its options. Later ones are done again until they get through.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::commit::CommitToken;
+use crate::commit::backoff;
+use crate::commit::{Abort, ChopsProcedures, Executor, Protocol};
+use crate::error::{Error, Failure};
+use crate::plan::{Pieces, StepColumns};
+use crate::procedure::{Accessed, Driver, Next, Passes, Selection};
+use crate::row::schema::Record;
+use crate::step::Instance;
+use crate::store::worker::Committing;
+use crate::store::worker::Counters;
+use crate::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
+use crate::transaction::Transaction;
+
+/// Executes a procedure in a transaction, piece by piece.
+pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
+    transaction: &'t Transaction<'db, P>,
+    pieces: &'t Pieces,
+    /// Whether they are committed one by one, or all at the end.
+    in_pieces: bool,
+    /// The columns of the steps, if they are committed by columns.
+    columns: Option<&'t [StepColumns]>,
+    /// The first step of the last piece.
+    last: usize,
+    /// The first step behind those that have been committed.
+    first: Cell<usize>,
+    /// The piece that was come to last.
+    piece: Cell<usize>,
+    /// Whether anything has run since the last commit.
+    is_begun: Cell<bool>,
+    /// Whether a piece has been committed.
+    has_committed: Cell<bool>,
+    /// Scans that may read on.
+    open_scans: Cell<usize>,
+    /// How often the present piece was done again.
+    redone: Cell<u32>,
+    /// Whether the region of the present piece was rolled back. Only on the simulated machine, where the pass
+    /// has ended then.
+    is_undone: Cell<bool>,
+    /// Whether its place among others is recorded, and whether that is the one for good: that of the piece that
+    /// conflicts, or of one behind it if that writes nothing.
+    is_recorded: Cell<bool>,
+    is_decided: Cell<bool>,
+    /// The step that was entered last.
+    step: Cell<usize>,
+    /// The greatest epoch that its commits rely on.
+    epoch: Cell<u64>,
+    /// The turnstile, if a piece starves.
+    closed: RefCell<Option<Closed<'db>>>,
+    ended: Cell<Option<Result<CommitToken, Abort>>>,
+}
+
+impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
+    /// For a transaction that has just begun.
+    pub(crate) fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
+        let columns = transaction.columns(pieces.columns());
+        let chopping = transaction.worker.executor().chopping();
+        Piecewise {
+            transaction,
+            pieces,
+            columns,
+            last: pieces.start(pieces.count() - 1),
+            in_pieces: chopping.is_some_and(|chopping| chopping.is_in_pieces()),
+            first: Cell::new(0),
+            piece: Cell::new(0),
+            is_begun: Cell::new(false),
+            has_committed: Cell::new(false),
+            open_scans: Cell::new(0),
+            redone: Cell::new(0),
+            is_undone: Cell::new(false),
+            is_recorded: Cell::new(false),
+            is_decided: Cell::new(false),
+            step: Cell::new(0),
+            epoch: Cell::new(0),
+            closed: RefCell::new(None),
+            ended: Cell::new(None),
+        }
+    }
+
+    /// How it has ended: with a commit; with a conflict in its first piece; or with an error that is none.
+    pub(crate) fn ended(&self) -> Option<Result<CommitToken, Abort>> {
+        self.ended.take()
+    }
+
+    /// What there is to say of an error that is no conflict, if a piece has been committed before.
+    pub(crate) fn halfway(&self) -> Option<Failure> {
+        self.has_committed
+            .get()
+            .then(|| Failure::Halfway { procedure: self.pieces.procedure(), step: self.step.get() })
+    }
+
+    /// Commits what has been done since the last commit.
+    fn commit_piece(&self) -> Result<(), Abort> {
+        let transaction = self.transaction;
+        if let Some(abort) = transaction.doomed.get() {
+            return Err(abort);
+        }
+        let epoch = transaction.commit_by_columns(self.columns, || self.try_commit())?;
+        let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
+        let is_over = self.pieces.conflicting().is_some_and(is_over);
+        self.is_decided.set(is_over && self.is_recorded.get());
+        self.epoch.set(self.epoch.get().max(epoch));
+        self.is_begun.set(false);
+        self.redone.set(0);
+        self.closed.take();
+        Ok(())
+    }
+
+    /// Commits it, if all versions are current. Returns the epoch that has to be durable for it to be so.
+    #[inline]
+    fn try_commit(&self) -> Result<u64, Abort> {
+        let transaction = self.transaction;
+        let memory = &transaction.worker.memory;
+        transaction.stage_writes();
+        let _committing = Committing(memory);
+        transaction.worker.executor().commit(memory, || {
+            if !self.is_decided.get() {
+                transaction.record_serialization();
+                self.is_recorded.set(true);
+            }
+            memory.draw()
+        })?;
+        Ok(memory.last_epoch_relied_on())
+    }
+
+    /// The first step behind the present piece.
+    fn end(&self) -> usize {
+        self.pieces.start(self.piece.get() + 1)
+    }
+
+    /// Undoes what has been done since the last commit, for it to be done again.
+    #[cold]
+    fn undo(&self) {
+        let Transaction { worker, database, .. } = self.transaction;
+        let redone = self.redone.get() + 1;
+        self.redone.set(redone);
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.undo_piece(redone, &worker.memory);
+        }
+        self.begin_again();
+        Counters::count(&worker.memory.counters().pieces_redone);
+        let mut closed = self.closed.borrow_mut();
+        if redone >= ATTEMPTS_BEFORE_CLOSING && closed.is_none() {
+            // It does not wait for the turnstile: whoever has closed it may wait for this procedure.
+            *closed = database.shared.turnstile.try_close();
+        }
+        backoff(worker, redone);
+    }
+
+    /// Goes back to the beginning of the present piece, which is undone.
+    fn begin_again(&self) {
+        // What it remembers of indexes may be of records that are gone.
+        self.transaction.worker.next_serial();
+        self.transaction.record_next_round();
+        self.transaction.doomed.set(None);
+        self.piece.set(self.pieces.of_step(self.first.get()));
+        self.is_begun.set(false);
+    }
+
+    /// The simulated machine has rolled back the piece's region: the pass that follows tries another.
+    #[cold]
+    fn take_up_region(&self) -> Next {
+        let worker = self.transaction.worker;
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.forget_region(&worker.memory);
+        }
+        self.open_scans.set(0);
+        self.begin_again();
+        Next::Pass(Selection::From(self.first.get()))
+    }
+
+    /// Ends the region of the present piece, if one is open.
+    fn close_region(&self) {
+        let worker = self.transaction.worker;
+        if let Some(chopping) = worker.executor().chopping() {
+            chopping.close_region(&worker.memory);
+        }
+    }
+
+    /// Says which step is about to run, if pieces are committed by columns.
+    #[inline]
+    fn note_step(&self, instance: Instance) {
+        if self.columns.is_some()
+            && let Some(chopping) = self.transaction.worker.executor().chopping()
+        {
+            chopping.enter_step(instance);
+        }
+    }
+
+    /// Commits the last piece; or says which conflict, if any, is behind the error that the pass has ended with.
+    /// No region is open then.
+    fn conclude(&self, is_ok: bool) -> Result<(), Option<Abort>> {
+        let abort = match is_ok {
+            true => match self.commit_piece() {
+                Ok(()) => return Ok(()),
+                Err(abort) => Some(abort),
+            },
+            false => self.transaction.conflict(),
+        };
+        self.close_region();
+        Err(abort)
+    }
+}
+
+/// What ends a pass whose region was rolled back by the simulated machine.
+struct RegionUndone;
+
+impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
+    const PASSES: Passes = Passes::From;
+
+    /// What has led to a panic may have been a conflict, and earlier pieces cannot be undone.
+    fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+        let regions = self.transaction.worker.memory.regions();
+        match catch_unwind(AssertUnwindSafe(|| regions.unless_undone(body)))? {
+            Some(result) => Ok(result),
+            None => {
+                self.is_undone.set(true);
+                Err(Box::new(RegionUndone))
+            }
+        }
+    }
+
+    /// The last piece is done again as a whole.
+    #[inline(always)]
+    fn keeps(&self, step: usize) -> bool {
+        step < self.last
+    }
+
+    fn transaction(&self) -> &Transaction<'_, P> {
+        self.transaction
+    }
+
+    #[inline]
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+        let step = accessed.instance.step;
+        if step < self.first.get() {
+            // With the same results it goes another way than before, which no procedure may.
+            return Err(Failure::Halfway { procedure: self.pieces.procedure(), step }.into());
+        }
+        if self.in_pieces && step >= self.end() {
+            if self.is_begun.get() && self.open_scans.get() == 0 {
+                self.commit_piece().map_err(|abort| self.transaction.doom_by(abort))?;
+                self.first.set(self.end());
+                self.has_committed.set(true);
+                // There is no way back.
+                self.transaction.deadline.set(None);
+            }
+            self.piece.set(self.pieces.of_step(step));
+        }
+        if !self.is_begun.replace(true) && self.in_pieces {
+            let worker = self.transaction.worker;
+            if let Some(chopping) = worker.executor().chopping() {
+                chopping.open_region(self.piece.get(), &worker.memory);
+            }
+        }
+        self.step.set(step);
+        self.note_step(accessed.instance);
+        self.transaction.record_step(accessed.instance, false);
+        Ok(())
+    }
+
+    fn resume(&self, instance: Instance) {
+        self.note_step(instance);
+        self.transaction.record_step(instance, true);
+    }
+
+    fn open_scan(&self) {
+        self.open_scans.set(self.open_scans.get() + 1);
+    }
+
+    fn close_scan(&self) {
+        self.open_scans.set(self.open_scans.get() - 1);
+    }
+
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+        self.transaction.record_kept_step(accessed.instance);
+        Ok(())
+    }
+
+    #[inline]
+    fn defers(&self, instance: Instance) -> bool {
+        self.in_pieces && self.pieces.defers(instance.step)
+    }
+
+    fn restart_pass(&self) {
+        let regions = self.transaction.worker.memory.regions();
+        match regions.unless_undone(|| self.close_region()) {
+            Some(()) => self.undo(),
+            None => drop(self.take_up_region()),
+        }
+    }
+
+    fn end_pass(&self, is_ok: bool) -> Next {
+        let transaction = self.transaction;
+        if self.is_undone.take() {
+            return self.take_up_region();
+        }
+        let memory = &transaction.worker.memory;
+        let Some(concluded) = memory.regions().unless_undone(|| self.conclude(is_ok)) else {
+            return self.take_up_region();
+        };
+        let abort = match concluded {
+            Ok(()) => {
+                Counters::count(&memory.counters().committed);
+                if self.has_committed.get() {
+                    Counters::count(&memory.counters().committed_in_pieces);
+                }
+                transaction.record_commit();
+                self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
+                return Next::Return;
+            }
+            Err(Some(abort)) => abort,
+            Err(None) => return Next::Return,
+        };
+        if !self.has_committed.get() {
+            self.ended.set(Some(Err(abort)));
+            return Next::Return;
+        }
+        self.undo();
+        Next::Pass(Selection::From(self.first.get()))
+    }
+}

@@ -1,0 +1,126 @@
+//! Procedures that are repaired: the driver that has those of their operations run again which a stale read
+//! reaches (HTCC, §4.2 and §4.3), under protocols that can undo operations singly.
+
+use std::cell::Cell;
+
+use super::Transaction;
+use crate::commit::CommitToken;
+use crate::commit::{Abort, Executor, Protocol, RepairsTransactions};
+use crate::error::Error;
+use crate::procedure::{Accessed, Again, Driver, Next, Selection};
+use crate::row::schema::Record;
+use crate::step::Instance;
+use crate::store::worker::Counters;
+
+/// Executes a procedure in a transaction, which is committed in the end.
+pub(crate) struct Stepwise<'t, 'db, P: Protocol> {
+    transaction: &'t Transaction<'db, P>,
+    ended: Cell<Option<Result<CommitToken, Abort>>>,
+}
+
+impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
+    /// For a transaction that has just begun.
+    pub(crate) fn new(transaction: &'t Transaction<'db, P>) -> Self {
+        if let Some(repairing) = transaction.worker.executor().repairing() {
+            repairing.begin_steps();
+        }
+        Stepwise { transaction, ended: Cell::new(None) }
+    }
+
+    /// How it has ended: with a commit; with a conflict; or with an error of the procedure's own.
+    pub(crate) fn ended(&self) -> Option<Result<CommitToken, Abort>> {
+        self.ended.take()
+    }
+
+    fn next_round(&self) {
+        let worker = self.transaction.worker;
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.next_round(&worker.memory);
+        }
+        worker.next_round();
+        self.transaction.record_next_round();
+        self.transaction.doomed.set(None);
+    }
+}
+
+impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
+    fn transaction(&self) -> &Transaction<'_, P> {
+        self.transaction
+    }
+
+    #[inline]
+    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+        let Transaction { worker, .. } = self.transaction;
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.enter_step(accessed.instance, false);
+        }
+        self.transaction.record_step(accessed.instance, false);
+        if let Some(again) = accessed.again {
+            self.transaction.expect_again(accessed, again);
+        }
+        Ok(())
+    }
+
+    fn resume(&self, instance: Instance) {
+        if let Some(repairing) = self.transaction.worker.executor().repairing() {
+            repairing.enter_step(instance, true);
+        }
+        self.transaction.record_step(instance, true);
+    }
+
+    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+        let worker = self.transaction.worker;
+        if let Some(repairing) = worker.executor().repairing() {
+            repairing.keep_step(accessed.instance);
+        }
+        self.transaction.record_kept_step(accessed.instance);
+        Counters::count(&worker.memory.counters().kept);
+        Ok(())
+    }
+
+    fn restart_pass(&self) {
+        self.next_round();
+    }
+
+    fn end_pass(&self, is_ok: bool) -> Next {
+        let transaction = self.transaction;
+        let committed = if is_ok {
+            transaction.commit_here()
+        } else {
+            match transaction.conflict() {
+                Some(abort) => Err(abort),
+                None => return Next::Return,
+            }
+        };
+        let worker = transaction.worker;
+        if committed.is_ok() || !transaction.may_have_another_round() {
+            self.ended.set(Some(committed));
+            return Next::Return;
+        }
+        self.next_round();
+        Counters::count(&worker.memory.counters().repairs);
+        let stale = worker.executor().repairing().map(|repairing| repairing.stale_steps());
+        Next::Pass(Selection::Stale(stale.unwrap_or_default()))
+    }
+}
+
+impl<P: Protocol> Transaction<'_, P> {
+    /// An operation runs again. If it is about the key that it was about, its record is known (fast
+    /// restoration, §4.1).
+    #[cold]
+    fn expect_again<T: Record>(&self, accessed: &Accessed<'_, T>, again: Again) {
+        let counters = self.worker.memory.counters();
+        let table = &accessed.table.inner;
+        if again == Again::SamePlace
+            && let Some(key) = accessed.key
+            && let Some(repairing) = self.worker.executor().repairing()
+            && let Some(record) = repairing.record_of_step(accessed.instance, table.reference())
+            && let Some(row) = self.newest_row(table, key, record)
+        {
+            self.worker.buffer(table.number()).last = Some((record.address(), row));
+            Counters::count(&counters.restored_fast);
+        } else {
+            Counters::count(&counters.restored_slow);
+        }
+    }
+}

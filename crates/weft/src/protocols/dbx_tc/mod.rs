@@ -1,0 +1,582 @@
+//! **DBX-TC**: procedures in pieces, each of which commits by itself.
+//!
+//! H. Qian, Z. Wang, H. Guan, B. Zang, H. Chen: *Exploiting Hardware Transactional Memory for Efficient
+//! In-Memory Transaction Processing*, 2015; sections below are that paper's.
+//!
+//! The idea. A transaction that is known beforehand can be cut into pieces that commit one by one, and still be
+//! serializable together with all others that are known (§3: [`chopping`](crate::procedure::chopping)). A
+//! piece is short: it meets others less often, and if it does, it alone is done again. And it touches little,
+//! so that a hardware region can hold it.
+//!
+//! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
+//! [admitted](crate::Database::admit) later, and [executed](crate::Database::execute). All other transactions
+//! are kept apart from procedures that are between two pieces: see `gate`.
+//!
+//! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.
+//! An error of the engine that is none of a conflict (a key that is there already, a column that overflows),
+//! or a panic, behind the first piece is an error of the program. What was committed before stays, and the
+//! error says so: [`Failure::Halfway`].
+//!
+//! The files: `registered`, the procedures and their pieces; `gate`; `columns`, what happens where a commit by
+//! versions of rows fails; `region`, pieces as hardware regions; here, what a worker does. Where a piece
+//! ends and what is done again is decided by the driver, in `transaction::pieces`.
+//!
+//! **The serialization point** of a piece is that of [DBX](super::dbx). That of a procedure is the one of its
+//! conflicting piece (Theorem 1: there is one at most).
+//!
+//! **Departures from the paper**
+//! - A piece is run as a small transaction of DBX's: its reads are noted, and validated with its writes in a
+//!   region, or by its twin. The paper's pieces are regions as a whole, and so they are here
+//!   if [asked for](DbxTcOptions::in_regions): `region`.
+//! - Columns that are hot are in no records of their own (§5): a commit that fails looks at columns.
+//! - Pieces that meet nobody join their neighbours, unless [`DbxTcOptions::finest`] is set.
+//! - A scan that is still being read when the next piece begins keeps the piece from ending: both are one.
+//! - A number for a snapshot is taken when no procedure is between two pieces, so it is consistent at once. The
+//!   paper's *eventual snapshots* (§4) are taken at any moment, and made consistent by redoing operations on newer
+//!   versions. As there, readers share a number that is taken now and then
+//!   ([`open_recent_snapshot`](crate::Database::open_recent_snapshot)), or take one each, which the paper calls
+//!   ROEP ([`open_snapshot`](crate::Database::open_snapshot)).
+//! - Read-only procedures that are run as transactions wait until no procedure is between two pieces.
+//! - What is durable goes by epochs, as under DBX, and not by the numbers of snapshots. If the database has a
+//!   log, an epoch ends as a stranger comes: when no procedure is between two pieces. So all pieces of a
+//!   procedure are in one epoch, which survives as a whole, or not at all.
+//! - What is deferred is published when no procedure is between two pieces, by whoever comes through the gate; at
+//!   the latest by who begins a procedure in the next epoch. The paper has a barrier at each epoch, for which
+//!   subscribers wait. A database with a log defers nothing: the log would have to know of it.
+//! - There are no caches before tables (§3.3). They keep insertions into indexes out of hardware regions; here
+//!   these are never in one: records are put into the index as placeholders, before the region. Tables without
+//!   insertions are no matter for the same reason.
+//! - Fallback locks are those of single records, where the paper's are those of partitions (§3.3): there is no
+//!   partition to declare, and no lock that two pieces want which share no record.
+
+mod columns;
+mod deferred;
+mod region;
+mod registered;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use self::columns::Accesses;
+use self::deferred::{Batch, Deferred};
+pub use self::registered::DbxTcOptions;
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+pub use self::registered::Flaw;
+use self::registered::{Known, Procedures};
+use crate::commit::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
+use crate::commit::dbx::commit_in_region_or_with_locks;
+use crate::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
+};
+use crate::commit::{
+    Abort, ChopsProcedures, Executor, Never, Observation, Protocol, ProtocolOptions,
+    ProtocolShared, Refusal, Settled, Visible,
+};
+use crate::commit::{DeferredChange, Engine, Worker};
+use crate::database::{Builder, Database};
+use crate::error::Failure;
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::plan::chopping::{Chopping, NotAdmitted};
+use crate::plan::{Pieces, Shape, StepColumns};
+use crate::row::encoding::EncodedKey;
+use crate::step::Instance;
+use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
+use crate::sync::gate::{Gate, Stranger};
+
+/// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
+#[derive(Debug)]
+pub enum DbxTc {}
+
+impl Protocol for DbxTc {
+    const NAME: &'static str = "dbx-tc";
+    const TITLE: &'static str = "known transactions in pieces, each in one HTM region";
+    const SOURCE: &'static str = "Qian et al., 2015";
+    const USES_HTM: bool = true;
+    const CHOPS: bool = true;
+    type Header = TidOnly;
+    type Shared = DbxTcShared;
+    type Executor = PieceExecutor;
+
+    /// Keeps procedures in pieces away from `body`.
+    fn with_whole_rows<R>(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        body: impl FnOnce() -> R,
+    ) -> Result<R, Failure> {
+        let gate = &database.protocol.gate;
+        if gate.is_in_pieces(worker.memory.core() as usize) {
+            return Err(Failure::NestedTransaction);
+        }
+        if worker.memory.is_in_user_code() {
+            return Err(Failure::NestedOperation);
+        }
+        // A snapshot has no deadline.
+        worker.memory.set_deadline(None, 0);
+        // Rows are dropped when procedures run in pieces again.
+        let _held = worker.memory.hold_discarded();
+        let slots_used = || database.shared.grace.slots_used();
+        let _stranger = Stranger::enter(gate, slots_used, || worker.memory.keep_waiting())?;
+        // A transaction that is not in pieces has come through the gate before.
+        if !worker.active.get() {
+            let _pinned = Pinned::new(worker);
+            worker.executor().publish(&worker.memory)?;
+        }
+        Ok(body())
+    }
+
+    fn settle_deleted(
+        record: &StoredRecord<TidOnly>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
+    }
+}
+
+impl CommitPhases for DbxTc {
+    type Memory = ();
+
+    /// As DBX, of a piece.
+    #[inline(always)]
+    fn commit(
+        set: &mut AccessSet<TidOnly>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        commit_in_region_or_with_locks(set, context.attempt, context.memory, epoch)
+    }
+}
+
+/// What the workers of a database share.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct DbxTcShared {
+    gate: Arc<Gate>,
+    deferred: Deferred,
+    procedures: Procedures,
+    /// Whether pieces are regions, if they can be.
+    in_regions: bool,
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Sets what the protocol `dbx-tc` knows of procedures.
+    pub fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self {
+        self.protocol_options(dbx_tc)
+    }
+}
+
+impl ProtocolShared for DbxTcShared {
+    fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
+        let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
+        let registered = given.chop(options.may_defer)?;
+        let gate = Arc::new(registered.gate(options.workers_max));
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut deferred = Deferred::new(options.workers_max);
+        #[cfg(feature = "canary")]
+        {
+            deferred.is_forgotten = registered.is_publishing_forgotten;
+        }
+        let in_regions = registered.in_regions();
+        let procedures = Procedures::new(registered);
+        Ok(DbxTcShared { gate, deferred, procedures, in_regions })
+    }
+
+    fn gate(&self) -> Option<Arc<Gate>> {
+        Some(Arc::clone(&self.gate))
+    }
+}
+
+impl Database<DbxTc> {
+    /// Adds a procedure to those that run in pieces, if it can run beside them without any of them being chopped
+    /// otherwise.
+    ///
+    /// # Errors
+    /// It cannot; the error names a procedure that would have to be chopped otherwise, and the cycle. Then, and
+    /// before, the procedure is executed nevertheless, but never while another is between two pieces.
+    pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
+        self.inner().protocol.procedures.admit(shape)
+    }
+
+    /// In which pieces procedures run, and why.
+    pub fn chopping(&self) -> Chopping {
+        self.inner().protocol.procedures.get().chopping.clone()
+    }
+}
+
+/// What the transaction of a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// There is none.
+    Idle,
+    /// One of which the analysis knows nothing.
+    Stranger,
+    /// A registered procedure that runs as one piece.
+    Whole,
+    /// A registered procedure, of which some pieces may have been committed.
+    InPieces,
+}
+
+/// Runs DBX-TC on one worker.
+#[doc(hidden)]
+pub struct PieceExecutor {
+    /// Runs a piece.
+    optimistic: OptimisticExecutor<DbxTc>,
+    slot: usize,
+    /// If the next transaction is a registered procedure.
+    expected: Option<Expected>,
+    standing: Standing,
+    /// Whether the piece is a region. Written inside it, so that an abort undoes it.
+    is_in_region: bool,
+    /// Rows that operations may have returned, and that nobody else has seen.
+    garbage: Vec<Superseded<TidOnly>>,
+    /// What the present piece has deferred, and what earlier ones have.
+    deferring: Batch,
+    deferred: Batch,
+    /// Which steps have accessed what, in the piece.
+    accesses: Accesses,
+    known: Known,
+    shared: Arc<DbxTcShared>,
+}
+
+// SAFETY: as for access sets: it moves between threads only with its worker, and there is no garbage between
+// transactions.
+unsafe impl Send for PieceExecutor {}
+
+/// A procedure that begins next.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Whether it has several pieces.
+    in_pieces: bool,
+    /// Whether it defers something, if it runs in them.
+    publishes: bool,
+}
+
+impl PieceExecutor {
+    /// Comes through the gate, as a stranger that has not left again.
+    fn come_through(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let slots_used = || memory.shared().grace.slots_used();
+        let stranger = Stranger::enter(&shared.gate, slots_used, || memory.keep_waiting())?;
+        shared.deferred.publish(&mut self.optimistic, memory)?;
+        std::mem::forget(stranger);
+        Ok(())
+    }
+
+    /// Publishes what is deferred. The worker is pinned, behind the gate, and in no transaction.
+    fn publish(&mut self, memory: &WorkerMemory) -> Result<(), Failure> {
+        self.shared.deferred.publish(&mut self.optimistic, memory)
+    }
+
+    /// Forgets what the present piece has deferred.
+    fn forget_deferring(&mut self, memory: &WorkerMemory) {
+        for DeferredChange { sums, .. } in self.deferring.drain(..) {
+            memory.discard(Discarded::Value(sums));
+        }
+    }
+
+    /// The transaction has ended.
+    #[inline(always)]
+    fn end(&mut self, memory: &WorkerMemory) {
+        for Superseded { record, row, table } in self.garbage.drain(..) {
+            drop_private(record, row, table, memory);
+        }
+        self.forget_deferring(memory);
+        self.accesses.end();
+        match std::mem::replace(&mut self.standing, Standing::Idle) {
+            Standing::Stranger => self.shared.gate.leave(),
+            Standing::InPieces => {
+                if !self.deferred.is_empty() {
+                    let batch = std::mem::take(&mut self.deferred);
+                    self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
+                }
+                self.shared.gate.end_pieces(self.slot);
+            }
+            Standing::Whole | Standing::Idle => {}
+        }
+    }
+}
+
+impl Executor for PieceExecutor {
+    type Header = TidOnly;
+    type Shared = DbxTcShared;
+    type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Self;
+
+    #[inline(always)]
+    fn chopping(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn new(shared: &Arc<DbxTcShared>, slot: usize) -> Self {
+        PieceExecutor {
+            optimistic: OptimisticExecutor::new(shared, slot),
+            slot,
+            expected: None,
+            standing: Standing::Idle,
+            is_in_region: false,
+            garbage: Vec::new(),
+            deferring: Batch::new(),
+            deferred: Batch::new(),
+            accesses: Accesses::default(),
+            known: Known::default(),
+            shared: Arc::clone(shared),
+        }
+    }
+
+    fn retract(&mut self) {
+        self.expected = None;
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        let expected = self.expected.take();
+        if expected.is_some() && self.shared.deferred.is_due(|| memory.shared().clock.epoch()) {
+            self.come_through(memory)?;
+            self.shared.gate.leave();
+        }
+        self.standing = match expected {
+            Some(Expected { in_pieces: true, .. }) if self.shared.gate.begin_pieces(self.slot) => {
+                Standing::InPieces
+            }
+            Some(Expected { publishes: false, .. }) => Standing::Whole,
+            Some(_) | None => {
+                self.come_through(memory)?;
+                Standing::Stranger
+            }
+        };
+        self.optimistic.begin(attempt, memory)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        if self.is_in_region {
+            return Ok(self.read_in_region(record, memory));
+        }
+        let reads = self.optimistic.set.reads.len();
+        let found = self.optimistic.read(table, record, memory)?;
+        if !matches!(found, Visible::Removed) {
+            let has_grown = self.optimistic.set.reads.len() > reads;
+            self.accesses.read(record, found, has_grown);
+        }
+        Ok(found)
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        memory: &WorkerMemory,
+    ) -> Result<Observation<Replaced>, Abort> {
+        if self.is_in_region {
+            return Ok(self.observe_in_region(record, memory));
+        }
+        self.optimistic.read_for_write(table, record, memory)
+    }
+
+    fn note_read(&mut self, table: TableRef, record: RecordPointer<TidOnly>, version: Replaced) {
+        if self.is_in_region {
+            return;
+        }
+        let reads = self.optimistic.set.reads.len();
+        self.optimistic.note_read(table, record, version);
+        if self.optimistic.set.reads.len() > reads {
+            self.accesses.read_as_a_whole();
+        }
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<TidOnly>, version: Replaced) -> bool {
+        self.optimistic.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: Replaced,
+        row: NonNull<u8>,
+    ) {
+        self.optimistic.write(table, record, version, row);
+        if !self.is_in_region {
+            self.accesses.write(record);
+        }
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        self.optimistic.remove(table, record, version, key);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<TidOnly>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.optimistic.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        if self.is_in_region {
+            return Ok(0);
+        }
+        self.optimistic.note_node(table, node, range)
+    }
+
+    /// (In a region there is no note to be found.)
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.optimistic.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        if self.is_in_region {
+            return Ok(());
+        }
+        self.optimistic.note_own_insertion(table, change, sibling)
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        if self.is_in_region {
+            return Ok(()); // If it commits, which it has to for anybody to know.
+        }
+        self.optimistic.validate()
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.optimistic.list_writes(list);
+    }
+
+    /// Commits the transaction, or a piece of it.
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        if self.standing != Standing::InPieces {
+            self.optimistic.commit(memory, epoch)?;
+            self.end(memory);
+            return Ok(());
+        }
+        if self.is_in_region {
+            self.commit_region(memory, &epoch);
+        } else {
+            // Later pieces may look at them.
+            self.garbage.append(&mut self.optimistic.set.superseded);
+            self.optimistic.commit(memory, epoch)?;
+        }
+        Counters::add(&memory.counters().deferred, self.deferring.len() as u64);
+        self.deferred.append(&mut self.deferring);
+        self.accesses.clear();
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
+        self.optimistic.abort(memory);
+        self.end(memory);
+    }
+}
+
+impl ChopsProcedures<TidOnly> for PieceExecutor {
+    fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
+        self.known.pieces_of(shape, &self.shared.procedures).cloned()
+    }
+
+    fn expect_procedure(&mut self, pieces: &Pieces) {
+        let (in_pieces, publishes) = (pieces.are_one_by_one(), pieces.publishes());
+        self.expected = Some(Expected { in_pieces, publishes });
+    }
+
+    #[inline]
+    fn takes_notes(&mut self, attempt: u32) -> bool {
+        if attempt > 0 {
+            self.known.meets_another();
+        }
+        self.known.takes_notes()
+    }
+
+    fn defer(&mut self, change: DeferredChange<TidOnly>) {
+        self.deferring.push(change);
+    }
+
+    fn is_in_pieces(&self) -> bool {
+        self.standing == Standing::InPieces
+    }
+
+    #[inline(always)]
+    fn enter_step(&mut self, instance: Instance) {
+        self.accesses.enter(instance.step);
+    }
+
+    fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
+        PieceExecutor::open_region(self, piece, memory);
+    }
+
+    fn close_region(&mut self, memory: &WorkerMemory) {
+        PieceExecutor::close_region(self, memory);
+    }
+
+    fn forget_region(&mut self, memory: &WorkerMemory) {
+        PieceExecutor::forget_region(self, memory);
+    }
+
+    fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
+        self.known.meets_another();
+        memory.in_user_code(|| PieceExecutor::carry_over(self, columns, memory))
+    }
+
+    fn undo_piece(&mut self, attempt: u32, memory: &WorkerMemory) {
+        debug_assert!(!self.is_in_region, "it was closed, or forgotten");
+        self.accesses.clear();
+        let set = &mut self.optimistic.set;
+        self.garbage.append(&mut set.superseded);
+        for entry in &set.writes {
+            let (record, table) = (entry.record, entry.table);
+            if let Some(key) = set.created_key(entry) {
+                discard_placeholder(record, table, key, memory);
+            }
+            if let Some(row) = entry.row {
+                self.garbage.push(Superseded { record, row, table });
+            }
+        }
+        set.clear();
+        self.forget_deferring(memory);
+        let begun = self.optimistic.begin(attempt, memory);
+        debug_assert!(begun.is_ok(), "others do not matter to it");
+    }
+
+    fn end_pieces(&mut self, memory: &WorkerMemory) {
+        self.end(memory);
+    }
+}

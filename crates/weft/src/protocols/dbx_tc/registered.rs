@@ -1,0 +1,420 @@
+//! The procedures that a database knows, and the pieces in which they run beside each other.
+
+use crate::error::OutlineError;
+use std::sync::{Arc, PoisonError};
+
+use weft_htm::word::{Mutex, Ordering, Word};
+
+use crate::plan::chopping::{
+    Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop,
+};
+use crate::plan::{Pieces, Shape};
+use crate::sync::gate::Gate;
+
+/// What `dbx-tc` knows of procedures when a database is opened.
+///
+/// ```
+/// use weft::procedure::Procedure;
+/// use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+/// use weft::{Database, Error, Record, Table, Transaction, procedure};
+///
+/// #[derive(Clone, Record)]
+/// struct Item { #[record(key)] id: u32, left: u32 }
+/// #[derive(Clone, Record)]
+/// struct Day { #[record(key)] number: u32, sold: u64 }
+///
+/// #[procedure(Sell)]
+/// fn sell<P: Protocol>(
+///     items: &Table<Item>,
+///     days: &Table<Day>,
+///     tx: &Transaction<'_, P>,
+///     item: u32,
+///     day: u32,
+/// ) -> Result<Option<u32>, Error> {
+///     let left = tx.update(items, &item, |item| {
+///         item.left -= 1;
+///         item.left
+///     })?;
+///     // Sums commute, and nobody reads them at the same time: a piece of its own.
+///     tx.update(days, &day, |day| day.sold += 1)?;
+///     Ok(left)
+/// }
+///
+/// let known = DbxTcOptions::new().procedures([Sell::<DbxTc>::shape()]);
+/// let database =
+///     Database::builder().protocol::<DbxTc>().table::<Item>().table::<Day>().dbx_tc(known).open()?;
+/// assert_eq!(database.chopping().procedures[0].pieces.len(), 2);
+/// let (items, days) = (database.table::<Item>()?, database.table::<Day>()?);
+/// database.transact(|tx| {
+///     tx.insert(&items, Item { id: 1, left: 10 })?;
+///     tx.insert(&days, Day { number: 7, sold: 0 })
+/// })?;
+/// assert_eq!(database.execute(&mut Sell::new(&items, &days, 1, 7))?, Some(9));
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DbxTcOptions {
+    /// The procedures that run in pieces.
+    pub procedures: Vec<&'static Shape>,
+    /// Which tables' rows go by [tokens](Token).
+    pub tokens: Vec<Token>,
+    /// What the analysis makes use of: all that the protocol can follow, by default. It runs procedures as they
+    /// are written, so that [reordering](Options::reordering) is off, whatever is said here. With
+    /// [deferral](Options::deferral), which has to be asked for, what is deferred is seen some 40 ms later by those
+    /// registered procedures that read it, even by one that is run by the same thread afterwards: transactions
+    /// are serializable then, but not strictly. (Closures and snapshots see it at once.) Sums that are deferred must
+    /// not overflow: there would be nobody left to tell, and whoever publishes them panics. If the database has a
+    /// directory, or records a history, nothing is deferred. With [snapshots](Options::snapshots),
+    /// procedures that only read are left out, and no piece is larger for their sake; in return they are kept
+    /// apart from procedures that are between two pieces, as everything is that is not registered.
+    pub chopping: Options,
+    /// Whether they run in pieces at all, or each as one.
+    pub in_pieces: bool,
+    /// Whether they commit by columns: a piece is not done again for a change of columns that it has nothing to do
+    /// with, or that it only adds to. A database that records its history goes by rows all the same, since by
+    /// these a history is judged.
+    pub by_columns: bool,
+    /// Whether each piece that was found is a commit of its own. If not, pieces that meet nobody join their
+    /// neighbours: those that read what nobody changes, or change, by what commutes, what nobody looks at.
+    /// That is so only where procedures commit [by columns](DbxTcOptions::by_columns): by rows they do meet others.
+    pub finest: bool,
+    /// Whether each piece is tried as one hardware region from its first operation to its commit, as in the paper:
+    /// then nothing is noted of what it reads. One that does not fit, or keeps meeting others, is done as the small
+    /// transaction that it is otherwise; all are, where there is no hardware for regions.
+    pub in_regions: bool,
+    /// What is done wrong on purpose.
+    #[cfg(feature = "canary")]
+    #[doc(hidden)]
+    pub flaw: Option<Flaw>,
+}
+
+/// What may be done wrong on purpose, for tests that have to find it.
+#[cfg(feature = "canary")]
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Each step is a piece, whatever the analysis says.
+    NothingMerged,
+    /// Strangers are not kept apart from procedures that are between two pieces.
+    GateOpen,
+    /// Strangers do not publish what is deferred.
+    NothingPublished,
+    /// Commits by columns take no column for one that matters.
+    ColumnsNeglected,
+}
+
+impl Default for DbxTcOptions {
+    fn default() -> Self {
+        DbxTcOptions {
+            procedures: Vec::new(),
+            tokens: Vec::new(),
+            chopping: Options { deferral: false, ..Options::ALL },
+            in_pieces: true,
+            by_columns: true,
+            finest: false,
+            in_regions: false,
+            #[cfg(feature = "canary")]
+            flaw: None,
+        }
+    }
+}
+
+impl DbxTcOptions {
+    /// No procedures.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`DbxTcOptions::procedures`].
+    pub fn procedures(mut self, procedures: impl IntoIterator<Item = &'static Shape>) -> Self {
+        self.procedures = procedures.into_iter().collect();
+        self
+    }
+
+    /// Sets [`DbxTcOptions::tokens`].
+    pub fn tokens(mut self, tokens: impl IntoIterator<Item = Token>) -> Self {
+        self.tokens = tokens.into_iter().collect();
+        self
+    }
+
+    /// Sets [`DbxTcOptions::chopping`].
+    pub fn chopping(mut self, chopping: Options) -> Self {
+        self.chopping = chopping;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::in_pieces`].
+    pub fn in_pieces(mut self, in_pieces: bool) -> Self {
+        self.in_pieces = in_pieces;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::by_columns`].
+    pub fn by_columns(mut self, by_columns: bool) -> Self {
+        self.by_columns = by_columns;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::finest`].
+    pub fn finest(mut self, finest: bool) -> Self {
+        self.finest = finest;
+        self
+    }
+
+    /// Sets [`DbxTcOptions::in_regions`].
+    pub fn in_regions(mut self, in_regions: bool) -> Self {
+        self.in_regions = in_regions;
+        self
+    }
+
+    /// Chops the procedures.
+    pub(crate) fn chop(&self, may_defer: bool) -> Result<Registered, OutlineError> {
+        let deferral = self.chopping.deferral && may_defer && self.in_pieces;
+        let options = Options { reordering: false, deferral, ..self.chopping };
+        let outlines = Outlines {
+            tokens: self.tokens.clone(),
+            ..Outlines::of(self.procedures.iter().copied())
+        };
+        let chopping = chop(&outlines, options)?;
+        let names = self.procedures.iter().map(|shape| shape.name).collect();
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut registered = Registered::new(names, chopping, Cut::of(self));
+        #[cfg(feature = "canary")]
+        if let Some(flaw) = self.flaw {
+            registered.break_by(flaw);
+        }
+        Ok(registered)
+    }
+}
+
+/// What is made of the pieces that are found.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    in_pieces: bool,
+    by_columns: bool,
+    finest: bool,
+    in_regions: bool,
+}
+
+impl Cut {
+    fn of(options: &DbxTcOptions) -> Cut {
+        let &DbxTcOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
+        Cut { in_pieces, by_columns, finest, in_regions }
+    }
+}
+
+/// Procedures in pieces.
+#[derive(Clone, Debug)]
+pub struct Registered {
+    pub chopping: Chopping,
+    /// In the order of the chopping's procedures.
+    names: Vec<&'static str>,
+    cut: Cut,
+    /// `None` for those that only read, and are left out.
+    pieces: Vec<Option<Pieces>>,
+    #[cfg(feature = "canary")]
+    is_gate_open: bool,
+    #[cfg(feature = "canary")]
+    pub is_publishing_forgotten: bool,
+    #[cfg(feature = "canary")]
+    neglects_columns: bool,
+}
+
+impl Registered {
+    fn new(names: Vec<&'static str>, chopping: Chopping, cut: Cut) -> Registered {
+        let Cut { in_pieces, by_columns, finest, in_regions } = cut;
+        let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
+            let pieces = match in_pieces {
+                false => Pieces::one(name, chopped),
+                true if chopped.on_snapshot => return None,
+                true => Pieces::of(name, chopped, finest || !by_columns),
+            };
+            Some(if in_regions { pieces.in_regions() } else { pieces })
+        });
+        Registered {
+            pieces: pieces.collect(),
+            chopping,
+            names,
+            cut,
+            #[cfg(feature = "canary")]
+            is_gate_open: false,
+            #[cfg(feature = "canary")]
+            is_publishing_forgotten: false,
+            #[cfg(feature = "canary")]
+            neglects_columns: false,
+        }
+    }
+
+    /// Whether pieces are regions, if they can be.
+    pub fn in_regions(&self) -> bool {
+        self.cut.in_regions
+    }
+
+    /// The gate between these procedures and all else.
+    pub fn gate(&self, workers_max: usize) -> Gate {
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut gate = Gate::new(workers_max);
+        #[cfg(feature = "canary")]
+        if self.is_gate_open {
+            gate.leave_open();
+        }
+        gate
+    }
+
+    #[cfg(feature = "canary")]
+    fn break_by(&mut self, flaw: Flaw) {
+        match flaw {
+            Flaw::NothingMerged => {
+                self.pieces.iter_mut().flatten().for_each(Pieces::unmerge);
+            }
+            Flaw::GateOpen => self.is_gate_open = true,
+            Flaw::NothingPublished => self.is_publishing_forgotten = true,
+            Flaw::ColumnsNeglected => self.neglects_columns = true,
+        }
+    }
+
+    /// The position of the procedure with this shape, if it is among them. Another with the same name is not.
+    fn position(&self, shape: &'static Shape) -> Option<usize> {
+        let position = self.names.iter().position(|name| *name == shape.name)?;
+        (self.chopping.outlines.procedures[position] == Outline::of(shape)).then_some(position)
+    }
+
+    fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
+        let pieces = self.pieces[self.position(shape)?].clone()?;
+        if !self.cut.by_columns {
+            return Some(pieces);
+        }
+        #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
+        let mut pieces = pieces.by_columns(shape);
+        #[cfg(feature = "canary")]
+        if self.neglects_columns {
+            pieces.neglect_columns();
+        }
+        Some(pieces)
+    }
+}
+
+/// The procedures of a database, of which there may come more.
+#[derive(Debug)]
+pub struct Procedures {
+    registered: Mutex<Arc<Registered>>,
+    /// How often some have come.
+    changes: Word,
+}
+
+impl Procedures {
+    pub fn new(registered: Registered) -> Procedures {
+        Procedures { registered: Mutex::new(Arc::new(registered)), changes: Word::new(0) }
+    }
+
+    pub fn get(&self) -> Arc<Registered> {
+        Arc::clone(&self.registered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds one, if those that are there stay in their pieces.
+    pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if registered.position(shape).is_some() {
+            return Ok(());
+        }
+        let Chopping { outlines, options, .. } = &registered.chopping;
+        let chopping = admit(outlines, &Outline::of(shape), *options)?;
+        let names = registered.names.iter().copied().chain([shape.name]).collect();
+        *registered = Arc::new(Registered::new(names, chopping, registered.cut));
+        // Relaxed: whoever sees it too late runs the procedure as a stranger once more.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What a worker knows of procedures: by the address of the shape. What it hands out is its own, so that workers
+/// do not count references on one line.
+#[derive(Debug, Default)]
+pub struct Known {
+    changes: u64,
+    procedures: Vec<KnownProcedure>,
+    /// The one that was asked for last.
+    present: usize,
+}
+
+#[derive(Debug)]
+struct KnownProcedure {
+    shape: *const Shape,
+    pieces: Option<Arc<Pieces>>,
+    /// For so many executions it is to be noted yet which step accesses what.
+    noted: u32,
+    /// Of each piece, as far as any has been too large for a region: for so many executions it is not tried as one.
+    too_large: Vec<u32>,
+}
+
+/// For how many executions a procedure's accesses are noted after it has met another. The notes make it slower by
+/// about a fifteenth, so they are worth it if one execution in fifteen would have to be done again without.
+const NOTED_EXECUTIONS: u32 = 16;
+
+/// For how many executions a piece that was too large for a region is not tried as one. An attempt costs about as much as
+/// the piece.
+const EXECUTIONS_WITHOUT_REGION: u32 = 32;
+
+// SAFETY: shapes are static.
+unsafe impl Send for Known {}
+
+impl Known {
+    /// The pieces of a procedure, if it is registered, and not left out.
+    #[inline]
+    pub fn pieces_of(
+        &mut self,
+        shape: &'static Shape,
+        procedures: &Procedures,
+    ) -> Option<&Arc<Pieces>> {
+        let changes = procedures.changes.load(Ordering::Relaxed);
+        if changes != self.changes {
+            (self.changes, self.procedures) = (changes, Vec::new());
+        }
+        let is_known = |known: &KnownProcedure| std::ptr::eq(known.shape, shape);
+        let known = self.procedures.iter().position(is_known);
+        self.present = known.unwrap_or_else(|| {
+            let pieces = procedures.get().pieces_of(shape).map(Arc::new);
+            let (noted, too_large) = (NOTED_EXECUTIONS, Vec::new());
+            self.procedures.push(KnownProcedure { shape, pieces, noted, too_large });
+            self.procedures.len() - 1
+        });
+        self.procedures[self.present].pieces.as_ref()
+    }
+
+    /// Whether the accesses of the procedure that was asked for last are to be noted in the execution that begins.
+    #[inline]
+    pub fn takes_notes(&mut self) -> bool {
+        let noted = &mut self.procedures[self.present].noted;
+        let takes_notes = *noted > 0;
+        *noted -= u32::from(takes_notes);
+        takes_notes
+    }
+
+    /// Whether a piece of the procedure that was asked for last is to be tried as a region.
+    #[inline]
+    pub fn may_fit(&mut self, piece: usize) -> bool {
+        match self.procedures[self.present].too_large.get_mut(piece) {
+            Some(executions) if *executions > 0 => {
+                *executions -= 1;
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// A piece of the procedure that was asked for last was too large for a region.
+    #[cold]
+    pub fn does_not_fit(&mut self, piece: usize) {
+        let too_large = &mut self.procedures[self.present].too_large;
+        if too_large.len() <= piece {
+            too_large.resize(piece + 1, 0);
+        }
+        too_large[piece] = EXECUTIONS_WITHOUT_REGION;
+    }
+
+    /// The procedure that was asked for last has met another transaction.
+    pub fn meets_another(&mut self) {
+        self.procedures[self.present].noted = NOTED_EXECUTIONS;
+    }
+}

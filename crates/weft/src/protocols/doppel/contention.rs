@@ -1,0 +1,237 @@
+//! Which records are contended, and by what: a sketch that every worker keeps of its conflicts, from
+//! which it is decided what to split (Doppel, §5.5).
+//!
+//! A worker cannot keep a count for every record. It has a few entries; when a record comes for which
+//! there is none, it takes the place of the entry with the fewest conflicts, and takes over its count
+//! (the *Space-Saving* sketch of Metwally, Agrawal and El Abbadi, ICDT 2005). So the most contended
+//! records are in it, with counts that are too high by that of the least at most.
+//!
+//! The record may be gone when the sketch is looked at. So an entry holds its key, by which the record
+//! is looked up again.
+
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+
+use crate::commit::Abort;
+use crate::row::encoding::EncodedKey;
+use crate::row::operation::ColumnOperation;
+use crate::store::table::TableRef;
+use crate::store::worker::WorkerMemory;
+
+/// Entries of a sketch.
+const ENTRIES: usize = 16;
+
+/// A record that transactions have had conflicts about.
+pub struct Contended {
+    /// The record's block, if it is still there.
+    pub record: NonNull<u8>,
+    pub table: TableRef,
+    key: EncodedKey,
+    pub conflicts: u64,
+    /// Operations that these transactions had applied to it, and how often.
+    pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
+}
+
+impl Contended {
+    /// A record without conflicts so far, whose key is that of its row. This runs the user's code.
+    ///
+    /// # Safety
+    /// `row` is a row of the record, of `table`, and is not freed meanwhile.
+    pub unsafe fn new(
+        record: NonNull<u8>,
+        table: TableRef,
+        row: NonNull<u8>,
+        memory: &WorkerMemory,
+    ) -> Contended {
+        // SAFETY: by the contract.
+        let key = memory.in_user_code(|| unsafe { table.core().index_key(row) });
+        Contended::of(record, table, key)
+    }
+
+    /// As [`Contended::new`], of a record whose key is known.
+    pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> Contended {
+        Contended { record, table, key, conflicts: 0, operations: SmallVec::new() }
+    }
+
+    /// How many of its conflicts were about operations that can be split.
+    pub fn splittable(&self) -> u64 {
+        self.operations.iter().map(|(_, conflicts)| *conflicts).max().unwrap_or_default()
+    }
+
+    /// The record under the key, if there is one.
+    pub fn find(&self) -> Option<NonNull<u8>> {
+        // SAFETY: sketches are looked at by workers that are pinned.
+        unsafe { self.table.find(&self.key) }
+    }
+
+    fn note(&mut self, operations: impl Iterator<Item = ColumnOperation>) {
+        self.conflicts += 1;
+        for operation in operations {
+            add(&mut self.operations, operation, 1);
+        }
+    }
+
+    /// Adds what another worker has counted of the same record.
+    fn absorb(&mut self, other: &Contended) {
+        self.conflicts += other.conflicts;
+        for &(operation, conflicts) in &other.operations {
+            add(&mut self.operations, operation, conflicts);
+        }
+    }
+}
+
+/// Adds to the count of an operation.
+pub fn add(
+    counts: &mut SmallVec<[(ColumnOperation, u64); 4]>,
+    operation: ColumnOperation,
+    by: u64,
+) {
+    match counts.iter_mut().find(|(counted, _)| counted.is_same(&operation)) {
+        Some((_, count)) => *count += by,
+        None => counts.push((operation, by)),
+    }
+}
+
+/// Of each column, the operation with the greatest count.
+pub fn most_of_each_column(counts: &[(ColumnOperation, u64)]) -> SmallVec<[ColumnOperation; 4]> {
+    let mut most: SmallVec<[(ColumnOperation, u64); 4]> = SmallVec::new();
+    for &(operation, count) in counts {
+        match most.iter_mut().find(|(other, _)| other.column() == operation.column()) {
+            Some(other) if other.1 < count => *other = (operation, count),
+            Some(_) => {}
+            None => most.push((operation, count)),
+        }
+    }
+    most.into_iter().map(|(operation, _)| operation).collect()
+}
+
+/// A worker's sketch of its conflicts.
+#[derive(Default)]
+pub struct Sketch {
+    entries: Vec<Contended>,
+}
+
+// SAFETY: records and tables are the database's, on whatever thread.
+unsafe impl Send for Sketch {}
+
+impl Sketch {
+    /// Notes a conflict about a record, to which the transaction had applied `operations`. The worker
+    /// is pinned since before the conflict.
+    #[cold]
+    pub fn note(
+        &mut self,
+        abort: &Abort,
+        operations: impl Iterator<Item = ColumnOperation>,
+        memory: &WorkerMemory,
+    ) {
+        // SAFETY: the worker is pinned since before the abort was decided.
+        let (Some(record), Some(row)) = (abort.record, unsafe { abort.row() }) else { return };
+        if abort.table.core().index.is_some() {
+            return; // Nothing can be done about entries of indexes.
+        }
+        let known = |entry: &&mut Contended| entry.record == record && entry.table == abort.table;
+        if let Some(entry) = self.entries.iter_mut().find(known) {
+            entry.note(operations);
+            return;
+        }
+        // SAFETY: the worker is pinned since before it found the row.
+        let mut entry = unsafe { Contended::new(record, abort.table, row, memory) };
+        if self.entries.len() == ENTRIES {
+            let entries = self.entries.iter().enumerate();
+            let least = entries.min_by_key(|(_, entry)| entry.conflicts).expect("there are some").0;
+            entry.conflicts = self.entries.swap_remove(least).conflicts;
+        }
+        entry.note(operations);
+        self.entries.push(entry);
+    }
+}
+
+/// The sketches of all workers, put together: by record, the most contended first. They are empty
+/// then.
+pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<Contended> {
+    let mut gathered: Vec<Contended> = Vec::new();
+    for sketch in sketches {
+        for entry in sketch.entries.drain(..) {
+            let known =
+                |other: &&mut Contended| other.record == entry.record && other.table == entry.table;
+            match gathered.iter_mut().find(known) {
+                Some(other) => other.absorb(&entry),
+                None => gathered.push(entry),
+            }
+        }
+    }
+    gathered.sort_by_key(|entry| std::cmp::Reverse(entry.conflicts));
+    gathered
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::commit::Dbx;
+    use crate::row::encoding::KeyForm;
+    use crate::row::operation::{Add, ColumnOf, Integer, Max, Operation};
+    use crate::{Database, Record, column_of};
+
+    #[derive(Clone, Record)]
+    struct Counter {
+        #[record(key)]
+        id: u32,
+        value: i64,
+        highest: i64,
+    }
+
+    fn operation<O: Operation<V>, V: Integer>(column: ColumnOf<Counter, V>) -> ColumnOperation {
+        ColumnOperation::new::<Counter, V, O>(column).expect("numbers own nothing")
+    }
+
+    #[test]
+    fn of_each_column_the_most_frequent_operation_is_selected() {
+        let (value, highest) = (column_of!(Counter.value), column_of!(Counter.highest));
+        let (add, max) = (operation::<Add<_>, _>(value), operation::<Max<_>, _>(value));
+        let other = operation::<Max<_>, _>(highest);
+        let mut counts = SmallVec::new();
+        for (operation, by) in [(add, 2), (max, 1), (other, 1), (max, 2)] {
+            super::add(&mut counts, operation, by);
+        }
+        let selected = most_of_each_column(&counts);
+        assert_eq!(selected.len(), 2);
+        assert!(selected[0].is_same(&max) && selected[1].is_same(&other), "{selected:?}");
+    }
+
+    #[test]
+    fn a_sketch_keeps_the_most_contended_records() {
+        let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
+        let counters = database.table::<Counter>().unwrap();
+        let table = counters.inner.reference();
+        let worker = database.worker().unwrap();
+        let memory = &worker.memory;
+        database
+            .transact(|tx| {
+                (0..40)
+                    .try_for_each(|id| tx.insert(&counters, Counter { id, value: 0, highest: 0 }))
+            })
+            .unwrap();
+        memory.pin();
+        let record = |id: u32| {
+            // SAFETY: pinned.
+            unsafe { table.find(&u64::from_key(&id).erase()) }.expect("it was inserted")
+        };
+        let add = operation::<Add<_>, _>(column_of!(Counter.value));
+        let mut sketch = Sketch::default();
+        for round in 0..100 {
+            for id in [7, 20 + round % 20] {
+                let reason = crate::ConflictReason::WriteChanged;
+                let abort = Abort { reason, table, record: Some(record(id)) };
+                sketch.note(&abort, std::iter::once(add), memory);
+            }
+        }
+        let gathered = gather(std::iter::once(&mut sketch));
+        assert_eq!(gathered.len(), ENTRIES);
+        assert_eq!(gathered[0].record, record(7));
+        assert_eq!((gathered[0].conflicts, gathered[0].splittable()), (100, 100));
+        assert_eq!(gathered[0].find(), Some(record(7)));
+        assert!(gathered[1].conflicts < 20, "{}", gathered[1].conflicts);
+        memory.unpin();
+    }
+}

@@ -1,0 +1,781 @@
+//! **Doppel**: phase reconciliation, by which many cores change the same record at once.
+//!
+//! N. Narula, C. Cutler, E. Kohler, R. Morris: *Phase Reconciliation for Contended In-Memory
+//! Transactions*, OSDI 2014; sections below are that paper's.
+//!
+//! The idea. A protocol that serializes transactions has those that change the same record come one
+//! after the other, on one core at a time, by locks or by aborts. But many such changes are commutative
+//! [operations](crate::operation): add one, take the greater. So the database goes through phases. In a
+//! *joined* phase all is as under the protocol below, `silo` or `2pl`, and records about which
+//! transactions conflict are counted. In a *split* phase the most contended ones are *split*: each for
+//! one operation on each column, of which every worker gathers its own in a *slice* of its own, without
+//! any word that others write. All else about such a record (to read it, to update it, another operation
+//! on that column) has to wait for the next joined phase; transactions on other records go on as before.
+//! At the end of a split phase the slices are merged into the rows: *reconciliation*.
+//!
+//! The files:
+//!
+//! - `phases`: which phase it is, and how one gives way to the next (§5.4);
+//! - `splits`: split records, and the slices (§5.2);
+//! - `contention`: what conflicts are about (§5.5);
+//! - `turn`: whose turn it is to change the phase;
+//! - `transition`: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
+//! - here: what a worker does in each phase.
+//!
+//! Header of a record: that of the protocol below. What is split is known by a small table of addresses,
+//! which is empty in joined phases.
+//!
+//! **The serialization point** is that of the protocol below. A transaction that has applied operations
+//! to split records comes, as to these, anywhere in the phase, since nobody sees what they are before
+//! its end (§5.6). So any order that is right for the other records is right for them.
+//!
+//! **Errors.** An operation that might not fit (see [`operation`](crate::operation#errors)) is not
+//! gathered, but waits for the joined phase, where it is known whether it does. So an overflow is an
+//! error at the same place as under any other protocol.
+//!
+//! **Snapshots** are opened in joined phases: whoever opens one during a split phase ends it. So a
+//! snapshot shows all that had committed. **Durability**: a transaction logs its operations as such
+//! when it commits; reconciliation logs nothing. So what was acknowledged does not depend on whether its
+//! slices were merged. **Histories** show a reconciliation as one transaction for each record, which
+//! replaces the row by one in which all operations of the phase are.
+//!
+//! **Waiting.** A transaction that meets a split record is rolled back. `transact` waits for the next
+//! joined phase, which comes at once if nobody else is in a transaction, and runs it again. A
+//! [`Stash`](crate::Stash), as the workers of a [`Pool`](crate::Pool) have them, sets it aside instead (the
+//! paper's *stashed* transactions), and goes on with others. In the next joined phase those come first, and a
+//! split phase begins only when all of them have been run.
+//!
+//! **Departures from the paper**
+//! - There is no coordinator thread. Any worker that finds, between two transactions, that the phase has
+//!   lasted long enough changes it. So a database that is idle does nothing at all, and nobody has to be
+//!   woken up; and a thread that waits does the work itself instead of waiting for another to do it.
+//! - Whoever changes the phase merges the slices of all workers, one record after the other, instead of
+//!   each worker its own. The paper's workers merge while others still run transactions; but then a
+//!   worker that sleeps would hold the phase up. For each record the row is replaced once.
+//! - Slices are changed when an operation is applied, and changed back if the transaction does not
+//!   commit, instead of at the commit (Figure 3): an operation that does not fit is found at its place.
+//! - In the paper all transactions that meet a split record are stashed. Here a thread that has no stash,
+//!   or whose stash is full, waits itself. So a phase is shorter when somebody waits, and a record for which
+//!   threads have waited longer than its operations can have saved is not split again for a while.
+//! - A split phase begins as soon as all that has waited, or was stashed, has committed; a joined phase of full length
+//!   comes only before records are split anew. Records stay split from one split phase to the next as
+//!   long as it pays.
+
+mod contention;
+mod labels;
+mod metrics;
+mod options;
+mod phases;
+mod splits;
+mod transition;
+mod turn;
+
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use weft_htm::word::{Ordering, Word};
+
+use self::contention::Sketch;
+use self::metrics::{Count, MetricWords};
+pub use self::options::PhaseOptions;
+use self::phases::{Phase, Phases, Present};
+use self::splits::{SplitRecord, Splits};
+use self::transition::Plans;
+use self::turn::Turn;
+use crate::commit::access_set::TidHeader;
+use crate::commit::optimistic::abort_at;
+use crate::commit::{
+    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
+    Settled, SplitsRecords, Target, Visible,
+};
+use crate::commit::{Engine, PhaseMetrics, Silo, TwoPhaseLocking, Worker};
+use crate::database::Builder;
+use crate::error::{ConflictReason, Failure};
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::row::encoding::EncodedKey;
+use crate::row::operation::{ColumnOperation, UndoLog};
+use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
+
+/// Phase reconciliation over optimistic concurrency control. See the [module](self) for the paper and
+/// the idea.
+pub type Doppel = PhaseReconciliation<Silo>;
+
+/// Phase reconciliation over two-phase locking.
+pub type DoppelLocking = PhaseReconciliation<TwoPhaseLocking>;
+
+/// Phase reconciliation over the protocol `J`, which rules the joined phases, and in split phases what
+/// is not split.
+#[derive(Debug)]
+pub struct PhaseReconciliation<J>(PhantomData<J>);
+
+/// A protocol that phases can be reconciled over.
+pub trait JoinedProtocol: Protocol<Header: TidHeader> {
+    /// The name of the two together.
+    #[doc(hidden)]
+    const RECONCILED_NAME: &'static str;
+    /// What they are, in a few words.
+    #[doc(hidden)]
+    const RECONCILED_TITLE: &'static str;
+}
+
+impl JoinedProtocol for Silo {
+    const RECONCILED_NAME: &'static str = "doppel";
+    const RECONCILED_TITLE: &'static str = "phase reconciliation over OCC";
+}
+
+impl JoinedProtocol for TwoPhaseLocking {
+    const RECONCILED_NAME: &'static str = "doppel-2pl";
+    const RECONCILED_TITLE: &'static str = "phase reconciliation over two-phase locking";
+}
+
+impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
+    const NAME: &'static str = J::RECONCILED_NAME;
+    const TITLE: &'static str = J::RECONCILED_TITLE;
+    const SOURCE: &'static str = "Narula et al., OSDI 2014";
+    const USES_HTM: bool = false;
+    const KEEPS_LOCKS: bool = true;
+    const SPLITS: bool = true;
+    type Header = J::Header;
+    type Shared = Reconciliation<J>;
+    type Executor = ReconcilingExecutor<J>;
+
+    #[inline(always)]
+    fn between_transactions(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        keep_waiting: impl Fn() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        transition::between_transactions(database, worker, keep_waiting)
+    }
+
+    fn wait_for_whole_rows<E>(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        refused_in: u64,
+        keep_waiting: impl Fn() -> Result<(), E>,
+    ) -> Result<(), E> {
+        transition::wait_for_whole_rows(database, worker, refused_in, keep_waiting)
+    }
+
+    #[inline(always)]
+    fn has_whole_rows_since(shared: &Reconciliation<J>, refused_in: u64) -> bool {
+        let present = shared.phases.present();
+        present.phase() == Some(Phase::Joined) && present.number() > refused_in
+    }
+
+    fn note_stash(shared: &Reconciliation<J>, is_holding: bool) {
+        let change = if is_holding { 1 } else { u64::MAX };
+        shared.stashes.fetch_add(change, Ordering::Relaxed);
+    }
+
+    fn with_whole_rows<R>(
+        database: &Engine<Self>,
+        worker: &Worker<Self>,
+        body: impl FnOnce() -> R,
+    ) -> Result<R, Failure> {
+        transition::with_whole_rows(database, worker, body)
+    }
+
+    fn phase_metrics(shared: &Reconciliation<J>) -> Option<PhaseMetrics> {
+        Some(shared.metrics())
+    }
+
+    fn settle_deleted(
+        record: &StoredRecord<J::Header>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        J::settle_deleted(record, may_go, unlink)
+    }
+}
+
+/// What the workers of a database share.
+#[doc(hidden)]
+pub struct Reconciliation<J: Protocol> {
+    joined: Arc<J::Shared>,
+    phases: Phases,
+    /// What is split. Written by whoever changes the phase, while nobody is in a transaction.
+    splits: UnsafeCell<Splits>,
+    slots: Box<[Slot]>,
+    options: PhaseOptions,
+    clock: PhaseClock,
+    /// When the present phase began.
+    began: Word,
+    /// The conflicts of all workers when the present phase began.
+    conflicts_before: Word,
+    /// Records that are to be split as soon as may be.
+    chosen: Word,
+    /// Threads that wait for a joined phase, or have waited, and not committed since.
+    waiting: Word,
+    /// Stashes that hold transactions.
+    stashes: Word,
+    /// Held by whoever changes the phase, or keeps it from being changed.
+    plans: Turn<Plans>,
+    metrics: MetricWords,
+}
+
+// SAFETY: `splits` is written only by whoever changes the phase, when nobody is in a transaction, and
+// read only in transactions, or by the former; and likewise each slot's sketch, which is its worker's
+// otherwise. `phases` is what orders the two. All that they hold may go from thread to thread.
+unsafe impl<J: Protocol> Sync for Reconciliation<J> {}
+// SAFETY: likewise.
+unsafe impl<J: Protocol> Send for Reconciliation<J> {}
+
+/// What is kept for a worker.
+#[repr(align(128))]
+#[derive(Default)]
+struct Slot {
+    sketch: UnsafeCell<Sketch>,
+    /// How many conflicts the worker has had about records.
+    conflicts: Count,
+    /// Transactions that were refused, and for which their thread waits.
+    awaited: Count,
+    /// See [`PhaseMetrics::stashed`].
+    stashed: Count,
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Sets how phases are to be, under a protocol that has them (`doppel`).
+    pub fn phases(self, phases: PhaseOptions) -> Self {
+        self.protocol_options(phases)
+    }
+}
+
+impl<J: Protocol> ProtocolShared for Reconciliation<J> {
+    fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
+        Ok(Reconciliation {
+            joined: Arc::new(ProtocolShared::new(options)?),
+            phases: Phases::new(options.workers_max),
+            splits: UnsafeCell::default(),
+            slots: (0..options.workers_max).map(|_| Slot::default()).collect(),
+            options: options.given.get::<PhaseOptions>().cloned().unwrap_or_default(),
+            clock: PhaseClock(Instant::now()),
+            began: Word::new(0),
+            conflicts_before: Word::new(0),
+            chosen: Word::new(0),
+            waiting: Word::new(0),
+            stashes: Word::new(0),
+            plans: Turn::default(),
+            metrics: MetricWords::default(),
+        })
+    }
+}
+
+impl<J: Protocol> Reconciliation<J> {
+    /// What is split in this phase.
+    ///
+    /// # Safety
+    /// The caller is in a transaction, or changes the phase, and does not hold on to it longer.
+    #[inline(always)]
+    unsafe fn splits(&self) -> &Splits {
+        // SAFETY: by the contract nobody writes meanwhile.
+        unsafe { &*self.splits.get() }
+    }
+
+    /// What has happened.
+    pub fn metrics(&self) -> PhaseMetrics {
+        // Relaxed: statistics.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let sum =
+            |count: fn(&Slot) -> &Count| self.slots.iter().map(|slot| count(slot).load()).sum();
+        let (awaited, stashed): (u64, u64) = (sum(|slot| &slot.awaited), sum(|slot| &slot.stashed));
+        PhaseMetrics {
+            is_split: self.phases.present().phase() == Some(Phase::Split),
+            split_phases: load(&self.metrics.split_phases),
+            hurried: load(&self.metrics.hurried),
+            reconciled_rows: load(&self.metrics.reconciled_rows),
+            split_records: load(&self.chosen),
+            // Of two counts, lest more be stashed than refused between two readings.
+            refused: awaited + stashed,
+            stashed,
+            split_time: Duration::from_nanos(load(&self.metrics.split_nanoseconds)),
+            changing_time: Duration::from_nanos(load(&self.metrics.changing_nanoseconds)),
+        }
+    }
+}
+
+/// Tells how late it is, in nanoseconds. On the simulated machine that is virtual time, at the 2.4 GHz of
+/// the paper's; but for threads that are none of its cores time goes on as always.
+struct PhaseClock(Instant);
+
+impl PhaseClock {
+    fn now(&self) -> u64 {
+        #[cfg(weft_sim)]
+        if let Some(cycles) = weft_htm::simulation::cycles() {
+            return cycles * 10 / 24;
+        }
+        self.0.elapsed().as_nanos() as u64
+    }
+}
+
+/// Runs transactions in phases, on one worker.
+#[doc(hidden)]
+pub struct ReconcilingExecutor<J: JoinedProtocol> {
+    joined: J::Executor,
+    shared: Arc<Reconciliation<J>>,
+    slot: usize,
+    /// The phase of the transaction.
+    present: Present,
+    is_split: bool,
+    /// Whether the transaction has accessed anything that is not split.
+    is_joined_used: bool,
+    /// Whether it has written any such thing.
+    is_joined_written: bool,
+    /// What was done to slices.
+    undo: UndoLog,
+    /// The operations that were applied to whole rows.
+    applied: Vec<(NonNull<u8>, ColumnOperation)>,
+    /// The operations on split records, as they are to be logged.
+    logged: LoggedOperations,
+    /// Why it cannot commit, if that is known.
+    doomed: Option<Abort>,
+    /// Whether this worker is changing the phase: its transactions reconcile.
+    is_reconciling: bool,
+    /// The number of the split phase in which a transaction was refused that is to be run again.
+    refused_in: Option<u64>,
+    /// Whether a transaction that is refused is set aside.
+    is_set_aside: bool,
+    /// Whether the worker counts among those that wait.
+    is_waiting: bool,
+    /// After how many transactions the worker looks at the clock again, and how many these were.
+    until_look: u32,
+    look_interval: u32,
+    looked: u64,
+    random: fastrand::Rng,
+}
+
+// SAFETY: addresses of records and tables are of the executor's database, and are forgotten between
+// transactions, when the executor may change threads.
+unsafe impl<J: JoinedProtocol> Send for ReconcilingExecutor<J> {}
+
+/// Operations on split records that are to be logged.
+#[derive(Default)]
+struct LoggedOperations {
+    /// Of each: the record, the table, and where its bytes end.
+    operations: Vec<(NonNull<u8>, TableRef, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl<J: JoinedProtocol> ReconcilingExecutor<J> {
+    /// The record, if it is split in this phase.
+    #[inline(always)]
+    fn split(&self, record: NonNull<u8>) -> Option<&SplitRecord> {
+        if !self.is_split {
+            return None;
+        }
+        // SAFETY: in a transaction.
+        unsafe { self.shared.splits() }.find(record)
+    }
+
+    /// Refuses an access to a record, if it is split.
+    #[inline(always)]
+    fn check_whole(&mut self, table: TableRef, record: NonNull<u8>) -> Result<(), Abort> {
+        if self.is_split && self.split(record).is_some() {
+            return Err(self.refuse(table, record, None));
+        }
+        self.is_joined_used = true;
+        Ok(())
+    }
+
+    /// Refuses an access to a split record.
+    #[cold]
+    fn refuse(
+        &mut self,
+        table: TableRef,
+        record: NonNull<u8>,
+        operation: Option<&ColumnOperation>,
+    ) -> Abort {
+        let now = self.shared.clock.now();
+        if let Some(split) = self.split(record)
+            && self.slot < split.cores()
+        {
+            // SAFETY: in a transaction, and this worker's own.
+            let header = unsafe { split.header(self.slot) };
+            if !self.is_set_aside {
+                header.refused_at = now.max(1);
+            }
+            match operation {
+                Some(operation) => header.note_refused(*operation, 1),
+                None => header.refused += 1,
+            }
+        }
+        self.refused_in = Some(self.present.number());
+        let slot = &self.shared.slots[self.slot];
+        match self.is_set_aside {
+            true => slot.stashed.increment(),
+            false => slot.awaited.increment(),
+        }
+        let abort = Abort { reason: ConflictReason::Split, table, record: Some(record) };
+        self.doomed = Some(abort);
+        abort
+    }
+
+    /// Notes a conflict about a record.
+    #[cold]
+    fn note_conflict(&mut self, abort: &Abort, memory: &WorkerMemory) {
+        let Some(record) = abort.record else { return };
+        let slot = &self.shared.slots[self.slot];
+        slot.conflicts.increment();
+        let of_record = self.applied.iter().filter(|(applied, _)| *applied == record);
+        // SAFETY: in a transaction, and this worker's own.
+        let sketch = unsafe { &mut *slot.sketch.get() };
+        sketch.note(abort, of_record.map(|(_, operation)| *operation), memory);
+    }
+
+    /// Whether the transaction is to be in a split phase.
+    pub(super) fn is_split(&self) -> bool {
+        self.is_split
+    }
+
+    /// The transaction has ended.
+    #[inline(always)]
+    fn leave(&mut self) {
+        self.applied.clear();
+        if !self.is_reconciling {
+            self.shared.phases.leave(self.slot);
+        }
+    }
+}
+
+impl<J: JoinedProtocol> Executor for ReconcilingExecutor<J> {
+    type Header = J::Header;
+    type Shared = Reconciliation<J>;
+    type Version = <J::Executor as Executor>::Version;
+    type Splitting = Self;
+    type Repairing = Never;
+    type Chopping = Never;
+
+    #[inline(always)]
+    fn splitting(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn new(shared: &Arc<Reconciliation<J>>, slot: usize) -> Self {
+        ReconcilingExecutor {
+            joined: J::Executor::new(&shared.joined, slot),
+            shared: Arc::clone(shared),
+            slot,
+            present: shared.phases.present(),
+            is_split: false,
+            is_joined_used: false,
+            is_joined_written: false,
+            undo: UndoLog::default(),
+            applied: Vec::new(),
+            logged: LoggedOperations::default(),
+            doomed: None,
+            is_reconciling: false,
+            refused_in: None,
+            is_set_aside: false,
+            is_waiting: false,
+            until_look: 1,
+            look_interval: 1,
+            looked: 0,
+            random: fastrand::Rng::with_seed(slot as u64),
+        }
+    }
+
+    #[inline(always)]
+    fn announce(&mut self) {
+        if !self.is_reconciling {
+            self.shared.phases.announce(self.slot);
+        }
+    }
+
+    fn retract(&mut self) {
+        self.leave();
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        if self.is_reconciling {
+            self.is_split = false;
+        } else {
+            self.present = self.shared.phases.enter(self.slot);
+            self.is_split = self.present.phase() == Some(Phase::Split);
+        }
+        self.is_joined_used = false;
+        self.is_joined_written = false;
+        self.joined.begin(attempt, memory)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        self.check_whole(table, record.block())?;
+        let read = self.joined.read(table, record, memory);
+        read.inspect_err(|abort| self.note_conflict(abort, memory))
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        memory: &WorkerMemory,
+    ) -> Result<Observation<Self::Version>, Abort> {
+        self.check_whole(table, record.block())?;
+        let observed = self.joined.read_for_write(table, record, memory);
+        observed.inspect_err(|abort| self.note_conflict(abort, memory))
+    }
+
+    #[inline(always)]
+    fn note_read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        version: Self::Version,
+    ) {
+        self.joined.note_read(table, record, version);
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<J::Header>, version: Self::Version) -> bool {
+        self.joined.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        version: Self::Version,
+        row: NonNull<u8>,
+    ) {
+        self.is_joined_written = true;
+        self.joined.write(table, record, version, row);
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        version: Self::Version,
+        key: EncodedKey,
+    ) {
+        self.is_joined_written = true;
+        self.joined.remove(table, record, version, key);
+    }
+
+    #[inline(always)]
+    fn prepare_insert(&mut self, record: RecordPointer<J::Header>) {
+        self.joined.prepare_insert(record);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        (self.is_joined_used, self.is_joined_written) = (true, true);
+        self.joined.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        self.is_joined_used = true;
+        self.joined.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.joined.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        self.joined.note_own_insertion(table, change, sibling)
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        match self.doomed {
+            Some(abort) => Err(abort),
+            None => self.joined.validate(),
+        }
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.joined.list_writes(list);
+    }
+
+    /// The split phase commit protocol (§5.2, Figure 3). What was done to slices becomes final.
+    #[inline(always)]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        if let Some(abort) = self.doomed {
+            return Err(abort);
+        }
+        if self.undo.is_empty() {
+            let committed = self.joined.commit(memory, epoch);
+            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
+        } else {
+            self.commit_split(memory, epoch)?;
+        }
+        if self.is_waiting && !self.is_split && !self.is_reconciling {
+            self.end_waiting();
+        }
+        self.leave();
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        self.undo.undo();
+        self.logged.operations.clear();
+        self.logged.bytes.clear();
+        self.doomed = None;
+        self.joined.abort(memory);
+        self.leave();
+    }
+}
+
+impl<J: JoinedProtocol> SplitsRecords<J::Header> for ReconcilingExecutor<J> {
+    #[inline(always)]
+    fn set_aside(&mut self, is_set_aside: bool) {
+        self.is_set_aside = is_set_aside;
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        self.refused_in.take().expect("whoever asks was refused something")
+    }
+
+    /// Split phase execution (§5.2): an operation on a split record goes to this worker's slice, if it is
+    /// the one that was selected.
+    #[inline(always)]
+    fn target(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<J::Header>,
+        operation: Option<&ColumnOperation>,
+        memory: &WorkerMemory,
+    ) -> Result<Target, Abort> {
+        let block = record.block();
+        if self.is_split {
+            // SAFETY: in a transaction.
+            if let Some(split) = unsafe { self.shared.splits() }.find(block) {
+                let row = || {
+                    // SAFETY: pinned; the record had a row when it was split, and nobody has changed it.
+                    let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
+                    newest.row().expect("a split record has a row")
+                };
+                let phase = self.present.number();
+                let slice = operation.and_then(|operation| {
+                    // SAFETY: in a transaction of this worker, in this phase.
+                    unsafe { split.slice(operation, self.slot, phase, memory, row) }
+                });
+                return match slice {
+                    Some(slice) => Ok(Target::Slice(slice)),
+                    None => Err(self.refuse(table, block, operation)),
+                };
+            }
+        }
+        if let Some(operation) = operation {
+            self.applied.push((block, *operation));
+            if self.shared.options.is_hasty {
+                let abort = abort_at(ConflictReason::WriteChanged, table, record);
+                self.note_conflict(&abort, memory);
+            }
+        }
+        Ok(Target::Row)
+    }
+
+    fn undo_log(&mut self) -> &mut UndoLog {
+        &mut self.undo
+    }
+
+    fn log_operation(&mut self, table: TableRef, record: RecordPointer<J::Header>, bytes: &[u8]) {
+        self.logged.bytes.extend_from_slice(bytes);
+        self.logged.operations.push((record.block(), table, self.logged.bytes.len()));
+    }
+
+    #[cold]
+    fn refuse_undecided(&mut self, table: TableRef, record: RecordPointer<J::Header>) -> Abort {
+        self.refuse(table, record.block(), None)
+    }
+}
+
+impl<J: JoinedProtocol> ReconcilingExecutor<J> {
+    /// Commits a transaction that has applied operations to slices.
+    #[inline(always)]
+    fn commit_split(
+        &mut self,
+        memory: &WorkerMemory,
+        epoch: impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        let is_logged = !self.logged.operations.is_empty();
+        if is_logged && !self.is_joined_written {
+            // Before anything is validated, as if it wrote something itself.
+            epoch();
+        }
+        if self.is_joined_used {
+            let drawn = || if memory.is_committing() { memory.drawn_epoch() } else { epoch() };
+            let committed = self.joined.commit(memory, drawn);
+            committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
+        } else {
+            // Nothing but slices, which are this worker's own.
+            self.joined.abort(memory);
+        }
+        if is_logged {
+            self.log_operations(memory);
+        }
+        self.undo.forget();
+        Ok(())
+    }
+
+    fn log_operations(&mut self, memory: &WorkerMemory) {
+        let LoggedOperations { operations, bytes } = &mut self.logged;
+        let mut start = 0;
+        let entries = operations.drain(..).map(|(record, table, end)| {
+            // SAFETY: pinned, so the record is not freed.
+            let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
+            // The record stays as it is in this phase: so the operation comes behind the write that has
+            // made it so, and before the next, of whoever reconciles, or comes later.
+            let order = stored.header.tid().load_relaxed().order_in(memory.drawn_epoch());
+            let operation = &bytes[start..end];
+            start = end;
+            LoggedOperation { table, order, bytes: operation }
+        });
+        memory.log_operations(entries, self.is_joined_written);
+        bytes.clear();
+    }
+
+    /// It has got what it waited for.
+    #[cold]
+    fn end_waiting(&mut self) {
+        self.is_waiting = false;
+        self.shared.waiting.fetch_add(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+impl<J: JoinedProtocol> Drop for ReconcilingExecutor<J> {
+    fn drop(&mut self) {
+        if self.is_waiting {
+            self.end_waiting();
+        }
+    }
+}
+
+/// The operations that are applied to slices, by the record: what a transition decides on.
+type Counted = SmallVec<[(ColumnOperation, u64); 4]>;

@@ -1,0 +1,702 @@
+//! When a phase ends, what is split in the next, and reconciliation.
+//!
+//! All of this is done by a worker between two of its transactions, one worker at a time.
+
+use std::mem;
+use std::ptr::NonNull;
+
+use smallvec::SmallVec;
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
+
+use super::contention::{Contended, add, gather, most_of_each_column};
+use super::phases::Phase;
+use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
+use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
+use crate::commit::access_set::TidHeader;
+use crate::commit::{Engine, Worker};
+use crate::error::Failure;
+use crate::row::operation::ColumnOperation;
+use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::Pinned;
+use crate::transaction::Transaction;
+
+/// A record is split if transactions have had a conflict about it for every so many that committed,
+const COMMITS_PER_CONFLICT_MAX: u64 = 100;
+
+/// and so many conflicts at least.
+const CONFLICTS_MIN: u64 = 16;
+
+/// A split record is made whole for good if only one in so many transactions used it,
+const COMMITS_PER_OPERATION_MAX: u64 = 200;
+
+/// or if for two operations that were gathered more than so many accesses were refused. (In the paper's
+/// Figure 12, records begin to be split when there are seven reads for three operations.)
+const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
+
+/// or if more accesses were refused than so many times the conflicts that there were about it before it was
+/// split: each of both is a transaction that is run again. (That a row is no longer passed from core to core is
+/// worth the rest.)
+const REFUSED_PER_CONFLICT_MAX: u64 = 2;
+
+/// How much time an operation saves that is gathered instead of applied to a contended row, at most, in
+/// nanoseconds: a conflict, and the transaction that is run again. If threads have waited for longer than
+/// all of them have saved, the record is made whole.
+const SAVED_NANOSECONDS: u64 = 500;
+
+/// How many times nothing is split then that might be, at first and at most.
+const BARRED_MIN: u32 = 4;
+const BARRED_MAX: u32 = 256;
+
+/// The part of its length that a split phase lasts at least, when somebody waits.
+const HURRIED_PART: u64 = 16;
+
+/// How long a worker lets pass between two looks at the clock, about, in nanoseconds.
+const LOOK_NANOSECONDS: u64 = 200_000;
+
+/// For how long nobody is seen in a transaction before that is taken for a rest, in nanoseconds.
+const REST_NANOSECONDS: u64 = 20_000;
+
+/// How often one yields while transactions are to end before the phase is changed. If one takes longer,
+/// others are not held up by it: the change is put off.
+const YIELDS_MAX: u32 = 4096;
+
+/// The most transactions between two looks at the clock.
+const LOOK_INTERVAL_MAX: u32 = 4096;
+
+/// What is known by whoever changes phases.
+#[derive(Default)]
+pub struct Plans {
+    /// What is to be split.
+    chosen: Vec<Chosen>,
+    /// Transactions committed when the present phase began.
+    commits_before: u64,
+    /// Transactions committed when it was decided last what to split: conflicts are counted since then.
+    commits_at_choice: u64,
+}
+
+/// A record that is to be split in every split phase.
+struct Chosen {
+    /// By which it is found again.
+    contended: Contended,
+    operations: SmallVec<[ColumnOperation; 4]>,
+    /// How contended it was when it was whole.
+    contention: Contention,
+    /// Whether somebody wants it split, contended or not.
+    is_labelled: bool,
+    /// Whether it is to be split. If not, it was not worth it; it may become so again.
+    is_active: bool,
+    /// How many more times it is not to be split even if it is contended.
+    barred: u32,
+    /// How many times that was, when it was barred last.
+    penalty: u32,
+}
+
+/// Conflicts about a record, and the transactions that committed meanwhile.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contention {
+    conflicts: u64,
+    committed: u64,
+}
+
+impl Contention {
+    /// How many conflicts are to be expected among so many transactions.
+    fn among(self, committed: u64) -> u64 {
+        let expected =
+            u128::from(self.conflicts) * u128::from(committed) / u128::from(self.committed.max(1));
+        expected.try_into().unwrap_or(u64::MAX)
+    }
+}
+
+impl Chosen {
+    fn new(
+        contended: Contended,
+        operations: SmallVec<[ColumnOperation; 4]>,
+        contention: Contention,
+    ) -> Chosen {
+        Chosen {
+            contended,
+            operations,
+            contention,
+            is_labelled: false,
+            is_active: true,
+            barred: 0,
+            penalty: 0,
+        }
+    }
+
+    /// Whether it is this record. To be asked by a worker that is pinned.
+    fn is_of(&self, table: TableRef, record: Option<NonNull<u8>>) -> bool {
+        self.contended.table == table && self.contended.find() == record
+    }
+
+    /// After it was not worth it: it is not to be split for a while, each time twice as long.
+    fn bar(&mut self) {
+        self.is_active = false;
+        self.penalty = (self.penalty * 2).clamp(BARRED_MIN, BARRED_MAX);
+        self.barred = self.penalty;
+    }
+}
+
+impl Plans {
+    /// How many records are to be split.
+    fn active(&self) -> u64 {
+        self.chosen.iter().filter(|chosen| chosen.is_active).count() as u64
+    }
+}
+
+type Database<J> = Engine<PhaseReconciliation<J>>;
+type WorkerOf<J> = Worker<PhaseReconciliation<J>>;
+
+/// What is done between two transactions of a worker.
+#[inline(always)]
+pub fn between_transactions<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    keep_waiting: impl Fn() -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let executor = worker.executor();
+    executor.until_look -= 1;
+    if executor.until_look == 0 {
+        look(database, worker);
+    }
+    match executor.refused_in {
+        Some(refused_in) => wait_for_next_phase(database, worker, refused_in, keep_waiting),
+        None => Ok(()),
+    }
+}
+
+/// Looks at the clock, and changes the phase if it is time.
+#[cold]
+fn look<J: JoinedProtocol>(database: &Database<J>, worker: &WorkerOf<J>) {
+    let shared = &*database.protocol;
+    let executor = worker.executor();
+    let now = shared.clock.now();
+    if shared.options.is_hasty {
+        executor.look_interval = executor.random.u32(1..8);
+    } else {
+        let passed = now.saturating_sub(executor.looked);
+        executor.look_interval = match passed {
+            ..LOOK_NANOSECONDS => (executor.look_interval * 2).min(LOOK_INTERVAL_MAX),
+            _ => (executor.look_interval / 2).max(1),
+        };
+    }
+    executor.looked = now;
+    executor.until_look = executor.look_interval;
+    if shared.is_due(now)
+        && let Some(mut plans) = shared.plans.try_take()
+        && shared.is_due(now)
+    {
+        change_phase(database, worker, &mut plans);
+    }
+}
+
+/// Waits for the phase after this one, a split one, in which a record was refused to a transaction.
+#[cold]
+pub fn wait_for_next_phase<J: JoinedProtocol, E>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    refused_in: u64,
+    keep_waiting: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    let shared = &*database.protocol;
+    let executor = worker.executor();
+    if !executor.is_waiting {
+        executor.is_waiting = true;
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut spins = 0_u32;
+    let mut resting_since = None;
+    // Until another phase has begun. If that is a split one again, there has been a joined one before,
+    // which this thread has missed.
+    while shared.phases.present().phase().is_none()
+        || shared.phases.present().number() == refused_in
+    {
+        keep_waiting()?;
+        let now = shared.clock.now();
+        resting_since = match shared.phases.is_anyone_running(database.shared.grace.slots_used()) {
+            true => None,
+            false => resting_since.or(Some(now)),
+        };
+        let is_rest = resting_since.is_some_and(|since| {
+            shared.options.is_hasty || now.saturating_sub(since) >= REST_NANOSECONDS
+        });
+        if (is_rest || shared.is_due(now))
+            && let Some(mut plans) = shared.plans.try_take()
+            && shared.phases.present().number() == refused_in
+        {
+            change_phase(database, worker, &mut plans);
+        }
+        spins = spins.wrapping_add(1);
+        if spins.is_multiple_of(16) { yield_now() } else { spin_loop() }
+    }
+    executor.refused_in = None;
+    Ok(())
+}
+
+/// Waits for a joined phase after a split one in which a record was refused to a transaction. If it has missed one, and
+/// another split phase has begun, it waits for the end of that: somebody has to see to it, and nobody else may run.
+#[cold]
+pub fn wait_for_whole_rows<J: JoinedProtocol, E>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    mut refused_in: u64,
+    keep_waiting: impl Fn() -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        wait_for_next_phase(database, worker, refused_in, &keep_waiting)?;
+        let present = database.protocol.phases.present();
+        match present.phase() {
+            Some(Phase::Joined) => return Ok(()),
+            // It may have ended meanwhile.
+            Some(Phase::Split) => refused_in = present.number(),
+            None => {}
+        }
+    }
+}
+
+/// Runs `body` in a joined phase, and keeps it one meanwhile.
+pub fn with_whole_rows<J: JoinedProtocol, R>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    body: impl FnOnce() -> R,
+) -> Result<R, Failure> {
+    if worker.memory.is_in_user_code() {
+        return Err(Failure::NestedOperation);
+    }
+    if worker.active.get() {
+        // No phase ends before this transaction.
+        return match worker.executor().is_split() {
+            false => Ok(body()),
+            true => {
+                worker.executor().doom();
+                Err(Failure::RowsSplit)
+            }
+        };
+    }
+    let shared = &*database.protocol;
+    let _held = worker.memory.hold_discarded();
+    let mut plans = shared.plans.take();
+    while shared.phases.present().phase() == Some(Phase::Split) {
+        database.shared.check_open()?;
+        change_phase(database, worker, &mut plans);
+    }
+    let result = body();
+    drop(plans);
+    Ok(result)
+}
+
+/// Labels a record: it is split for this operation, contended or not, and for the others on other
+/// columns that it was labelled with. The calling worker is pinned.
+pub fn label<J: JoinedProtocol>(
+    database: &Database<J>,
+    labelled: Contended,
+    operation: ColumnOperation,
+) {
+    let mut plans = database.protocol.plans.take();
+    let is_it = |chosen: &&mut Chosen| chosen.is_of(labelled.table, Some(labelled.record));
+    let chosen = match plans.chosen.iter_mut().find(is_it) {
+        Some(chosen) => chosen,
+        None => {
+            plans.chosen.push(Chosen::new(labelled, SmallVec::new(), Contention::default()));
+            plans.chosen.last_mut().expect("just pushed")
+        }
+    };
+    if !mem::replace(&mut chosen.is_labelled, true) {
+        chosen.operations.clear();
+    }
+    chosen.operations.retain(|other| other.column() != operation.column());
+    chosen.operations.push(operation);
+    chosen.is_active = true;
+    database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
+}
+
+/// Takes the labels of a record back. It may be split all the same, if it is contended.
+pub fn remove_labels<J: JoinedProtocol>(
+    database: &Database<J>,
+    table: TableRef,
+    record: NonNull<u8>,
+) {
+    let mut plans = database.protocol.plans.take();
+    let is_it = |chosen: &Chosen| chosen.is_labelled && chosen.is_of(table, Some(record));
+    if let Some(position) = plans.chosen.iter().position(is_it) {
+        plans.chosen.swap_remove(position);
+        database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
+    }
+}
+
+impl<J: JoinedProtocol> Reconciliation<J> {
+    /// Whether the present phase has lasted long enough (§5.4).
+    fn is_due(&self, now: u64) -> bool {
+        // Relaxed: whoever acts on it looks again with the lock.
+        let load = |word: &Word| word.load(Ordering::Relaxed);
+        let lasted = now.saturating_sub(load(&self.began));
+        let length = self.options.length.as_nanos() as u64;
+        let is_hasty = self.options.is_hasty;
+        match self.phases.present().phase() {
+            None => false,
+            Some(Phase::Split) => {
+                let is_hurried = load(&self.waiting) > 0 && lasted >= length / HURRIED_PART;
+                is_hasty || lasted >= length || is_hurried
+            }
+            // Who has waited comes first, and what was set aside, and has as long as a phase for that.
+            Some(Phase::Joined)
+                if load(&self.waiting) + load(&self.stashes) > 0 && lasted < length =>
+            {
+                false
+            }
+            Some(Phase::Joined) if load(&self.chosen) > 0 => true,
+            Some(Phase::Joined) => {
+                let conflicts = self.conflicts().saturating_sub(load(&self.conflicts_before));
+                match is_hasty {
+                    true => conflicts > 0,
+                    false => lasted >= length && conflicts >= CONFLICTS_MIN,
+                }
+            }
+        }
+    }
+
+    /// The conflicts of all workers about records.
+    fn conflicts(&self) -> u64 {
+        self.slots.iter().map(|slot| slot.conflicts.load()).sum()
+    }
+
+    /// Notes that a phase begins.
+    fn note_beginning(&self, plans: &Plans, now: u64) {
+        self.began.store(now, Ordering::Relaxed);
+        self.conflicts_before.store(self.conflicts(), Ordering::Relaxed);
+        self.chosen.store(plans.active(), Ordering::Relaxed);
+    }
+}
+
+/// Changes the phase.
+fn change_phase<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) {
+    if database.shared.check_open().is_err() {
+        return;
+    }
+    // Rows are dropped after the phase has changed, when no other worker waits for that.
+    let _held = worker.memory.hold_discarded();
+    let shared = &*database.protocol;
+    let before = shared.clock.now();
+    let phase = shared.phases.present().phase().expect("changes are made with the lock");
+    let slots = || database.shared.grace.slots_used();
+    let yields_max = if shared.options.is_hasty { YIELDS_MAX / 64 } else { YIELDS_MAX };
+    let Some(change) = shared.phases.begin_change(slots, yields_max) else { return };
+    let next = match phase {
+        Phase::Joined => split(database, worker, plans),
+        Phase::Split => reconcile(database, worker, plans),
+    };
+    let now = shared.clock.now();
+    let metrics = &shared.metrics;
+    let add_to =
+        |word: &Word, by: u64| word.store(word.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+    if phase == Phase::Split {
+        let lasted = before.saturating_sub(shared.began.load(Ordering::Relaxed));
+        add_to(&metrics.split_nanoseconds, lasted);
+        add_to(&metrics.hurried, u64::from(u128::from(lasted) < shared.options.length.as_nanos()));
+    }
+    add_to(&metrics.changing_nanoseconds, now.saturating_sub(before));
+    add_to(&metrics.split_phases, u64::from(next == Phase::Split));
+    plans.commits_before = commits(database);
+    shared.note_beginning(plans, now);
+    change.end(next);
+}
+
+/// Transactions committed so far.
+fn commits<J: JoinedProtocol>(database: &Database<J>) -> u64 {
+    database.shared.counters.iter().map(|counters| counters.committed.load(Ordering::Relaxed)).sum()
+}
+
+// ---- from joined to split ---------------------------------------------------------------------
+
+/// Decides what to split (§5.5), and splits it. Nobody is in a transaction.
+fn split<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) -> Phase {
+    let shared = &*database.protocol;
+    // Records are looked up.
+    let _pinned = Pinned::new(worker);
+    choose(database, plans);
+    let cores = database.shared.grace.slots_used();
+    let mut records: Vec<SplitRecord> = Vec::new();
+    plans.chosen.retain(|chosen| {
+        if !chosen.is_active {
+            return true;
+        }
+        let Some(record) = chosen.contended.find() else { return false };
+        // SAFETY: pinned since before it was found.
+        let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
+        if stored.header.tid().load_unlocked().is_absent() {
+            return false; // Nothing can be done with it, if only for now.
+        }
+        if records.iter().all(|split| split.record != record) {
+            let operations = chosen.operations.iter().copied();
+            records.push(SplitRecord::new(record, chosen.contended.table, operations, cores));
+        }
+        true
+    });
+    if records.is_empty() {
+        return Phase::Joined;
+    }
+    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    unsafe { *shared.splits.get() = Splits::new(records) };
+    Phase::Split
+}
+
+/// Adds what has become contended to what is to be split.
+fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
+    let shared = &*database.protocol;
+    let sketches = shared.slots.iter().map(|slot| {
+        // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+        unsafe { &mut *slot.sketch.get() }
+    });
+    let contended = gather(sketches);
+    let commits = commits(database);
+    let committed = commits.saturating_sub(plans.commits_before);
+    let committed_since_choice = commits.saturating_sub(plans.commits_at_choice);
+    plans.commits_at_choice = commits;
+    plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
+    for contended in contended {
+        let operations = most_of_each_column(&contended.operations);
+        let record = contended.find();
+        let is_it = |known: &&mut Chosen| known.is_of(contended.table, record);
+        let (conflicts, splittable) = (contended.conflicts, contended.splittable());
+        let contention = Contention { conflicts, committed: committed_since_choice };
+        let is_worth_it = match shared.options.is_hasty {
+            true => is_mostly_splittable(conflicts, splittable),
+            false => is_worth_splitting(conflicts, splittable, committed),
+        };
+        let is_room = plans.chosen.len() < SPLITS_MAX;
+        match plans.chosen.iter_mut().find(is_it) {
+            Some(known) if is_worth_it && !known.is_active && known.barred == 0 => {
+                known.operations = operations;
+                known.contention = contention;
+                known.is_active = true;
+            }
+            Some(_) => {}
+            None if is_worth_it && is_room => {
+                plans.chosen.push(Chosen::new(contended, operations, contention));
+            }
+            None => {}
+        }
+    }
+    // What is not contended when it might be split again is forgotten.
+    plans.chosen.retain(|chosen| chosen.is_active || chosen.barred > 0);
+}
+
+/// Whether a record is to be split, by the conflicts about it, those of them that are about one operation,
+/// and the transactions that committed meanwhile.
+fn is_worth_splitting(conflicts: u64, splittable: u64, committed: u64) -> bool {
+    conflicts >= CONFLICTS_MIN
+        && conflicts * COMMITS_PER_CONFLICT_MAX >= committed
+        && is_mostly_splittable(conflicts, splittable)
+}
+
+/// Whether most conflicts are about one operation: all others would only have to wait.
+fn is_mostly_splittable(conflicts: u64, splittable: u64) -> bool {
+    splittable * 2 >= conflicts
+}
+
+/// Whether a split record is used enough to be split again, by the operations that were gathered and the
+/// transactions that committed meanwhile.
+fn is_used(gathered: u64, committed: u64) -> bool {
+    gathered * COMMITS_PER_OPERATION_MAX >= committed
+}
+
+/// Whether it pays that a record is split, by the operations that were gathered, the accesses that were
+/// refused, the conflicts that there would have been if it were whole, and how long threads have waited for
+/// it, in nanoseconds.
+fn pays(gathered: u64, refused: u64, conflicts: u64, waited: u64) -> bool {
+    refused * 2 <= gathered * REFUSED_PER_TWO_GATHERED_MAX
+        && refused <= conflicts.saturating_mul(REFUSED_PER_CONFLICT_MAX)
+        && waited <= gathered * SAVED_NANOSECONDS
+}
+
+// ---- from split to joined ---------------------------------------------------------------------
+
+/// Reconciliation (§5.3): merges all slices into the rows. Nobody is in a transaction.
+fn reconcile<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    plans: &mut Plans,
+) -> Phase {
+    let shared = &*database.protocol;
+    let phase = shared.phases.present().number();
+    // SAFETY: nobody is in a transaction, and this worker is the one that changes the phase.
+    let splits = unsafe { shared.splits() };
+    let reconciling = Reconciling::begin(worker);
+    for split in splits.records() {
+        // SAFETY: likewise.
+        if unsafe { split.is_touched(phase) } {
+            merge(database, worker, split, phase);
+        }
+    }
+    drop(reconciling);
+    // SAFETY: likewise.
+    let splits = mem::take(unsafe { &mut *shared.splits.get() });
+    let committed = commits(database).saturating_sub(plans.commits_before);
+    let _pinned = Pinned::new(worker);
+    let now = shared.clock.now();
+    for split in splits.into_records() {
+        reconsider(&split, (committed, now), plans, shared.options.is_hasty);
+    }
+    Phase::Joined
+}
+
+/// Merges the slices of a record into its row, by a transaction.
+fn merge<J: JoinedProtocol>(
+    database: &Database<J>,
+    worker: &WorkerOf<J>,
+    split: &SplitRecord,
+    phase: u64,
+) {
+    // SAFETY: the record is in its index as long as it is split.
+    let record: RecordPointer<J::Header> =
+        unsafe { RecordPointer::from_address(split.record.as_ptr().expose_provenance() as u64) };
+    // SAFETY: the phase is changing.
+    let mut copy = unsafe { split.take_copy(&worker.memory) };
+    let mut attempt = 0;
+    loop {
+        let transaction = Transaction::begin(database, worker, attempt, None)
+            .expect("a reconciliation is not kept from beginning");
+        // What the slices hold is added to a copy of the row. If the transaction has to be run again, this
+        // is done again, on another copy: slices are not changed by being merged.
+        let copy = copy.take().unwrap_or_else(|| {
+            // SAFETY: pinned since before the record was found.
+            let newest = unsafe { record.get() }.newest.load(Ordering::Acquire).row();
+            let newest = newest.expect("a split record has a row");
+            // SAFETY: a row of the record.
+            unsafe { copy_row(split.table, newest, &worker.memory) }
+        });
+        // SAFETY: the phase is changing, and the copy is private.
+        unsafe { split.merge(phase, copy) };
+        // SAFETY: as above.
+        let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
+        let ended = match replaced {
+            Ok(()) => transaction.finish(None),
+            Err(abort) => Err(abort),
+        };
+        match ended {
+            Ok(_) => {
+                transaction.end_committed();
+                break;
+            }
+            Err(abort) => transaction.give_way(abort),
+        }
+        attempt += 1;
+        yield_now();
+    }
+    // SAFETY: the phase is changing.
+    unsafe { split.forget(phase) };
+    database.protocol.metrics.reconciled_rows.fetch_add(1, Ordering::Relaxed);
+}
+
+/// While a worker's transactions reconcile.
+struct Reconciling<'w, J: JoinedProtocol>(&'w WorkerOf<J>);
+
+impl<'w, J: JoinedProtocol> Reconciling<'w, J> {
+    fn begin(worker: &'w WorkerOf<J>) -> Self {
+        worker.executor().is_reconciling = true;
+        worker.memory.set_reconciling(true);
+        Reconciling(worker)
+    }
+}
+
+impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
+    fn drop(&mut self) {
+        self.0.executor().is_reconciling = false;
+        self.0.memory.set_reconciling(false);
+    }
+}
+
+/// Decides whether a record is to be split again, and for what (§5.5).
+fn reconsider(
+    split: &SplitRecord,
+    (committed, now): (u64, u64),
+    plans: &mut Plans,
+    is_hasty: bool,
+) {
+    let is_it = |chosen: &Chosen| chosen.is_of(split.table, Some(split.record));
+    let Some(position) = plans.chosen.iter().position(is_it) else { return };
+    // SAFETY: the phase is changing.
+    let counts = unsafe { split.counts(now) };
+    if plans.chosen[position].is_labelled {
+        return;
+    }
+    let wanted = counts.refused_operation.map_or(0, |(_, count)| count);
+    let refused = counts.refused + wanted;
+    if let Some((operation, count)) = counts.refused_operation
+        && count > counts.refused
+        && count * 2 > counts.gathered
+    {
+        // Another operation is wanted more, or on another column.
+        let mut operations: Counted = SmallVec::new();
+        add(&mut operations, operation, 1);
+        split.operations().for_each(|selected| {
+            if selected.column() != operation.column() {
+                add(&mut operations, selected, 1);
+            }
+        });
+        plans.chosen[position].operations = most_of_each_column(&operations);
+    } else if is_hasty {
+        // As if it were worth it.
+    } else if !is_used(counts.gathered, committed) {
+        plans.chosen.swap_remove(position);
+    } else if pays(
+        counts.gathered,
+        refused,
+        plans.chosen[position].contention.among(committed),
+        counts.waited,
+    ) {
+        plans.chosen[position].penalty /= 2;
+    } else {
+        plans.chosen[position].bar();
+    }
+}
+
+impl<J: JoinedProtocol> ReconcilingExecutor<J> {
+    /// Has the transaction, which is in a split phase, run again in a joined one.
+    fn doom(&mut self) {
+        // SAFETY: in a transaction.
+        let splits = unsafe { self.shared.splits() };
+        let split = splits.records().first().expect("something is split in a split phase");
+        let (table, record) = (split.table, split.record);
+        self.refuse(table, record, None);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_causes_many_conflicts_is_split_if_they_are_about_an_operation() {
+        assert!(is_worth_splitting(500, 500, 10_000));
+        assert!(is_worth_splitting(500, 250, 10_000), "half of the accesses only read");
+        assert!(!is_worth_splitting(500, 200, 10_000), "most of them do");
+        assert!(!is_worth_splitting(50, 50, 10_000), "few transactions have to do with it");
+        assert!(!is_worth_splitting(5, 5, 10), "there is no telling yet");
+    }
+
+    #[test]
+    fn what_is_split_stays_so_while_it_is_used_and_others_do_not_have_to_wait_for_it() {
+        assert!(is_used(1000, 10_000) && !is_used(40, 10_000));
+        assert!(is_used(0, 0), "a phase in which nothing was done shows nothing");
+        assert!(pays(1000, 0, 0, 0), "nobody is in the way");
+        assert!(pays(1000, 2500, 9000, 0), "seven reads to three operations, or less");
+        assert!(!pays(1000, 2600, 9000, 0));
+        assert!(pays(1000, 800, 400, 0), "half as many conflicts cost as much");
+        assert!(!pays(1000, 801, 400, 0), "fewer transactions were run again before");
+        assert!(pays(1000, 1, 10, 400_000));
+        assert!(!pays(1000, 1, 10, 600_000), "who has waited might have done more meanwhile");
+        let contention = Contention { conflicts: 50, committed: 1000 };
+        assert_eq!(contention.among(200), 10);
+        assert_eq!(Contention::default().among(200), 0);
+    }
+}

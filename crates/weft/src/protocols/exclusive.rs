@@ -1,0 +1,623 @@
+//! The executor of the protocols under which a transaction has the database to itself, or behaves
+//! as if it had: what it writes is in place at once, and an *undo log* takes it back.
+//!
+//! The idea. Reads follow the pointer. Writes swap the pointer, and remember the old row in the
+//! undo log, by which a rollback takes them back in reverse order. A commit numbers what it has
+//! written, unlinks what was deleted, frees the old rows and forgets the log. There is no read set
+//! and no validation: nobody else is there, but for readers of snapshots, who pass over what has no
+//! number yet.
+//!
+//! *How* a transaction gets the database to itself is the protocol's part, its [`Exclusion`]:
+//! [`none`](super::none) refuses a second transaction, [`htm_naive`](super::htm_naive) makes it
+//! wait, or look as if it had waited.
+//!
+//! Header of a record: nothing. A record with a null pointer has no row; nor has one whose pointer
+//! has the flag `ABSENT`: it leads to the row that was deleted.
+//!
+//! **Memory.** Where there is one worker at most, and no snapshot open, nobody else is there to read
+//! what a transaction replaces or unlinks. So rows and records are freed at once, without a grace
+//! period. (Index nodes are retired as under every protocol: that is the indexes' affair.)
+//!
+//! Otherwise rows and records are retired as under every other protocol. And so is a row that was
+//! never committed, above a version that was kept for a snapshot: when that is closed, somebody may
+//! be on the way down to unlink that version. A deleted record stays in its index, and on a list that
+//! whoever has the database to itself looks through, as long as a snapshot needs it: see [`Deferred`].
+
+use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{Ordering, fence};
+
+use crate::commit::access_set::is_inline;
+use crate::commit::{Abort, Executor, Never, Observation, Refusal, Settled, Visible};
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::row::encoding::EncodedKey;
+use crate::store::garbage::DeletedRecord;
+use crate::store::record::version::{UNNUMBERED, VersionHeader};
+use crate::store::record::{Newest, RecordPointer, StoredRecord};
+use crate::store::retention::NONE_OPEN;
+use crate::store::table::TableRef;
+use crate::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
+
+/// How a transaction gets the database to itself.
+pub trait Exclusion: Default + Send + Sync + 'static {
+    /// Whether there is one worker at most. Else the next transaction may begin, and replace what
+    /// this one has written, while this one is still at work on it, after `leave`.
+    #[doc(hidden)]
+    const IS_ONE_WORKER: bool;
+
+    /// Begins to have it; or the worker finds another transaction running, and does not wait.
+    #[doc(hidden)]
+    fn enter(&self, memory: &WorkerMemory) -> Result<(), Refusal>;
+
+    /// Ends what [`Exclusion::enter`] began, on the same worker: what was written in between is
+    /// there for the next transaction.
+    #[doc(hidden)]
+    fn leave(&self, memory: &WorkerMemory);
+
+    /// Deleted records whose unlinking was put off. Touched between `enter` and `leave` only.
+    #[doc(hidden)]
+    fn deferred(&self) -> &Deferred;
+}
+
+/// Deleted records that were left in their indexes because a snapshot was open. They belong to the
+/// transaction that has the database to itself.
+#[derive(Debug, Default)]
+pub struct Deferred(UnsafeCell<DeferredRecords>);
+
+/// The contents of [`Deferred`].
+#[derive(Debug, Default)]
+struct DeferredRecords {
+    /// By the records' addresses. None of the records has a row.
+    records: BTreeMap<NonNull<u8>, DeletedRecord>,
+    /// The next commit looks at the records after this one.
+    seen: Option<NonNull<u8>>,
+    /// How many records were put off since the last commit looked.
+    added: usize,
+}
+
+/// How many deferred records a commit looks at, besides two for each that was put off since. So a commit
+/// takes no longer if a snapshot needs many of them, and records that no snapshot needs do not pile up.
+const LOOKED_AT: usize = 32;
+
+// SAFETY: accessed only by the transaction that has the database to itself; the records and tables
+// are the database's, on whatever thread.
+unsafe impl Sync for Deferred {}
+// SAFETY: likewise.
+unsafe impl Send for Deferred {}
+
+/// A flag of the pointer: the row that it leads to was deleted.
+const ABSENT: usize = 1;
+
+/// What a record with this pointer shows.
+#[inline(always)]
+fn visible(newest: Newest) -> Visible {
+    present(newest).map_or(Visible::Absent, Visible::Row)
+}
+
+/// The row behind a pointer without the flag, if there is one.
+#[inline(always)]
+fn present(newest: Newest) -> Option<NonNull<u8>> {
+    newest.row().filter(|_| !newest.has(ABSENT))
+}
+
+/// The header of a version of a record.
+#[inline(always)]
+fn header<'a>(row: NonNull<u8>) -> &'a VersionHeader {
+    // SAFETY: the worker is pinned for the whole transaction, and rows come from records or are the
+    // transaction's own.
+    unsafe { VersionHeader::of(row) }
+}
+
+/// One step to take back.
+struct Undo {
+    record: RecordPointer<()>,
+    table: TableRef,
+    /// What the record's pointer was.
+    before: Newest,
+    /// The key that the index leads to the record from, if the step inserts or deletes.
+    key: Option<EncodedKey>,
+    /// Whether the step put the record into the index.
+    created: bool,
+    /// Whether the step deleted the row.
+    removed: bool,
+    /// Where it stands among the writes that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
+    staged: u32,
+}
+
+/// A row that nothing leads to any more.
+struct Unused {
+    row: NonNull<u8>,
+    record: RecordPointer<()>,
+    table: TableRef,
+    /// Whether somebody may be passing over it.
+    is_passed: bool,
+}
+
+impl Unused {
+    /// A row of this transaction's own that it has replaced, or takes back. To be called while it
+    /// has the database to itself.
+    fn uncommitted(row: NonNull<u8>, step: &Undo) -> Self {
+        let committed = NonNull::new(header(row).private_previous());
+        // Whoever has unlinked the last version that was kept has done with this row.
+        let is_passed = committed.is_some_and(|committed| !header(committed).is_last());
+        Unused { row, record: step.record, table: step.table, is_passed }
+    }
+}
+
+/// Runs one worker's transactions, one at a time among all workers.
+#[doc(hidden)]
+pub struct ExclusiveExecutor<E> {
+    exclusion: Arc<E>,
+    log: Vec<Undo>,
+    /// Rows and records to be freed at the end of the transaction.
+    unused: Vec<Unused>,
+    unlinked: Vec<(RecordPointer<()>, TableRef)>,
+    /// Committed rows that were replaced, and what has replaced them.
+    replaced: Vec<(Unused, NonNull<u8>)>,
+    /// Deleted records whose unlinking is put off.
+    deferring: Vec<DeletedRecord>,
+    /// Whether the last commit has left deleted records in their indexes.
+    has_deferred: bool,
+}
+
+// SAFETY: all lists are empty between transactions, when the executor may change threads; the
+// exclusion is Sync.
+unsafe impl<E: Exclusion> Send for ExclusiveExecutor<E> {}
+
+/// Acquire: pairs with the store of a transaction before. Between that store and this load lie
+/// the `leave` of the one and the `enter` of the other, which alone would do; but two hardware
+/// regions that stand for them order nothing in the language's terms.
+const LOAD: Ordering = Ordering::Acquire;
+/// Release: pairs with [`LOAD`].
+const STORE: Ordering = Ordering::Release;
+
+#[inline(always)]
+fn stored<'a>(record: RecordPointer<()>) -> &'a StoredRecord<()> {
+    // SAFETY: the worker is pinned for the whole transaction, by the executor's rules of use.
+    unsafe { record.get() }
+}
+
+impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
+    type Header = ();
+    type Shared = E;
+    /// The record's pointer when it was observed.
+    type Version = Newest;
+    type Splitting = Never;
+    type Repairing = Never;
+    type Chopping = Never;
+
+    fn new(exclusion: &Arc<E>, _slot: usize) -> Self {
+        ExclusiveExecutor {
+            exclusion: Arc::clone(exclusion),
+            log: Vec::new(),
+            unused: Vec::new(),
+            unlinked: Vec::new(),
+            replaced: Vec::new(),
+            deferring: Vec::new(),
+            has_deferred: false,
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, _attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        #[cfg(weft_sim)]
+        memory.begin_undoable();
+        self.exclusion.enter(memory)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<()>,
+        _memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        Ok(visible(stored(record).newest.load(LOAD)))
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        _table: TableRef,
+        record: RecordPointer<()>,
+        _memory: &WorkerMemory,
+    ) -> Result<Observation<Newest>, Abort> {
+        let version = stored(record).newest.load(LOAD);
+        Ok(Observation { visible: visible(version), version })
+    }
+
+    fn note_read(&mut self, _table: TableRef, _record: RecordPointer<()>, _version: Newest) {}
+
+    fn is_current(&self, record: RecordPointer<()>, version: Newest) -> bool {
+        stored(record).newest.load(LOAD) == version
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        version: Newest,
+        row: NonNull<u8>,
+    ) {
+        self.log(record, table, version, None);
+        header(row).set_previous(committed_before(version));
+        stored(record).newest.store(Newest::of(row), STORE);
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        version: Newest,
+        key: EncodedKey,
+    ) {
+        self.log(record, table, version, Some(key)).removed = true;
+        let deleted = NonNull::new(committed_before(version));
+        let marked = deleted.map_or(Newest::NONE, |deleted| Newest::of(deleted).with(ABSENT));
+        stored(record).newest.store(marked, STORE);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<()>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        self.log(record, table, Newest::NONE, Some(key)).created = true;
+        stored(record).newest.store(Newest::of(row), STORE);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        _table: TableRef,
+        _node: NodeVersion,
+        _range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        Ok(0)
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        _table: TableRef,
+        _change: NodeChange,
+        _sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        Ok(())
+    }
+
+    /// What a record holds in the end is what its last step has made of it.
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        let records = self.log.iter().enumerate();
+        let mut steps: Vec<(NonNull<u8>, usize)> =
+            records.map(|(position, step)| (step.record.block(), position)).collect();
+        steps.sort_unstable();
+        for (index, &(record, position)) in steps.iter().enumerate() {
+            let step = &mut self.log[position];
+            let newest = stored(step.record).newest.load(LOAD);
+            let written = match newest.row() {
+                _ if steps.get(index + 1).is_some_and(|(later, _)| *later == record) => None,
+                Some(row) if !newest.has(ABSENT) => Some(Written::Row(row)),
+                Some(deleted) if !header(deleted).is_deleted() => Some(Written::Deleted(deleted)),
+                _ => None,
+            };
+            step.staged = match written {
+                Some(written) => {
+                    list.push(LoggedWrite { table: step.table, written });
+                    list.len() as u32 - 1
+                }
+                None => NOT_STAGED,
+            };
+        }
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        if self.log.is_empty() {
+            self.exclusion.leave(memory);
+            return Ok(());
+        }
+        epoch();
+        let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
+        // While nobody else can commit.
+        let order = memory.is_logging().then(|| memory.next_in_log());
+        for step in &self.log {
+            let newest = stored(step.record).newest.load(LOAD);
+            if let Some(row) = present(newest)
+                && header(row).number() == UNNUMBERED
+            {
+                memory.number(row);
+            }
+            // The transaction's own row whose place the step took.
+            if let Some(row) = present(step.before)
+                && header(row).number() == UNNUMBERED
+            {
+                self.unused.push(Unused::uncommitted(row, step));
+            }
+        }
+        for position in 0..self.log.len() {
+            self.settle(position, is_alone, memory);
+        }
+        if cfg!(not(weft_sim)) {
+            self.defer();
+            self.unlink_deferred(memory);
+            self.exclusion.leave(memory);
+        } else {
+            // The common list is no word, so the simulated machine undoes nothing of it: what is deleted
+            // in a region goes there when the region has committed. None of this is interrupted: who
+            // put a row there again meanwhile, or deleted that too, would not find it on the list.
+            memory.regions().uninterrupted(|| {
+                self.unlink_deferred(memory);
+                self.exclusion.leave(memory);
+                self.defer();
+            });
+        }
+        if let Some(order) = order {
+            let staged = self.log.iter().filter(|step| step.staged != NOT_STAGED);
+            memory.log(staged.map(|step| (step.staged, order)));
+        }
+        if self.has_deferred {
+            // For the next commit. Not while the database is this transaction's, since that waits for a lock.
+            memory.list_open_snapshots();
+        }
+        self.log.clear();
+        for (replaced, row) in self.replaced.drain(..) {
+            if is_alone && header(replaced.row).is_last() && header(row).cut(replaced.row) {
+                drop_row(memory, replaced);
+                continue;
+            }
+            let inline = is_inline(replaced.table, replaced.record, replaced.row);
+            let block = replaced.record.block();
+            // SAFETY: this transaction has replaced it, and just committed.
+            unsafe { memory.supersede(replaced.table, block, row, replaced.row, inline) };
+        }
+        self.free_unused(is_alone, memory);
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        #[cfg(weft_sim)]
+        if memory.regions().is_undone() {
+            return self.forget(memory);
+        }
+        while let Some(step) = self.log.pop() {
+            let written = stored(step.record).newest.load(LOAD);
+            stored(step.record).newest.store(step.before, STORE);
+            if let Some(row) = present(written) {
+                if step.created {
+                    self.unlinked.extend(unlink(memory, &step));
+                }
+                self.unused.push(Unused::uncommitted(row, &step));
+            }
+        }
+        self.exclusion.leave(memory);
+        // A reader of a snapshot that is open, or is being opened, may have come upon what was
+        // written; one that is opened later finds it gone.
+        fence(Ordering::SeqCst);
+        let is_alone = E::IS_ONE_WORKER && memory.shared().retention.oldest() == NONE_OPEN;
+        self.free_unused(is_alone, memory);
+    }
+}
+
+impl<E: Exclusion> ExclusiveExecutor<E> {
+    /// Notes a step.
+    #[inline(always)]
+    fn log(
+        &mut self,
+        record: RecordPointer<()>,
+        table: TableRef,
+        before: Newest,
+        key: Option<EncodedKey>,
+    ) -> &mut Undo {
+        let (created, removed, staged) = (false, false, NOT_STAGED);
+        self.log.push(Undo { record, table, before, key, created, removed, staged });
+        self.log.last_mut().expect("just pushed")
+    }
+
+    /// What the commit has to do about one step: whom it has replaced or deleted.
+    #[inline(always)]
+    fn settle(&mut self, position: usize, is_alone: bool, memory: &WorkerMemory) {
+        let step = &self.log[position];
+        let (record, table) = (step.record, step.table);
+        let newest = stored(record).newest.load(LOAD);
+        match newest.row() {
+            // Inserted and deleted again: the record's last deletion unlinks it.
+            None => {
+                if step.removed {
+                    self.unlinked.extend(unlink(memory, step));
+                }
+            }
+            // Deleted, and not inserted again.
+            Some(deleted) if newest.has(ABSENT) => {
+                if !step.removed || header(deleted).is_deleted() {
+                    return;
+                }
+                // SAFETY: this transaction has deleted it, and nobody else is there.
+                unsafe { memory.mark_deleted(record.block(), deleted) };
+                // SAFETY: pinned.
+                let may_go = is_alone && unsafe { memory.may_unlink(header(deleted)) };
+                if may_go {
+                    if let Some(unlinked) = unlink(memory, step) {
+                        self.unlinked.push(unlinked);
+                        self.unused.push(Unused { row: deleted, record, table, is_passed: false });
+                    }
+                } else if let Some(key) = step.key.clone() {
+                    let record = record.block();
+                    self.deferring.push(DeletedRecord { record, table, key });
+                }
+            }
+            Some(row) => {
+                if let Some(replaced) = self.replaced_by(position) {
+                    let is_passed = false;
+                    self.replaced.push((Unused { row: replaced, record, table, is_passed }, row));
+                }
+            }
+        }
+    }
+
+    /// The committed row that a step has replaced: the first step on a record has, if there was one.
+    #[inline(always)]
+    fn replaced_by(&self, position: usize) -> Option<NonNull<u8>> {
+        let step = &self.log[position];
+        let before = step.before.row()?;
+        let is_first = if !step.before.has(ABSENT) {
+            header(before).number() != UNNUMBERED
+        } else {
+            // Into the place of a row that was deleted: by an earlier transaction, or by this one.
+            header(before).is_deleted()
+                && self.log[..position].iter().all(|earlier| earlier.record != step.record)
+        };
+        is_first.then_some(before)
+    }
+
+    /// Puts the unlinking of deleted records off.
+    #[inline(always)]
+    fn defer(&mut self) {
+        if !self.deferring.is_empty() {
+            // SAFETY: between `enter` and `leave`, or where nobody interrupts.
+            let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
+            deferred.added += self.deferring.len();
+            let deferring = self.deferring.drain(..).map(|deleted| (deleted.record, deleted));
+            deferred.records.extend(deferring);
+            self.has_deferred = true;
+        }
+    }
+
+    /// Forgets a transaction whose region the simulated machine has rolled back. Of what it has
+    /// written nothing is left that anybody could find. Its own rows are not dropped, only their blocks
+    /// given back: this code runs at any place of the transaction, so nobody knows which are whole.
+    #[cfg(weft_sim)]
+    #[cold]
+    fn forget(&mut self, memory: &WorkerMemory) {
+        self.log.clear();
+        self.unused.clear();
+        self.unlinked.clear();
+        self.replaced.clear();
+        self.deferring.clear();
+        memory.undo();
+    }
+
+    /// Unlinks deleted records that no snapshot needs any more.
+    #[inline(always)]
+    fn unlink_deferred(&mut self, memory: &WorkerMemory) {
+        // SAFETY: between `enter` and `leave`.
+        let deferred = unsafe { &mut *self.exclusion.deferred().0.get() };
+        self.has_deferred = !deferred.records.is_empty();
+        if self.has_deferred {
+            for (replaced, _) in &self.replaced {
+                // It has a row again.
+                if header(replaced.row).is_deleted() {
+                    deferred.records.remove(&replaced.record.block());
+                }
+            }
+            deferred.unlink_unneeded(memory);
+        }
+    }
+
+    /// Frees, or retires, the rows and records that are not used any more.
+    #[inline(always)]
+    fn free_unused(&mut self, is_alone: bool, memory: &WorkerMemory) {
+        for unused in self.unused.drain(..) {
+            if is_alone && !unused.is_passed {
+                drop_row(memory, unused);
+            } else {
+                let inline = is_inline(unused.table, unused.record, unused.row);
+                memory.retire_row(unused.row, unused.table, inline);
+            }
+        }
+        for (record, table) in self.unlinked.drain(..) {
+            if is_alone {
+                // SAFETY: unlinked, its rows are dropped, and no other transaction has found it:
+                // see the module's word on memory.
+                unsafe { memory.free_record(record.block(), table) };
+            } else {
+                // Its row is retired by itself.
+                stored(record).newest.store(Newest::NONE, STORE);
+                memory.retire_record(record.block(), table);
+            }
+        }
+    }
+}
+
+impl DeferredRecords {
+    /// Looks at some of the records, and unlinks those that no snapshot needs.
+    #[cold]
+    fn unlink_unneeded(&mut self, memory: &WorkerMemory) {
+        let count = LOOKED_AT + 2 * std::mem::take(&mut self.added);
+        let from = self.seen.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut unlinked = Vec::new();
+        let mut last = None;
+        for (&block, DeletedRecord { table, key, .. }) in
+            self.records.range((from, Bound::Unbounded)).take(count)
+        {
+            last = Some(block);
+            // SAFETY: a record on the list is not freed, and no other thread writes it now.
+            let record = unsafe { block.cast::<StoredRecord<()>>().as_ref() };
+            let newest = record.newest.load(LOAD);
+            let row = newest.row().filter(|_| newest.has(ABSENT));
+            let row = row.expect("a record that has a row again is off the list");
+            // SAFETY: pinned.
+            if unsafe { memory.may_unlink(header(row)) } {
+                // SAFETY: the record is of the table. Its row is dropped with it.
+                if unsafe { table.unlink(block, key, memory) } {
+                    memory.retire_record(block, *table);
+                }
+                unlinked.push(block);
+            }
+        }
+        // After the last record comes the first.
+        self.seen = last;
+        for block in unlinked {
+            self.records.remove(&block);
+        }
+    }
+}
+
+/// The committed row that a write of this transaction stands for, which finds `newest` in the
+/// record: what was written earlier in the same transaction leads on to it.
+#[inline(always)]
+fn committed_before(newest: Newest) -> *mut u8 {
+    match newest.row() {
+        None => std::ptr::null_mut(),
+        Some(row) if header(row).number() == UNNUMBERED => header(row).private_previous(),
+        Some(row) => row.as_ptr(),
+    }
+}
+
+/// Takes a record out of its index by the key of a step that has inserted or deleted it; `None` if it is
+/// out already, or the index leads to it from elsewhere.
+fn unlink(memory: &WorkerMemory, step: &Undo) -> Option<(RecordPointer<()>, TableRef)> {
+    let key = step.key.as_ref()?;
+    // SAFETY: the record is of the table, and the worker is pinned.
+    let unlinked = unsafe { step.table.unlink(step.record.block(), key, memory) };
+    unlinked.then_some((step.record, step.table))
+}
+
+/// Drops a row that nothing leads to.
+fn drop_row(memory: &WorkerMemory, unused: Unused) {
+    let inline = is_inline(unused.table, unused.record, unused.row);
+    // SAFETY: each row stands in the log once as `before` without a flag, or was the record's newest
+    // when the step that wrote it was undone; no reference to it is left: see the module's word on
+    // memory.
+    unsafe { memory.drop_row(unused.row, unused.table, inline) };
+}
+
+/// [`Protocol::settle_deleted`](super::Protocol::settle_deleted): records are unlinked by the
+/// commit that deletes their row, so none is ever queued.
+pub fn settle_deleted(unlink: impl FnOnce() -> bool) -> Settled {
+    if unlink() { Settled::Unlinked } else { Settled::Kept }
+}

@@ -1,0 +1,668 @@
+//! **HTCC**: locks for hot records, hardware transactions for cold ones, and repair instead of restart.
+//!
+//! Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with HTM*, USENIX ATC 2016; sections below
+//! are that paper's.
+//!
+//! The idea. Under contention optimistic transactions fail their validation, and do all of their work
+//! again. HTCC does two things about it.
+//!
+//! First (§3), most conflicts are about a few records. These are *hot*, and accessed under locks, which are
+//! held to the end of the transaction; so two that want the same hot record come one after the other, and
+//! neither works for nothing. All others are *cold*, and accessed as in [DBX](super::dbx): validation and
+//! write phase are one hardware region.
+//!
+//! Second (§4), if the validation fails all the same, most of what the transaction has found out is right.
+//! It is *repaired*: its body is run again at once, as the same transaction, and every operation whose key
+//! is what it was takes the record from the *workset cache*, without asking the index (*fast restoration*).
+//! If the key has changed, the index is asked, and the cache refreshed (*slow restoration*). Locks on hot
+//! records are kept from one round to the next; those of records that are no longer accessed are released
+//! before the next validation.
+//!
+//! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
+//!
+//! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
+//! for which [`procedure`](mod@crate::procedure) decides what runs. The workset cache lies where
+//! records are looked up, in [`Transaction`](crate::Transaction).
+//!
+//! **The serialization point** is that of DBX. Locks on hot records are not needed for it.
+//!
+//! **Departures from the paper**
+//! - Hot records are validated like cold ones, those to be written as they are locked for the commit, just
+//!   before the region. The locks that they are accessed under only keep others away who would lose. So
+//!   whether a record is hot is a guess that may change at any time, also while
+//!   transactions are under way. (In the paper a flip of the flag must wait until nobody accesses the
+//!   record.) And who cannot get a lock in time goes on without it, instead of aborting: nobody waits for
+//!   ever, and there are no deadlocks to resolve.
+//! - What makes a record hot is not that there are conflicts about it, but that second attempts meet one, too:
+//!   a repair costs less than to wait for locks that are held from the first access on.
+//! - A record is made hot by whoever counts one conflict too many about it, and cold by whoever finds that it
+//!   has been hot for a second; there is no background thread, which in the paper looks once in
+//!   60 seconds.
+//! - A transaction that others' reclaiming waits for is restarted, and not repaired: repaired transactions
+//!   stay pinned, and with more threads than cores that let deleted records pile up in the indexes.
+//! - Hot records are changed in private copies, as all others: rows are immutable here.
+//! - Closures are repaired by replay: all their operations run again, on what they find in the cache, and
+//!   insertions are undone before and done again. (The paper's HTCC without static analysis, `HTCC(-S)`.)
+//!   Procedures, whose operations are known, are repaired as in the paper if
+//!   [`HtccOptions::dependencies`] says so, which it does not by default: see there.
+
+mod heat;
+mod steps;
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{spin_loop, yield_now};
+
+use self::heat::{Conflict, HeatHeader};
+use self::steps::Steps;
+use crate::commit::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
+use crate::commit::dbx::commit_hot_and_cold;
+use crate::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
+};
+use crate::commit::{
+    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
+    RepairsTransactions, Settled, Visible,
+};
+use crate::database::Builder;
+use crate::error::Failure;
+use crate::index::bplus_tree::ScannedRange;
+use crate::index::{NodeChange, NodeVersion};
+use crate::row::encoding::EncodedKey;
+use crate::step::Instance;
+use crate::store::record::{RecordPointer, StoredRecord};
+use crate::store::table::TableRef;
+use crate::store::worker::{LoggedWrite, WorkerMemory};
+
+/// HTCC: locks for hot records, HTM for cold ones, repair. See the [module](self) for the paper and the
+/// idea.
+#[derive(Debug)]
+pub enum Htcc {}
+
+impl Protocol for Htcc {
+    const NAME: &'static str = "htcc";
+    const TITLE: &'static str =
+        "locks for hot records, HTM for cold ones, repair instead of restart";
+    const SOURCE: &'static str = "Wu and Tan, USENIX ATC 2016";
+    const USES_HTM: bool = true;
+    const REPAIRS: bool = true;
+    type Header = HeatHeader;
+    type Shared = HtccShared;
+    type Executor = HybridExecutor;
+
+    fn executes_steps(shared: &HtccShared) -> bool {
+        let options = &shared.options;
+        options.repairs && options.dependencies && options.validates
+    }
+
+    fn settle_deleted(
+        record: &StoredRecord<HeatHeader>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        settle_deleted(record, may_go, unlink)
+    }
+}
+
+impl CommitPhases for Htcc {
+    type Memory = ();
+
+    /// Validation and write phase (§3.2, Figure 4): cold records in the region, hot ones behind it.
+    #[inline(always)]
+    fn commit(
+        set: &mut AccessSet<HeatHeader>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        let is_hot =
+            |write: &WriteEntry<HeatHeader>| stored(write.record).header.heat.load().is_hot();
+        commit_hot_and_cold(set, context.attempt, context.memory, is_hot, epoch)
+    }
+}
+
+/// Which records are hot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HotRecords {
+    /// Those about which there are so many conflicts that second attempts mostly fail, too.
+    #[default]
+    Automatic,
+    /// All of them: two-phase locking, validated.
+    All,
+    /// None: the protocol is DBX with repair.
+    None,
+    /// Those of the tables with these names, and no others.
+    Tables(Vec<String>),
+}
+
+/// What of HTCC is to be done.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HtccOptions {
+    /// Which records are hot.
+    pub hot: HotRecords,
+    /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
+    /// `HTCC(-SC)`.
+    pub repairs: bool,
+    /// Whether [procedures](crate::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
+    /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
+    /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. On two cores that is faster by far: an
+    /// operation on what is in the caches costs less than to keep account of it. With many cores it may be worth
+    /// while (simulated, 40 cores and four warehouses of TPC-C: by a sixth).
+    pub dependencies: bool,
+    /// Whether what has been read is validated, as it has to be. If not, transactions are **not serializable**:
+    /// the paper's `HTCC(NV)`, by which it measures what validation and repair cost. (What is written is
+    /// validated nevertheless: who reclaims the version before it relies on that.) For measurements alone.
+    pub validates: bool,
+    /// With how many conflicts in an epoch of 40 ms a record becomes hot, beyond what is usual. What is counted is
+    /// transactions whose second attempt meets one, too; usual is that four of five do. (Before that, repair is
+    /// faster than to wait for locks.)
+    pub hot_at: u32,
+}
+
+impl Default for HtccOptions {
+    fn default() -> Self {
+        // In tests everything is to happen often.
+        let is_test = cfg!(feature = "hasty-reclamation");
+        let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
+        HtccOptions {
+            hot: HotRecords::Automatic,
+            repairs: true,
+            dependencies,
+            validates: true,
+            hot_at,
+        }
+    }
+}
+
+impl HtccOptions {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets [`HtccOptions::hot`].
+    pub fn hot(mut self, hot: HotRecords) -> Self {
+        self.hot = hot;
+        self
+    }
+
+    /// Sets [`HtccOptions::repairs`].
+    pub fn repairs(mut self, repairs: bool) -> Self {
+        self.repairs = repairs;
+        self
+    }
+
+    /// Sets [`HtccOptions::dependencies`].
+    pub fn dependencies(mut self, dependencies: bool) -> Self {
+        self.dependencies = dependencies;
+        self
+    }
+
+    /// Sets [`HtccOptions::validates`].
+    pub fn validates(mut self, validates: bool) -> Self {
+        self.validates = validates;
+        self
+    }
+
+    /// Sets [`HtccOptions::hot_at`].
+    pub fn hot_at(mut self, hot_at: u32) -> Self {
+        self.hot_at = hot_at;
+        self
+    }
+}
+
+/// What the workers of a database share.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct HtccShared {
+    options: HtccOptions,
+}
+
+impl<P: Protocol> Builder<P> {
+    /// Sets what the protocol `htcc` is to do.
+    pub fn htcc(self, htcc: HtccOptions) -> Self {
+        self.protocol_options(htcc)
+    }
+}
+
+impl ProtocolShared for HtccShared {
+    fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
+        let options = options.given.get::<HtccOptions>().cloned().unwrap_or_default();
+        Ok(HtccShared { options })
+    }
+}
+
+/// How often one asks for a lock, with a few pauses of the processor in between and now and then a yield,
+/// before one goes on without it.
+const TRIES_MAX: u32 = 1024;
+const TRIES_PER_YIELD: u32 = 16;
+
+/// A lock on a hot record.
+struct HeldLock {
+    record: RecordPointer<HeatHeader>,
+    is_exclusive: bool,
+    /// The round in which the record was accessed last.
+    round: u32,
+}
+
+/// The locks that a transaction holds, each of them once.
+#[derive(Default)]
+struct HeldLocks {
+    locks: Vec<HeldLock>,
+    positions: Positions,
+}
+
+// SAFETY: a worker's locks move between threads only with the worker, and there are none between
+// transactions.
+unsafe impl Send for HeldLocks {}
+
+impl HeldLocks {
+    fn find(&self, record: RecordPointer<HeatHeader>) -> Option<usize> {
+        if self.locks.is_empty() {
+            return None;
+        }
+        self.positions.find(record.block(), |position| self.locks[position].record == record)
+    }
+
+    fn push(&mut self, held: HeldLock) {
+        let HeldLocks { locks, positions } = self;
+        let block = |position: usize| locks[position].record.block();
+        positions.insert(held.record.block(), locks.len(), block);
+        locks.push(held);
+    }
+
+    /// Releases those of records that were not accessed in this round (§4.1, the delta-set `del_set`).
+    fn release_other_rounds(&mut self, round: u32) {
+        if self.locks.iter().all(|held| held.round == round) {
+            return;
+        }
+        let all = std::mem::take(&mut self.locks);
+        self.positions.clear();
+        for held in all {
+            if held.round == round { self.push(held) } else { release(&held) }
+        }
+    }
+
+    #[inline(always)]
+    fn release_all(&mut self) {
+        if self.locks.is_empty() {
+            return;
+        }
+        self.locks.drain(..).for_each(|held| release(&held));
+        self.positions.clear();
+    }
+}
+
+fn release(held: &HeldLock) {
+    let heat = &stored(held.record).header.heat;
+    if held.is_exclusive { heat.unlock_exclusive() } else { heat.unlock_shared() }
+}
+
+/// The tables that were met, and whether they are among the hot ones.
+#[derive(Default)]
+struct HotTables(Vec<(TableRef, bool)>);
+
+// SAFETY: tables are shared by all workers, and live as long as the database.
+unsafe impl Send for HotTables {}
+
+impl HotTables {
+    fn has(&mut self, table: TableRef, names: &[String]) -> bool {
+        if let Some((_, is_hot)) = self.0.iter().find(|(known, _)| *known == table) {
+            return *is_hot;
+        }
+        let name = table.core().name;
+        let is_hot = names.iter().any(|hot| hot == name);
+        self.0.push((table, is_hot));
+        is_hot
+    }
+}
+
+/// Runs HTCC on one worker.
+#[doc(hidden)]
+pub struct HybridExecutor {
+    /// Does as with cold records.
+    cold: OptimisticExecutor<Htcc>,
+    held: HeldLocks,
+    /// Which tables' records are hot, if that is said by table.
+    hot_tables: HotTables,
+    /// What the operations of a procedure have done.
+    steps: Steps<HeatHeader>,
+    /// How often the transaction was restarted, and how often repaired since.
+    attempt: u32,
+    round: u32,
+    /// Whether it still waits for locks. Once one was not to be had in time it does not (§3.2).
+    waits: bool,
+    shared: Arc<HtccShared>,
+}
+
+impl HybridExecutor {
+    /// Takes the lock of a record that is hot.
+    #[inline(always)]
+    fn enter(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        is_exclusive: bool,
+        memory: &WorkerMemory,
+    ) {
+        let is_hot = match &self.shared.options.hot {
+            HotRecords::Automatic | HotRecords::None => stored(record).header.heat.load().is_hot(),
+            HotRecords::All => true,
+            HotRecords::Tables(names) => self.hot_tables.has(table, names),
+        };
+        if is_hot {
+            self.lock(record, is_exclusive, memory);
+        }
+    }
+
+    #[inline(never)]
+    fn lock(
+        &mut self,
+        record: RecordPointer<HeatHeader>,
+        is_exclusive: bool,
+        memory: &WorkerMemory,
+    ) {
+        let heat = &stored(record).header.heat;
+        let held = self.held.find(record);
+        if let Some(position) = held {
+            let round = self.round;
+            let held = &mut self.held.locks[position];
+            held.round = round;
+            if held.is_exclusive || !is_exclusive {
+                return;
+            }
+        }
+        let epoch = memory.epoch();
+        let may_cool = self.shared.options.hot == HotRecords::Automatic;
+        if may_cool && held.is_none() && heat.load().has_cooled(epoch) {
+            heat.cool();
+            return;
+        }
+        let take = || match is_exclusive {
+            true => heat.try_lock_exclusive(held.is_some()),
+            false => heat.try_lock_shared(),
+        };
+        let take_soon = || {
+            (1..TRIES_MAX).any(|tries| {
+                if tries.is_multiple_of(TRIES_PER_YIELD) {
+                    yield_now()
+                } else {
+                    spin_loop()
+                }
+                take()
+            })
+        };
+        let is_taken = take() || (self.waits && take_soon());
+        if !is_taken {
+            self.waits = false;
+            return;
+        }
+        match held {
+            Some(position) => self.held.locks[position].is_exclusive = true,
+            None => self.held.push(HeldLock { record, is_exclusive, round: self.round }),
+        }
+    }
+
+    /// The transaction has ended.
+    #[inline(always)]
+    fn end(&mut self, memory: &WorkerMemory) {
+        self.held.release_all();
+        if self.steps.is_on() {
+            self.steps.end(memory);
+        }
+    }
+
+    fn hot_at(&self) -> u64 {
+        u64::from(self.shared.options.hot_at)
+    }
+
+    /// Counts a conflict about a record.
+    #[cold]
+    fn note_conflict(&self, abort: &Abort, memory: &WorkerMemory) {
+        if let Some(record) = abort.record
+            && self.shared.options.hot == HotRecords::Automatic
+        {
+            // SAFETY: in a transaction, so the record is not freed; it is of this database.
+            let record = unsafe { record.cast::<StoredRecord<HeatHeader>>().as_ref() };
+            if record.header.tid().load_relaxed().is_locked() {
+                // Somebody commits, and may not have a core for it: one accident, and many conflicts.
+                return;
+            }
+            let conflict = match self.round + self.attempt {
+                // In tests every record is to become hot soon.
+                _ if cfg!(feature = "hasty-reclamation") => Conflict::Again,
+                0 => Conflict::First,
+                1 => Conflict::Again,
+                // One that starves says no more about the record than that.
+                _ => return,
+            };
+            record.header.heat.note_conflict(conflict, memory.epoch(), self.hot_at());
+        }
+    }
+}
+
+impl Executor for HybridExecutor {
+    type Header = HeatHeader;
+    type Shared = HtccShared;
+    type Version = Replaced;
+    type Splitting = Never;
+    type Repairing = Self;
+    type Chopping = Never;
+
+    #[inline(always)]
+    fn repairing(&mut self) -> Option<&mut Self> {
+        Some(self)
+    }
+
+    fn new(shared: &Arc<HtccShared>, slot: usize) -> Self {
+        HybridExecutor {
+            cold: OptimisticExecutor::new(shared, slot),
+            held: HeldLocks::default(),
+            hot_tables: HotTables::default(),
+            steps: Steps::default(),
+            attempt: 0,
+            round: 0,
+            waits: true,
+            shared: Arc::clone(shared),
+        }
+    }
+
+    #[inline(always)]
+    fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal> {
+        debug_assert!(self.held.locks.is_empty());
+        (self.attempt, self.round, self.waits) = (attempt, 0, true);
+        self.cold.begin(attempt, memory)
+    }
+
+    #[inline(always)]
+    fn read(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        memory: &WorkerMemory,
+    ) -> Result<Visible, Abort> {
+        self.enter(table, record, false, memory);
+        self.cold.read(table, record, memory)
+    }
+
+    #[inline(always)]
+    fn read_for_write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        memory: &WorkerMemory,
+    ) -> Result<Observation<Replaced>, Abort> {
+        self.enter(table, record, true, memory);
+        self.cold.read_for_write(table, record, memory)
+    }
+
+    fn note_read(&mut self, table: TableRef, record: RecordPointer<HeatHeader>, version: Replaced) {
+        self.cold.note_read(table, record, version);
+    }
+
+    #[inline(always)]
+    fn is_current(&self, record: RecordPointer<HeatHeader>, version: Replaced) -> bool {
+        self.cold.is_current(record, version)
+    }
+
+    #[inline(always)]
+    fn write(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: Replaced,
+        row: NonNull<u8>,
+    ) {
+        self.cold.write(table, record, version, row);
+        if self.steps.is_on() {
+            self.steps.note_write(table, record, version, Some(row), None);
+        }
+    }
+
+    #[inline(always)]
+    fn remove(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        version: Replaced,
+        key: EncodedKey,
+    ) {
+        if self.steps.is_on() {
+            self.steps.note_write(table, record, version, None, Some(key.clone()));
+        }
+        self.cold.remove(table, record, version, key);
+    }
+
+    #[inline(always)]
+    fn insert(
+        &mut self,
+        table: TableRef,
+        record: RecordPointer<HeatHeader>,
+        row: NonNull<u8>,
+        key: EncodedKey,
+    ) {
+        if self.steps.is_on() {
+            self.steps.note_insertion(table, record, row, key.clone());
+        }
+        self.cold.insert(table, record, row, key);
+    }
+
+    #[inline(always)]
+    fn note_node(
+        &mut self,
+        table: TableRef,
+        node: NodeVersion,
+        range: Option<ScannedRange>,
+    ) -> Result<usize, Abort> {
+        self.cold.note_node(table, node, range)
+    }
+
+    #[inline(always)]
+    fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
+        self.cold.stop_scan(position, node, address);
+    }
+
+    #[inline(always)]
+    fn note_own_insertion(
+        &mut self,
+        table: TableRef,
+        change: NodeChange,
+        sibling: Option<NodeVersion>,
+    ) -> Result<(), Abort> {
+        if self.round > 0 {
+            self.steps.note_own_insertion(change);
+        }
+        self.cold.note_own_insertion(table, change, sibling)
+    }
+
+    fn validate(&mut self) -> Result<(), Abort> {
+        self.cold.validate()
+    }
+
+    fn list_writes(&mut self, list: &mut Vec<LoggedWrite>) {
+        self.cold.list_writes(list);
+    }
+
+    #[inline]
+    fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
+        if self.round > 0 {
+            self.steps.end_round(&mut self.cold.set, memory);
+            self.held.release_other_rounds(self.round);
+        }
+        if !self.shared.options.validates {
+            self.cold.set.reads.clear();
+            self.cold.set.nodes.clear();
+        }
+        let committed = self.cold.commit(memory, epoch);
+        committed.inspect_err(|abort| self.note_conflict(abort, memory))?;
+        self.end(memory);
+        Ok(())
+    }
+
+    fn abort(&mut self, memory: &WorkerMemory) {
+        self.steps.end_round(&mut self.cold.set, memory);
+        self.cold.abort(memory);
+        self.end(memory);
+    }
+}
+
+impl RepairsTransactions<HeatHeader> for HybridExecutor {
+    #[inline(always)]
+    fn is_on(&self) -> bool {
+        self.shared.options.repairs
+    }
+
+    fn repair(&mut self, memory: &WorkerMemory) {
+        self.cold.abort(memory);
+        self.round += 1;
+    }
+
+    fn replays(&self) -> bool {
+        !self.steps.is_on()
+    }
+
+    fn found(&self) -> impl Iterator<Item = (TableRef, RecordPointer<HeatHeader>, bool)> {
+        let AccessSet { reads, writes, .. } = &self.cold.set;
+        let read = reads.iter().map(|entry| (entry.table, entry.record, false));
+        let written = writes.iter().filter(|entry| !entry.key.is_created());
+        read.chain(written.map(|entry| (entry.table, entry.record, true)))
+    }
+
+    #[inline]
+    fn begin_steps(&mut self) {
+        self.steps.begin();
+    }
+
+    #[inline]
+    fn enter_step(&mut self, instance: Instance, goes_on: bool) {
+        self.steps.enter(&self.cold.set, instance, goes_on);
+    }
+
+    fn keep_step(&mut self, instance: Instance) {
+        let HybridExecutor { held, round, .. } = self;
+        self.steps.keep(&mut self.cold.set, instance, |record| {
+            if let Some(position) = held.find(record) {
+                held.locks[position].round = *round;
+            }
+        });
+    }
+
+    fn record_of_step(
+        &mut self,
+        instance: Instance,
+        table: TableRef,
+    ) -> Option<RecordPointer<HeatHeader>> {
+        self.steps.record_of(instance, table)
+    }
+
+    fn next_round(&mut self, memory: &WorkerMemory) {
+        self.steps.next_round(&mut self.cold.set, memory);
+        self.round += 1;
+    }
+
+    fn stale_steps(&self) -> Vec<Instance> {
+        self.steps.stale()
+    }
+}

@@ -1,0 +1,332 @@
+//! **occ**: classic optimistic concurrency control, with locks on all that was accessed and
+//! timestamps that respect every dependency.
+//!
+//! H. T. Kung and J. T. Robinson: *On Optimistic Methods for Concurrency Control*, ACM TODS 1981,
+//! in the form in which HTCC (Y. Wu, K.-L. Tan: *Scalable In-Memory Transaction Processing with
+//! HTM*, USENIX ATC 2016) describes it in §2 and compares itself with it in §5: a lock per record
+//! for the length of validation and write phase, and a timestamp that no central counter hands
+//! out.
+//!
+//! The idea. At the end of its read phase a transaction locks every record that it has accessed:
+//! for itself alone what it writes, shared with other readers what it has only read. With the
+//! locks held nothing of it can change any more; so it checks that nothing has changed before, and
+//! installs its writes. Its commit timestamp is the smallest that is later than
+//!
+//! - the versions that it has read and those that it replaces (it comes after their writers);
+//! - the *read timestamps* of the records that it writes: the latest commit timestamps of those
+//!   who have read the versions that it replaces. That is the *anti-dependency*, and to track it
+//!   every commit leaves its timestamp on every record that it has read;
+//! - its worker's last one.
+//!
+//! So the order of the timestamps is a serial order of the transactions. Silo does without that
+//! (see [`silo`](super::silo)), and the difference between the two is what writing to shared
+//! memory for every record read costs.
+//!
+//! Header of a record: three words.
+//!
+//! ```text
+//!   63               24 23              4   3      2       1       0
+//!  +-------------------+-----------------+-------+-------+--------+------+
+//!  | epoch             | sequence        |queued |removed| absent | lock |  tid: the version,
+//!  +-------------------+-----------------+-------+-------+--------+------+  and its timestamp
+//!  | epoch             | sequence        | 0                             |  read timestamp
+//!  +-------------------+-----------------+-------------------------------+
+//!  | writer (bit 63)   |                   number of readers             |  lock
+//!  +-------------------+-------------------------------------------------+
+//! ```
+//!
+//! The third word is the lock of this protocol. The lock bit of the TID word is held besides, while
+//! a version is being installed: for those in their read phase, who take no locks.
+//!
+//! **The serialization point** is where the epoch is read, with all locks held.
+//!
+//! **Starvation.** As for all optimistic protocols: a randomized wait between attempts, and [the
+//! turnstile](crate::Database#starvation) for one that has lost very often.
+//!
+//! **Departures from the paper**
+//! - Phantoms are found by the versions of index nodes, as in Silo. Nodes carry no read timestamp,
+//!   so an anti-dependency through a scanned range is respected by the commit but not by the
+//!   timestamps; between epochs it is.
+
+use std::ptr::NonNull;
+
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
+
+use crate::commit::access_set::{AccessSet, TidHeader, written_at};
+use crate::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, install, lock_expected, settle_deleted,
+    stored, unlock, validate_reads,
+};
+use crate::commit::{Abort, Protocol, Settled};
+use crate::store::record::tid::{Tid, TidWord, fence_before_validation};
+use crate::store::record::{RecordPointer, StoredRecord};
+
+/// Classic OCC. See the [module](self) for the papers and the idea.
+#[derive(Debug)]
+pub enum Occ {}
+
+impl Protocol for Occ {
+    const NAME: &'static str = "occ";
+    const TITLE: &'static str = "classic OCC, locks on all accessed, tracks anti-dependencies";
+    const SOURCE: &'static str = "Kung and Robinson, TODS 1981; Wu and Tan, USENIX ATC 2016, §5";
+    const USES_HTM: bool = false;
+    type Header = OccHeader;
+    type Shared = ();
+    type Executor = OptimisticExecutor<Self>;
+
+    fn settle_deleted(
+        record: &StoredRecord<OccHeader>,
+        may_go: impl Fn(u64) -> bool,
+        unlink: impl FnOnce() -> bool,
+    ) -> Settled {
+        // A reader that has locked the record shared has found it absent, as it still is.
+        settle_deleted(record, may_go, unlink)
+    }
+}
+
+/// The header of a record; see the [module](self).
+#[derive(Debug)]
+pub struct OccHeader {
+    tid: TidWord,
+    read_timestamp: TidWord,
+    lock: SharedLock,
+}
+
+impl Default for OccHeader {
+    fn default() -> Self {
+        OccHeader {
+            tid: TidWord::new(Tid::PLACEHOLDER),
+            read_timestamp: TidWord::new(Tid::PLACEHOLDER.version()),
+            lock: SharedLock::default(),
+        }
+    }
+}
+
+impl TidHeader for OccHeader {
+    #[inline(always)]
+    fn tid(&self) -> &TidWord {
+        &self.tid
+    }
+}
+
+/// What a worker remembers from one commit to the next.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct OccMemory {
+    /// The timestamp of its last commit.
+    last: Tid,
+    /// The locks of the commit at hand; empty between commits.
+    locks: Vec<Access>,
+}
+
+impl Default for OccMemory {
+    fn default() -> Self {
+        OccMemory { last: Tid::PLACEHOLDER.version(), locks: Vec::new() }
+    }
+}
+
+// SAFETY: the list of locks is empty between commits, when the worker may change threads.
+unsafe impl Send for OccMemory {}
+
+/// A record accessed, and how.
+#[derive(Clone, Copy)]
+struct Access {
+    record: RecordPointer<OccHeader>,
+    mode: Mode,
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Access").field(&self.record.block()).field(&self.mode).finish()
+    }
+}
+
+/// How a record is locked. A record both read and written is written: that comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Mode {
+    Write,
+    Read,
+}
+
+impl CommitPhases for Occ {
+    type Memory = OccMemory;
+
+    #[inline(always)]
+    fn commit(
+        set: &mut AccessSet<OccHeader>,
+        context: CommitContext<'_, Self>,
+        epoch: &impl Fn() -> u64,
+    ) -> Result<(), Abort> {
+        let OccMemory { last, locks } = context.remembered;
+        list_accesses(set, locks);
+        for access in locks.iter() {
+            stored(access.record).header.lock.lock(access.mode);
+        }
+        let outcome = validate_and_write(set, locks, last, epoch);
+        for access in locks.drain(..) {
+            stored(access.record).header.lock.unlock(access.mode);
+        }
+        outcome
+    }
+}
+
+/// Lists every record accessed once, in the order of addresses, in which nobody can deadlock.
+#[inline(always)]
+fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<Access>) {
+    debug_assert!(locks.is_empty());
+    let reads = set.reads.iter().map(|read| Access { record: read.record, mode: Mode::Read });
+    let writes = set.writes.iter().map(|write| Access { record: write.record, mode: Mode::Write });
+    locks.extend(reads.chain(writes));
+    let address = |access: &Access| -> NonNull<u8> { access.record.block() };
+    locks.sort_unstable_by_key(|access| (address(access), access.mode));
+    locks.dedup_by_key(|access| address(access));
+}
+
+/// Validation and write phase, with all locks held.
+#[inline(always)]
+fn validate_and_write(
+    set: &AccessSet<OccHeader>,
+    locks: &[Access],
+    last: &mut Tid,
+    epoch: &impl Fn() -> u64,
+) -> Result<(), Abort> {
+    // Validation: the write set (which tells those in their read phase as well), the read set and
+    // the node set.
+    lock_expected(&set.writes)?;
+    // ==== serialization point ====
+    fence_before_validation();
+    let epoch = epoch();
+    if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
+        unlock(&set.writes);
+        return Err(abort);
+    }
+    // The timestamp.
+    let read = set.reads.iter().map(|read| read.observed);
+    let replaced = set.writes.iter().map(|write| {
+        write.expected.later(stored(write.record).header.read_timestamp.load_relaxed())
+    });
+    let timestamp = read.chain(replaced).fold(*last, Tid::later).next(epoch);
+    *last = timestamp;
+    // Write phase, and the traces of what was only read.
+    install(&set.writes, |write| written_at(write, timestamp));
+    for access in locks.iter().filter(|access| access.mode == Mode::Read) {
+        stored(access.record).header.read_timestamp.raise(timestamp);
+    }
+    Ok(())
+}
+
+/// A lock that one writer or any number of readers hold, for the length of a commit.
+#[derive(Debug, Default)]
+struct SharedLock(Word);
+
+const WRITER: u64 = 1 << 63;
+
+impl SharedLock {
+    /// Waits for the lock. Acquire: pairs with the releases in `unlock`.
+    #[inline(always)]
+    fn lock(&self, mode: Mode) {
+        let mut spins = 0u32;
+        loop {
+            // Relaxed: the compare-and-exchange checks it.
+            let held = self.0.load(Ordering::Relaxed);
+            let taken = match mode {
+                Mode::Write if held == 0 => Some(WRITER),
+                Mode::Read if held & WRITER == 0 => Some(held + 1),
+                _ => None,
+            };
+            let exchange = |taken| {
+                self.0.compare_exchange(held, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            };
+            if taken.is_some_and(exchange) {
+                return;
+            }
+            spins += 1;
+            if spins.is_multiple_of(64) { yield_now() } else { spin_loop() }
+        }
+    }
+
+    /// Release: pairs with the acquire in `lock` of whoever comes next.
+    #[inline(always)]
+    fn unlock(&self, mode: Mode) {
+        match mode {
+            Mode::Write => self.0.store(0, Ordering::Release),
+            Mode::Read => {
+                self.0.fetch_add(u64::MAX, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_leaves_a_trace_that_only_grows() {
+        let header = OccHeader::default();
+        let early = Tid::PLACEHOLDER.next(1);
+        let late = early.next(2);
+        header.read_timestamp.raise(late);
+        header.read_timestamp.raise(early);
+        assert_eq!(header.read_timestamp.load_relaxed(), late);
+        assert_eq!(header.tid.load_relaxed(), Tid::PLACEHOLDER, "the version is another word");
+    }
+
+    #[test]
+    fn one_writer_or_many_readers() {
+        let lock = SharedLock::default();
+        lock.lock(Mode::Read);
+        lock.lock(Mode::Read);
+        assert_eq!(lock.0.load(Ordering::Relaxed), 2);
+        lock.unlock(Mode::Read);
+        lock.unlock(Mode::Read);
+        lock.lock(Mode::Write);
+        assert_eq!(lock.0.load(Ordering::Relaxed), WRITER);
+        lock.unlock(Mode::Write);
+        assert_eq!(lock.0.load(Ordering::Relaxed), 0);
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    /// A writer that replaces what a reader has read commits later than the reader, or else the
+    /// reader sees that its version is gone: the anti-dependency is never missed.
+    #[test]
+    fn loom_anti_dependencies_are_tracked() {
+        loom::model(|| {
+            let header = Arc::new(OccHeader::default());
+            let seen = header.tid.load();
+            let reader = {
+                let header = Arc::clone(&header);
+                thread::spawn(move || {
+                    header.lock.lock(Mode::Read);
+                    let valid = header.tid.load_relaxed() == seen;
+                    let timestamp = seen.next(7);
+                    if valid {
+                        header.read_timestamp.raise(timestamp);
+                    }
+                    header.lock.unlock(Mode::Read);
+                    valid.then_some(timestamp)
+                })
+            };
+            header.lock.lock(Mode::Write);
+            header.tid.lock_at(seen).unwrap();
+            let timestamp = seen.later(header.read_timestamp.load_relaxed()).next(1);
+            header.tid.unlock(seen.written_at(timestamp));
+            header.lock.unlock(Mode::Write);
+            if let Some(read_at) = reader.join().unwrap() {
+                assert_eq!(
+                    timestamp.later(read_at),
+                    timestamp,
+                    "the writer comes after the reader"
+                );
+                assert_ne!(timestamp, read_at);
+            }
+        });
+    }
+}

@@ -1,0 +1,376 @@
+//! The rules of access, one by one; random interleavings of them against a serial run; and the
+//! cases in a database that hardly ever come up by themselves.
+
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft_htm::Htm;
+
+use super::*;
+use crate::store::record::NewestWord;
+use crate::{Database, Error, Failure};
+
+/// What an access returns needs no memory behind it: rows are told apart by their addresses.
+fn row(number: usize) -> NonNull<u8> {
+    NonNull::new(ptr::without_provenance_mut(number * 16)).expect("rows are counted from 1")
+}
+
+/// Accesses of one record, in software.
+struct Fixture {
+    record: TimedRecord,
+    index: IndexTimestamps,
+    regions: Regions,
+}
+
+impl Fixture {
+    /// A record that was written at `time`.
+    fn written(time: u64) -> Self {
+        let fixture = Fixture::placeholder();
+        install(&fixture.record, Tid::at(time), Some(row(1)), &fixture.regions);
+        fixture
+    }
+
+    fn placeholder() -> Self {
+        Fixture {
+            record: StoredRecord { header: RecordTimestamps::default(), newest: NewestWord::new() },
+            index: IndexTimestamps::default(),
+            regions: Regions::new(&Htm::software()),
+        }
+    }
+
+    fn read(&self, time: u64) -> Access {
+        read_at(&self.record, time, &self.index, &self.regions)
+    }
+
+    fn reserve(&self, time: u64) -> Access {
+        reserve(&self.record, time, &self.regions)
+    }
+
+    fn install(&self, time: u64, number: usize) {
+        install(&self.record, Tid::at(time), Some(row(number)), &self.regions);
+    }
+
+    fn release(&self, read_at: Option<u64>) {
+        release(&self.record, read_at, &self.index, &self.regions);
+    }
+}
+
+fn granted(version: u64, number: usize) -> Access {
+    Access::Granted(Tid::at(version), row(number).as_ptr())
+}
+
+#[test]
+fn whoever_is_older_than_the_newest_version_comes_too_late() {
+    let fixture = Fixture::written(5);
+    assert_eq!(fixture.read(4), Access::TooLate);
+    assert_eq!(fixture.reserve(4), Access::TooLate);
+    assert_eq!(fixture.read(6), granted(5, 1));
+    assert_eq!(fixture.reserve(7), granted(5, 1));
+}
+
+#[test]
+fn a_write_below_a_younger_read_comes_too_late() {
+    let fixture = Fixture::written(1);
+    assert_eq!(fixture.read(9), granted(1, 1));
+    assert_eq!(fixture.read(3), granted(1, 1), "an older read is no matter");
+    assert_eq!(fixture.reserve(8), Access::TooLate);
+    assert_eq!(fixture.reserve(9), granted(1, 1), "the reader itself may write");
+}
+
+#[test]
+fn the_younger_waits_for_a_pending_write_and_the_older_does_not() {
+    let fixture = Fixture::written(1);
+    assert_eq!(fixture.reserve(5), granted(1, 1));
+    assert_eq!(fixture.reserve(5), granted(1, 1), "once more changes nothing");
+    assert_eq!(fixture.read(6), Access::Wait(5));
+    assert_eq!(fixture.reserve(6), Access::Wait(5));
+    assert_eq!(fixture.read(4), granted(1, 1), "the version before its place");
+    assert_eq!(fixture.reserve(4), Access::TooLate);
+    fixture.install(5, 2);
+    assert_eq!(fixture.read(6), granted(5, 2));
+    assert_eq!(fixture.read(4), Access::TooLate);
+}
+
+#[test]
+fn a_reservation_that_is_given_up_leaves_only_a_read() {
+    let fixture = Fixture::written(1);
+    assert_eq!(fixture.reserve(5), granted(1, 1));
+    fixture.release(None);
+    assert_eq!(fixture.reserve(4), granted(1, 1), "rolled back, as if it had not been");
+    fixture.release(None);
+    assert_eq!(fixture.reserve(5), granted(1, 1));
+    fixture.release(Some(5));
+    assert_eq!(fixture.reserve(4), Access::TooLate, "committed, and so it was a read");
+}
+
+#[test]
+fn what_was_found_absent_is_remembered_beyond_the_record() {
+    let fixture = Fixture::placeholder();
+    assert!(matches!(fixture.read(7), Access::Granted(tid, _) if tid.is_absent()));
+    assert!(!fixture.index.admits(6), "it would have been there for 7");
+    assert!(fixture.index.admits(7) && fixture.index.admits(8));
+
+    let fixture = Fixture::written(1);
+    assert_eq!(fixture.read(7), granted(1, 1));
+    assert!(fixture.index.admits(1), "a row that is there carries its own timestamps");
+}
+
+#[test]
+fn a_range_is_protected_from_older_insertions_only_and_never_lowered() {
+    let index = IndexTimestamps::default();
+    assert_eq!(index.protect(5, || true), Ok(()));
+    assert_eq!(index.protect(3, || true), Ok(()));
+    assert!(!index.admits(4));
+    assert!(index.admits(5));
+    assert_eq!(index.protect(6, || false), Err(ConflictReason::RangeChanged));
+}
+
+#[test]
+fn below_a_deletion_that_may_be_forgotten_nothing_is_found_absent() {
+    let index = IndexTimestamps::default();
+    index.mark_early_deletion(5);
+    assert_eq!(index.protect(4, || true), Err(ConflictReason::TimestampOrder));
+    assert_eq!(index.protect(6, || true), Ok(()));
+    let index = IndexTimestamps::default();
+    index.mark_early_deletion(5);
+    assert!(!index.admits(4) && index.admits(6));
+}
+
+#[test]
+fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
+    // A row that 3 has read is deleted by 5, its record goes, and 9 is about to insert the key anew.
+    let fixture = Fixture::placeholder();
+    fixture.record.header.pending.store(9, Ordering::Relaxed);
+    fixture.index.mark_early_deletion(5);
+    assert_eq!(fixture.read(3), Access::TooLate, "in its place there was a row");
+    let absent = Access::Granted(Tid::PLACEHOLDER, ptr::null_mut());
+    assert_eq!(fixture.read(6), absent, "between the deletion and the insertion there was none");
+    assert_eq!(fixture.read(10), Access::Wait(9));
+}
+
+#[test]
+fn a_deleted_record_stays_while_somebody_is_to_write_it() {
+    let fixture = Fixture::written(1);
+    let deleted = fixture.record.header.tid.load().deleted_at(Tid::at(2));
+    install(&fixture.record, deleted, None, &fixture.regions);
+    assert!(matches!(fixture.reserve(3), Access::Granted(..)));
+    let settle = |unlinked: &mut bool| {
+        TimestampOrdering::settle_deleted(
+            &fixture.record,
+            |_| true,
+            || {
+                *unlinked = true;
+                true
+            },
+        )
+    };
+    let mut unlinked = false;
+    assert_eq!(settle(&mut unlinked), Settled::Busy);
+    fixture.release(None);
+    assert!(!unlinked);
+    assert_eq!(settle(&mut unlinked), Settled::Unlinked);
+    assert!(unlinked && fixture.record.header.tid.load().is_removed());
+    let removed = |access| matches!(access, Access::Granted(tid, _) if tid.is_removed());
+    assert!(removed(fixture.read(9)) && removed(fixture.reserve(9)));
+    assert!(fixture.index.admits(0), "who finds a removed record looks the key up again");
+}
+
+#[test]
+fn a_wait_ends_with_the_writer_or_with_patience() {
+    let fixture = Fixture::written(1);
+    assert!(wait_for_end_of(5, &fixture.record));
+    assert_eq!(fixture.reserve(5), granted(1, 1));
+    assert!(!wait_for_end_of(5, &fixture.record), "nobody ends it here");
+}
+
+// ---- random interleavings ---------------------------------------------------------------------
+
+const RECORDS: usize = 3;
+
+/// A transaction under way: what it has read, and which records it has reserved.
+#[derive(Default)]
+struct Running {
+    time: u64,
+    reads: Vec<(usize, usize)>,
+    reserved: Vec<usize>,
+}
+
+/// A transaction that has committed.
+struct Committed {
+    time: u64,
+    reads: Vec<(usize, usize)>,
+    /// Records, each of which now holds the row with the number of the transaction's timestamp.
+    writes: Vec<usize>,
+}
+
+/// Runs transactions step by step, in a random order, and returns those that committed.
+fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
+    // Rows are numbered by the timestamps that wrote them.
+    let records: Vec<_> = (0..RECORDS).map(|_| Fixture::written(1)).collect();
+    let mut running: Vec<Running> = Vec::new();
+    let mut committed = Vec::new();
+    for time in 2..40 {
+        running.push(Running { time, ..Running::default() });
+        for _ in 0..random.u32(0..6) {
+            if running.is_empty() {
+                break;
+            }
+            let index = random.usize(..running.len());
+            if step(&records, &mut running[index], random) {
+                continue;
+            }
+            let ended = running.swap_remove(index);
+            let writes: Vec<_> = match random.bool() {
+                true => ended.reserved.clone(),
+                false => Vec::new(),
+            };
+            for &record in &ended.reserved {
+                match writes.contains(&record) {
+                    true => records[record].install(ended.time, ended.time as usize),
+                    false => records[record].release(Some(ended.time)),
+                }
+            }
+            committed.push(Committed { time: ended.time, reads: ended.reads, writes });
+        }
+        // Now and then one rolls back.
+        if random.u8(..8) == 0 && !running.is_empty() {
+            let index = random.usize(..running.len());
+            for record in running.swap_remove(index).reserved {
+                records[record].release(None);
+            }
+        }
+    }
+    committed
+}
+
+/// A random access; false if the transaction is to end instead. What is not granted does not
+/// happen: whether its transaction goes on is all the same to the others.
+fn step(records: &[Fixture], transaction: &mut Running, random: &mut fastrand::Rng) -> bool {
+    let record = random.usize(..RECORDS);
+    let access = match random.u8(..5) {
+        0 => return false,
+        1 | 2 => records[record].read(transaction.time),
+        _ => {
+            let access = records[record].reserve(transaction.time);
+            let reserved = matches!(access, Access::Granted(..));
+            if reserved && !transaction.reserved.contains(&record) {
+                transaction.reserved.push(record);
+            }
+            access
+        }
+    };
+    if let Access::Granted(_, row) = access {
+        transaction.reads.push((record, row.addr() / 16));
+    }
+    true
+}
+
+#[test]
+fn what_commits_has_read_what_a_run_in_the_order_of_timestamps_reads() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let seed = std::env::var("WEFT_SEED")
+        .map_or(now.as_nanos() as u64, |seed| seed.parse().expect("WEFT_SEED is a number"));
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut reads, mut writes) = (0, 0);
+    for _ in 0..2_000 {
+        let mut committed = interleave(&mut random);
+        committed.sort_by_key(|transaction| transaction.time);
+        let mut rows = [1; RECORDS];
+        for transaction in committed {
+            for (record, read) in transaction.reads {
+                let time = transaction.time;
+                assert_eq!(read, rows[record], "record {record} at {time}; WEFT_SEED={seed}");
+                reads += 1;
+            }
+            for record in transaction.writes {
+                rows[record] = transaction.time as usize;
+                writes += 1;
+            }
+        }
+    }
+    assert!(reads > 0 && writes > 0, "something committed");
+}
+
+// ---- in a database ----------------------------------------------------------------------------
+
+#[derive(Clone, Debug, PartialEq, crate::Record)]
+#[record(table = "lamps")]
+struct Lamp {
+    #[record(key)]
+    number: u64,
+    lit: bool,
+}
+
+/// A row is deleted, inserted anew and deleted again, all while the record waits to be unlinked,
+/// so that it is unlinked before those who began between the last two have ended. One of them has
+/// to find the row that was there when it began, or else to give way.
+#[test]
+fn a_deletion_that_does_not_wait_is_not_seen_by_older_transactions() {
+    let database: Database<TimestampOrdering> = Database::builder()
+        .protocol::<TimestampOrdering>()
+        .table::<Lamp>()
+        .open()
+        .expect("a database");
+    let lamps = database.table::<Lamp>().expect("its table");
+    let insert = || database.transact(|tx| tx.insert(&lamps, Lamp { number: 1, lit: true }));
+    let delete = || database.transact(|tx| tx.delete(&lamps, &1));
+    let reader = thread::scope(|scope| {
+        // Every thread collects its garbage when it ends.
+        let run = |step: &(dyn Fn() + Sync)| {
+            thread::scope(|scope| scope.spawn(step).join().expect("no panic"));
+        };
+        run(&|| insert().expect("inserted"));
+        let (end, ended) = channel::<()>();
+        let (began, beginning) = channel();
+        let oldest = scope.spawn({
+            let database = &database;
+            move || {
+                let transaction = database.begin().expect("begun");
+                began.send(()).expect("somebody listens");
+                ended.recv().expect("told to end");
+                transaction.rollback();
+            }
+        });
+        beginning.recv().expect("the oldest began");
+        run(&|| assert!(delete().expect("deleted"), "and queued; the oldest keeps it there"));
+        run(&|| insert().expect("inserted into the same record"));
+        let reader = database.begin().expect("begun");
+        run(&|| assert!(delete().expect("deleted"), "for the second time"));
+        // Now nobody is left who began before the first deletion: its wait is over.
+        end.send(()).expect("the oldest listens");
+        oldest.join().expect("no panic");
+        reader
+    });
+    match reader.get(&lamps, &1) {
+        Ok(row) => assert_eq!(row, Some(&Lamp { number: 1, lit: true })),
+        Err(Error::Conflict(_)) => {}
+        Err(error) => panic!("{error}"),
+    };
+}
+
+/// What a transaction concludes its own failure from is protected like what one commits by: no
+/// older transaction can insert the key any more that was found absent.
+#[test]
+fn an_absence_that_an_error_was_concluded_from_lasts() {
+    let database: Database<TimestampOrdering> = Database::builder()
+        .protocol::<TimestampOrdering>()
+        .table::<Lamp>()
+        .open()
+        .expect("a database");
+    let lamps = database.table::<Lamp>().expect("its table");
+    thread::scope(|scope| {
+        let older = database.begin().expect("begun");
+        let failing = scope.spawn(|| {
+            database.transact(|tx| {
+                // By way of an insertion, of which nothing remains.
+                tx.insert(&lamps, Lamp { number: 1, lit: true })?;
+                Err::<(), Error>(Failure::Closed.into())
+            })
+        });
+        let failed = failing.join().expect("no panic");
+        assert!(matches!(failed, Err(Error::Failure(Failure::Closed))));
+        let inserted = older.insert(&lamps, Lamp { number: 1, lit: false });
+        assert!(matches!(inserted, Err(Error::Conflict(_))), "{inserted:?}");
+    });
+}

@@ -1,0 +1,473 @@
+//! Columns as bytes: how rows are stored outside memory, and what their types are at run time.
+//!
+//! What is in memory needs no format: rows are Rust values there. In a log, in a checkpoint and in
+//! a backup a row is its columns, one after the other in the order of the struct's fields, each
+//! written by its type's [`ColumnValue`]. Nothing stands between them, and nothing says what they
+//! are: the table's description, stored once, does ([`description`](crate::description)).
+//!
+//! ```text
+//!   #[derive(Clone, Record)]
+//!   struct Account {
+//!       #[record(key)]
+//!       id: u32,                  07 00 00 00                  7
+//!       owner: String,            03 41 64 61                  "Ada"
+//!       cents: i64,               9C FF FF FF FF FF FF FF      -100
+//!       limit: Option<u16>,       01 F4 01                     Some(500)
+//!   }
+//! ```
+//!
+//! ## The format
+//!
+//! | type | [`ColumnType`] | bytes |
+//! | --- | --- | --- |
+//! | `bool` | `Bool` | `00` or `01` |
+//! | `u8` … `u128`, `i8` … `i128` | `U8` … `I128` | little-endian, as wide as the type |
+//! | `NonZero` of these | that of the number | as the number |
+//! | `f32`, `f64` | `F32`, `F64` | the IEEE 754 bits, little-endian; every bit is kept, those of a NaN too |
+//! | `char` | `Char` | its code point, four bytes, little-endian |
+//! | `String`, `Box<str>`, `Arc<str>`, `ArrayString<N>` | `String` | a length in bytes, then the UTF-8 |
+//! | `Vec<T>`, `Box<[T]>`, `Arc<[T]>`, `ArrayVec<T, N>` | `List` | a length in elements, then the elements |
+//! | `[T; N]` | `Array` | the elements |
+//! | `Option<T>` | `Option` | `00`, or `01` and the value |
+//! | `()`, tuples, up to 12 elements | `Tuple` | the elements |
+//! | structs that derive [`ColumnValue`](macro@crate::ColumnValue) | `Struct` | the fields |
+//! | enums that do | `Enum` | the variant's number, from 0 in the order of their declaration, as a length is written |
+//!
+//! Lengths are in unsigned LEB128 ([`write_leb128`]): seven bits to a byte, the lowest first, the
+//! top bit set in all but the last, and no more bytes than needed.
+//!
+//! Order does not matter here, as it does for keys ([`encoding`](crate::encoding)): a key in a
+//! log is written as its columns are.
+//!
+//! ## Promises
+//!
+//! 1. **Exactness.** What is read equals what was written, to the bit.
+//! 2. **One form.** A value has one encoding, and bytes that are not exactly that are refused.
+//! 3. **Totality.** Any bytes at all give a value or a [`DecodeError`]: no panic, no loop that the
+//!    input's length does not bound, and no allocation for more elements than its bytes can hold.
+//!
+//! The third is why elements of lists and arrays take at least one byte each: a list of a
+//! thousand million `()` would be five bytes. The compiler refuses such columns:
+//!
+//! ```compile_fail,E0080
+//! #[derive(Clone, weft::Record)]
+//! struct Row { #[record(key)] id: u32, marks: Vec<()> }
+//! ```
+
+use std::fmt;
+
+pub use error::DecodeError;
+pub use set::ColumnSet;
+
+mod error;
+mod set;
+mod values;
+
+/// A type that a column can have: one whose values can be stored.
+///
+/// Implemented for `bool`, numbers of a fixed width, `char`, strings, and lists, arrays, options
+/// and tuples of these ([the whole table](self#the-format)). For structs, and for enums whose
+/// variants have no fields, derive it:
+///
+/// ```
+/// use weft::{ColumnValue, Record};
+///
+/// #[derive(Clone, Copy, Debug, PartialEq, ColumnValue)]
+/// enum Currency { Euro, Yen }
+///
+/// #[derive(Clone, Debug, PartialEq, ColumnValue)]
+/// struct Price { amount: i64, currency: Currency }
+///
+/// #[derive(Clone, Record)]
+/// struct Item { #[record(key)] id: u32, price: Option<Price> }
+///
+/// let item = Item { id: 7, price: Some(Price { amount: 300, currency: Currency::Yen }) };
+/// let mut row = Vec::new();
+/// item.encode_row(&mut row);
+/// assert_eq!(row, [7, 0, 0, 0, 1, 44, 1, 0, 0, 0, 0, 0, 0, 1]);
+/// assert_eq!(Item::decode_row(&mut &row[..])?.price, item.price);
+/// # Ok::<(), weft::column::DecodeError>(())
+/// ```
+///
+/// By hand, delegate: write another type's form and read it back, and refuse what your own type
+/// does not allow.
+///
+/// ```
+/// use weft::column::{ColumnType, ColumnValue, DecodeError};
+///
+/// /// A share of a whole, in hundredths of a percent.
+/// struct Share(u16);
+///
+/// impl ColumnValue for Share {
+///     const TYPE: ColumnType = u16::TYPE;
+///
+///     fn write(&self, output: &mut Vec<u8>) {
+///         self.0.write(output);
+///     }
+///
+///     fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+///         let start = *input;
+///         match u16::read(input)? {
+///             share @ 0..=10_000 => Ok(Share(share)),
+///             more => Err(DecodeError::new(start, format!("a share is {more}, which is over 10000"))),
+///         }
+///     }
+/// }
+/// ```
+///
+/// An implementation must keep the three [promises](self#promises), and [`Self::write`] must write
+/// what [`Self::TYPE`] says: programs that do not have the type read by that.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored, and a column of a table is",
+    label = "not a column type",
+    note = "columns are `bool`, numbers of a fixed width, `char`, strings that own their text, and lists, arrays, options and tuples of these",
+    note = "`usize` is none, since its width depends on the machine, nor is `&str`, which owns nothing: take `u64` and `String`",
+    note = "for a struct of yours, or an enum whose variants have no fields: `#[derive(weft::ColumnValue)]`",
+    note = "a table that need not outlive the process can have columns of any type: `#[record(volatile)]` on its struct"
+)]
+pub trait ColumnValue: Sized {
+    /// The type at run time.
+    const TYPE: ColumnType;
+
+    /// Appends the value to `output`.
+    fn write(&self, output: &mut Vec<u8>);
+
+    /// Reads a value from the beginning of `input`, and moves `input` behind it.
+    ///
+    /// # Errors
+    /// If no value's encoding stands there. `input` then points anywhere.
+    fn read(input: &mut &[u8]) -> Result<Self, DecodeError>;
+
+    /// How many bytes the value is stored in: asked of the columns of each row that owns memory, since
+    /// there is a most. What is provided writes the value; it pays to implement it.
+    #[inline]
+    fn stored_bytes(&self) -> usize {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes);
+        bytes.len()
+    }
+
+    /// How many bytes the values of a list are stored in.
+    #[doc(hidden)]
+    #[inline]
+    fn all_stored_bytes(values: &[Self]) -> usize {
+        values.iter().map(Self::stored_bytes).sum()
+    }
+
+    /// Whether another value is stored as the same bytes: asked of the columns of each row that is
+    /// written, since the log holds those that have changed.
+    ///
+    /// What is provided writes both into new memory. It pays to implement it where there is a
+    /// quicker way, as there is for all types that are not implemented by hand.
+    #[inline]
+    fn is_same(&self, other: &Self) -> bool {
+        let (mut own, mut others) = (Vec::new(), Vec::new());
+        self.write(&mut own);
+        other.write(&mut others);
+        own == others
+    }
+
+    /// `self + (after - before)`, exactly. `None` if that is no value of the type, or if the type has no exact
+    /// sums: all but the integers, in what is provided.
+    ///
+    /// Where a transaction has only added to a column, and so made `after` of `before`, this is what it makes
+    /// of another value.
+    #[inline]
+    fn add_difference(&self, after: &Self, before: &Self) -> Option<Self> {
+        let _ = (after, before);
+        None
+    }
+
+    /// Whether `self + (after - before)` is a value of the type, also if some thousand sums of that size are
+    /// added before: then the sum can be promised now, and made later. What is provided says yes, of types
+    /// without exact sums.
+    ///
+    /// Of an integer it is so if `self` is at least a quarter of the type's range away from the end that the
+    /// sum moves it to, and the difference is at most a 2^14th part of the range.
+    #[doc(hidden)]
+    #[inline]
+    fn has_room(&self, after: &Self, before: &Self) -> bool {
+        let _ = (after, before);
+        true
+    }
+
+    /// Whether two lists of the same length are stored as the same bytes.
+    #[doc(hidden)]
+    #[inline]
+    fn are_same(values: &[Self], others: &[Self]) -> bool {
+        values.iter().zip(others).all(|(value, other)| value.is_same(other))
+    }
+
+    /// Appends `values`, one after the other.
+    #[doc(hidden)]
+    #[inline]
+    fn write_all(values: &[Self], output: &mut Vec<u8>) {
+        for value in values {
+            value.write(output);
+        }
+    }
+
+    /// Reads `count` values, of which the caller knows that the input may hold so many.
+    #[doc(hidden)]
+    #[inline]
+    fn read_many(count: usize, input: &mut &[u8]) -> Result<Vec<Self>, DecodeError> {
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            values.push(Self::read(input)?);
+        }
+        Ok(values)
+    }
+
+    /// Reads `N` values.
+    #[doc(hidden)]
+    #[inline]
+    fn read_array<const N: usize>(input: &mut &[u8]) -> Result<[Self; N], DecodeError> {
+        let mut values = arrayvec::ArrayVec::<Self, N>::new();
+        for _ in 0..N {
+            values.push(Self::read(input)?);
+        }
+        match values.into_inner() {
+            Ok(array) => Ok(array),
+            Err(_) => unreachable!("as many were pushed as there is room for"),
+        }
+    }
+}
+
+/// Writes which columns of a row have changed, and their values: for
+/// [`Record::encode_changes`](crate::schema::Record::encode_changes).
+#[derive(Debug)]
+pub struct ChangeWriter<'a> {
+    output: &'a mut Vec<u8>,
+    /// Where the columns' bits begin.
+    bits: usize,
+}
+
+impl<'a> ChangeWriter<'a> {
+    /// Appends to `output` the changes of a row of so many columns: none yet.
+    #[inline]
+    pub fn new(columns: usize, output: &'a mut Vec<u8>) -> ChangeWriter<'a> {
+        let bits = output.len();
+        output.resize(bits + columns.div_ceil(8), 0);
+        ChangeWriter { output, bits }
+    }
+
+    /// Appends the value of the column at `position`, if it is not as before. Columns are to be
+    /// looked at in their order.
+    #[inline]
+    pub fn column<T: ColumnValue>(&mut self, position: usize, value: &T, before: &T) {
+        if !value.is_same(before) {
+            value.write(self.changed(position));
+        }
+    }
+
+    /// Marks the column at `position` as changed, and returns what its value is to be appended to.
+    #[doc(hidden)]
+    #[inline]
+    pub fn changed(&mut self, position: usize) -> &mut Vec<u8> {
+        self.output[self.bits + position / 8] |= 1 << (position % 8);
+        self.output
+    }
+}
+
+/// The type of a column, at run time. Printed as one writes it in Rust.
+///
+/// It describes the stored form: a `Box<str>` and an `ArrayString<16>` are both `String`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the variants without a comment are Rust's own types")]
+pub enum ColumnType {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    U8,
+    U16,
+    U32,
+    U64,
+    U128,
+    F32,
+    F64,
+    Char,
+    /// Any type that holds text.
+    String,
+    /// Any number of values of one type.
+    List(&'static ColumnType),
+    /// A value, or none.
+    Option(&'static ColumnType),
+    /// A fixed number of values of one type.
+    Array(&'static ColumnType, usize),
+    /// One value of each of these types.
+    Tuple(&'static [ColumnType]),
+    /// A struct that derives `ColumnValue`.
+    Struct {
+        /// Its name, without a path.
+        name: &'static str,
+        /// Its fields, in order. Those of a tuple struct are named `0`, `1` and so on.
+        fields: &'static [(&'static str, ColumnType)],
+    },
+    /// An enum that derives `ColumnValue`.
+    Enum {
+        /// Its name, without a path.
+        name: &'static str,
+        /// Its variants, in order.
+        variants: &'static [&'static str],
+    },
+}
+
+impl ColumnType {
+    /// The least number of bytes that a value of this type is stored in.
+    pub const fn width_min_bytes(&self) -> usize {
+        match *self {
+            ColumnType::Bool | ColumnType::I8 | ColumnType::U8 => 1,
+            ColumnType::I16 | ColumnType::U16 => 2,
+            ColumnType::I32 | ColumnType::U32 | ColumnType::F32 | ColumnType::Char => 4,
+            ColumnType::I64 | ColumnType::U64 | ColumnType::F64 => 8,
+            ColumnType::I128 | ColumnType::U128 => 16,
+            ColumnType::String
+            | ColumnType::List(_)
+            | ColumnType::Option(_)
+            | ColumnType::Enum { .. } => 1,
+            ColumnType::Array(element, length) => element.width_min_bytes().saturating_mul(length),
+            ColumnType::Tuple(elements) => {
+                let (mut width_bytes, mut position) = (0_usize, 0);
+                while position < elements.len() {
+                    width_bytes = width_bytes.saturating_add(elements[position].width_min_bytes());
+                    position += 1;
+                }
+                width_bytes
+            }
+            ColumnType::Struct { fields, .. } => {
+                let (mut width_bytes, mut position) = (0_usize, 0);
+                while position < fields.len() {
+                    width_bytes = width_bytes.saturating_add(fields[position].1.width_min_bytes());
+                    position += 1;
+                }
+                width_bytes
+            }
+        }
+    }
+
+    /// This type, as that of a list's or an array's elements.
+    ///
+    /// # Panics
+    /// If its values may take no bytes; while the program is compiled, in a constant.
+    const fn as_element(self) -> ColumnType {
+        assert!(
+            self.width_min_bytes() > 0,
+            "the elements of a stored list or array must take at least one byte each"
+        );
+        self
+    }
+}
+
+impl fmt::Display for ColumnType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        crate::row::description::TypeDescription::from(*self).fmt(formatter)
+    }
+}
+
+/// Appends `value` in unsigned LEB128: one to ten bytes.
+#[inline]
+pub fn write_leb128(value: u64, output: &mut Vec<u8>) {
+    let mut rest = value;
+    while rest >= 0x80 {
+        output.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    output.push(rest as u8);
+}
+
+/// How many bytes [`write_leb128`] writes.
+#[inline]
+pub const fn leb128_bytes(value: u64) -> usize {
+    (64 - (value | 1).leading_zeros() as usize).div_ceil(7)
+}
+
+/// Reads a number that [`write_leb128`] wrote, and moves `input` behind it.
+///
+/// # Errors
+/// If the input ends within the number, if it does not fit in 64 bits, or if it is written with
+/// more bytes than it needs.
+#[inline]
+pub fn read_leb128(input: &mut &[u8]) -> Result<u64, DecodeError> {
+    let start = *input;
+    let mut value = 0;
+    for shift in (0..u64::BITS).step_by(7) {
+        let Some((&byte, rest)) = input.split_first() else {
+            return Err(DecodeError::ends_within(start, "a length"));
+        };
+        *input = rest;
+        let bits = u64::from(byte & 0x7F);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        value |= bits << shift;
+        if byte < 0x80 {
+            if byte == 0 && shift > 0 {
+                return Err(DecodeError::new(start, "a length has more bytes than it needs"));
+            }
+            return Ok(value);
+        }
+    }
+    Err(DecodeError::new(start, "a length does not fit in 64 bits"))
+}
+
+/// Appends a text as a `String` is stored.
+#[inline]
+pub fn write_text(text: &str, output: &mut Vec<u8>) {
+    write_leb128(text.len() as u64, output);
+    output.extend_from_slice(text.as_bytes());
+}
+
+/// Reads what [`write_text`] wrote, in place.
+///
+/// # Errors
+/// If no such text stands there.
+#[inline]
+pub fn read_text<'a>(input: &mut &'a [u8]) -> Result<&'a str, DecodeError> {
+    let length = read_leb128(input)?;
+    let start = *input;
+    let bytes = usize::try_from(length).ok().and_then(|length| input.split_off(..length));
+    let Some(bytes) = bytes else {
+        return Err(DecodeError::new(
+            start,
+            format!("a text has {length} bytes, and only {} are left", start.len()),
+        ));
+    };
+    std::str::from_utf8(bytes)
+        .map_err(|error| DecodeError::new(&start[error.valid_up_to()..], "a text is not in UTF-8"))
+}
+
+/// Reads the first byte of an option: whether a value follows.
+#[inline]
+pub(crate) fn read_is_some(input: &mut &[u8]) -> Result<bool, DecodeError> {
+    let start = *input;
+    match u8::read(input)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        byte => {
+            Err(DecodeError::new(start, format!("an option begins with {byte}, and not 0 or 1")))
+        }
+    }
+}
+
+/// Reads the length of a list whose elements take at least `width_min_bytes` each, and makes sure
+/// that the rest of the input can hold so many.
+pub(crate) fn read_list_length(
+    width_min_bytes: usize,
+    input: &mut &[u8],
+) -> Result<usize, DecodeError> {
+    let start = *input;
+    let length = read_leb128(input)?;
+    match usize::try_from(length) {
+        Ok(length) if length <= input.len() / width_min_bytes.max(1) => Ok(length),
+        _ => Err(DecodeError::new(
+            start,
+            format!("a list has {length} elements, more than {} bytes can hold", input.len()),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Changes: what becomes of some columns of a row, as the log holds it.
+
+use smallvec::SmallVec;
+
+use crate::row::column::DecodeError;
+
+use super::{StoredOperation, TableDescription};
+
+/// What becomes of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RowChange<'a> {
+    /// Columns get other values.
+    Columns(ChangedColumns<'a>),
+    /// A commutative operation is applied to a column.
+    Operation(StoredOperation<'a>),
+}
+
+impl RowChange<'_> {
+    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    ///
+    /// # Errors
+    /// If `row` is not made of the table's columns, or if what an operation makes of one is not within
+    /// the column's type.
+    pub fn apply(
+        &self,
+        table: &TableDescription,
+        row: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        match self {
+            RowChange::Columns(columns) => columns.apply(table, row, output),
+            RowChange::Operation(operation) => operation.apply(table, row, output),
+        }
+    }
+
+    /// Gives the columns the positions that `position_of` says.
+    pub(super) fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
+        match self {
+            RowChange::Columns(columns) => columns.move_columns(position_of),
+            RowChange::Operation(operation) => operation.column = position_of(operation.column),
+        }
+    }
+}
+
+/// Some columns of a row, by their positions, and the values that they get.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedColumns<'a> {
+    /// In ascending order of the positions.
+    columns: SmallVec<[(usize, &'a [u8]); 8]>,
+}
+
+impl TableDescription {
+    /// Takes a stored change apart: the row's encoded key, and the columns that are changed.
+    /// ([`format`](crate::durability::format) draws it.)
+    ///
+    /// # Errors
+    /// If `change` is not exactly a key, a bit for each column, and the values of those whose bit is
+    /// set; or if a column of the key is among them.
+    pub fn read_change<'a>(
+        &self,
+        change: &'a [u8],
+    ) -> Result<(&'a [u8], RowChange<'a>), DecodeError> {
+        let mut rest = change;
+        for &position in &self.key {
+            self.skip_column(position, &mut rest, change.len())?;
+        }
+        let key = &change[..change.len() - rest.len()];
+        let at_bits = rest;
+        let Some(bits) = rest.split_off(..self.columns.len().div_ceil(8)) else {
+            return Err(DecodeError::ends_within(rest, "a change").within(change.len()));
+        };
+        let is_set = |position: usize| {
+            bits.get(position / 8).is_some_and(|byte| byte & 1 << (position % 8) != 0)
+        };
+        if (self.columns.len()..bits.len() * 8).any(is_set) {
+            let error = DecodeError::new(at_bits, "a change is of a column that there is not");
+            return Err(error.within(change.len()));
+        }
+        if self.key.iter().any(|&position| is_set(position)) {
+            let error = DecodeError::new(at_bits, "a change is of a column of the primary key");
+            return Err(error.within(change.len()));
+        }
+        let mut columns = SmallVec::new();
+        for position in (0..self.columns.len()).filter(|&position| is_set(position)) {
+            let start = rest;
+            self.skip_column(position, &mut rest, change.len())?;
+            columns.push((position, &start[..start.len() - rest.len()]));
+        }
+        match rest.is_empty() {
+            true => Ok((key, RowChange::Columns(ChangedColumns { columns }))),
+            false => Err(DecodeError::goes_on(rest, "a change").within(change.len())),
+        }
+    }
+
+    /// Visits the columns of a stored row, in order: each by its position, and its stored value.
+    ///
+    /// # Errors
+    /// Those of `visit`; and if `row` is not made of the table's columns.
+    pub(super) fn for_each_column<'a>(
+        &self,
+        row: &'a [u8],
+        mut visit: impl FnMut(usize, &'a [u8]) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut rest = row;
+        for position in 0..self.columns.len() {
+            let start = rest;
+            self.skip_column(position, &mut rest, row.len())?;
+            visit(position, &start[..start.len() - rest.len()])?;
+        }
+        match rest.is_empty() {
+            true => Ok(()),
+            false => Err(DecodeError::goes_on(rest, "the row").within(row.len())),
+        }
+    }
+
+    /// Moves `input`, the rest of `length_bytes`, behind the value of a column.
+    pub(crate) fn skip_column(
+        &self,
+        position: usize,
+        input: &mut &[u8],
+        length_bytes: usize,
+    ) -> Result<(), DecodeError> {
+        let column = &self.columns[position];
+        let skipped = column.type_of.skip(input);
+        skipped.map_err(|error| error.in_column(column.name.clone(), length_bytes))
+    }
+}
+
+impl ChangedColumns<'_> {
+    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    ///
+    /// # Errors
+    /// If `row` is not made of the table's columns.
+    fn apply(
+        &self,
+        table: &TableDescription,
+        row: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        let mut changed = self.columns.iter().peekable();
+        table.for_each_column(row, |position, value| {
+            let changed = changed.next_if(|(changed, _)| *changed == position);
+            output.extend_from_slice(changed.map_or(value, |(_, value)| value));
+            Ok(())
+        })
+    }
+
+    /// Gives the columns the positions that `position_of` says.
+    fn move_columns(&mut self, position_of: impl Fn(usize) -> usize) {
+        for (position, _) in &mut self.columns {
+            *position = position_of(*position);
+        }
+        self.columns.sort_unstable_by_key(|(position, _)| *position);
+    }
+}

@@ -1,0 +1,379 @@
+//! Commutative operations on stored rows, as the log holds them: what
+//! [`operation`](crate::operation) does to columns in memory, done to their stored forms, by the types
+//! that a table's description names.
+
+use std::cmp::Ordering;
+
+use crate::row::column::{
+    ColumnValue, DecodeError, read_is_some, read_leb128, read_list_length, write_leb128,
+};
+use crate::row::operation::OperationKind;
+
+use super::{RowChange, TableDescription, TypeDescription};
+
+/// An operation on a column of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredOperation<'a> {
+    /// The column's position.
+    pub(super) column: usize,
+    kind: OperationKind,
+    operand: &'a [u8],
+}
+
+impl TableDescription {
+    /// Takes a stored operation apart: the row's encoded key, and what is done to it.
+    /// ([`format`](crate::durability::format) draws it.)
+    ///
+    /// # Errors
+    /// If `operation` is not exactly a key, a column that does not belong to it, and an operation on
+    /// columns of that column's type.
+    pub fn read_operation<'a>(
+        &self,
+        operation: &'a [u8],
+    ) -> Result<(&'a [u8], RowChange<'a>), DecodeError> {
+        let length_bytes = operation.len();
+        let mut rest = operation;
+        for &position in &self.key {
+            self.skip_column(position, &mut rest, length_bytes)?;
+        }
+        let key = &operation[..length_bytes - rest.len()];
+        let at_column = rest;
+        let column = read_leb128(&mut rest).map_err(|error| error.within(length_bytes))?;
+        let column = usize::try_from(column).unwrap_or(usize::MAX);
+        if column >= self.columns.len() || self.key.contains(&column) {
+            let what = format!("an operation is on column {column}, which it cannot change");
+            return Err(DecodeError::new(at_column, what).within(length_bytes));
+        }
+        let at_kind = rest;
+        let kind = u8::read(&mut rest).map_err(|error| error.within(length_bytes))?;
+        let Some(kind) = OperationKind::of_number(kind) else {
+            let error = DecodeError::new(at_kind, format!("there is no operation {kind}"));
+            return Err(error.within(length_bytes));
+        };
+        let operand = rest;
+        let name = || self.columns[column].name.clone();
+        let skipped = skip_operand(&self.columns[column].type_of, kind, &mut rest);
+        skipped.map_err(|error| error.in_column(name(), length_bytes))?;
+        match rest.is_empty() {
+            true => Ok((key, RowChange::Operation(StoredOperation { column, kind, operand }))),
+            false => Err(DecodeError::goes_on(rest, "an operation").within(length_bytes)),
+        }
+    }
+}
+
+impl StoredOperation<'_> {
+    /// Appends to `output` what becomes of `row`, a stored row of `table`.
+    ///
+    /// # Errors
+    /// If `row` is not made of the table's columns, or if what becomes of the column is not within its
+    /// type.
+    pub(super) fn apply(
+        &self,
+        table: &TableDescription,
+        row: &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<(), DecodeError> {
+        table.for_each_column(row, |position, value| {
+            if position != self.column {
+                output.extend_from_slice(value);
+                return Ok(());
+            }
+            let column = &table.columns[position];
+            let applied = apply(&column.type_of, self.kind, value, self.operand, output);
+            applied.map_err(|error| error.in_column(column.name.clone(), row.len()))
+        })
+    }
+}
+
+/// What operations a type of columns has.
+enum Operand<'a> {
+    /// Those on integers, and on bits.
+    Integer,
+    /// Those on bits.
+    Bool,
+    /// A tuple of this type, whose first field is the order, is put.
+    Ordered(&'a TypeDescription, &'a TypeDescription),
+    /// The same is inserted.
+    TopK(&'a TypeDescription, &'a TypeDescription),
+    /// Elements of this type are added.
+    Set(&'a TypeDescription),
+}
+
+/// What an operation of a kind on a column of a type has for an operand.
+fn operand_of<'a>(
+    type_of: &'a TypeDescription,
+    kind: OperationKind,
+    input: &[u8],
+) -> Result<Operand<'a>, DecodeError> {
+    use OperationKind as Kind;
+    use TypeDescription as Type;
+    let is_bits = matches!(kind, Kind::Or | Kind::And);
+    let is_numbers = is_bits || matches!(kind, Kind::Add | Kind::Mul | Kind::Max | Kind::Min);
+    match type_of {
+        Type::Bool if is_bits => return Ok(Operand::Bool),
+        _ if is_integer(type_of) && is_numbers => return Ok(Operand::Integer),
+        Type::Option(tuple) if kind == Kind::OrderedPut => {
+            if let Some(order) = order_of(tuple) {
+                return Ok(Operand::Ordered(tuple, order));
+            }
+        }
+        Type::List(tuple) if kind == Kind::TopKInsert => {
+            if let Some(order) = order_of(tuple) {
+                return Ok(Operand::TopK(tuple, order));
+            }
+        }
+        Type::List(element) if kind == Kind::Union && is_order(element) => {
+            return Ok(Operand::Set(element));
+        }
+        _ => {}
+    }
+    Err(DecodeError::new(
+        input,
+        format!("there is no operation {kind} on a column of type {type_of}"),
+    ))
+}
+
+fn is_integer(type_of: &TypeDescription) -> bool {
+    use TypeDescription as Type;
+    matches!(
+        type_of,
+        Type::I8
+            | Type::I16
+            | Type::I32
+            | Type::I64
+            | Type::I128
+            | Type::U8
+            | Type::U16
+            | Type::U32
+            | Type::U64
+            | Type::U128
+    )
+}
+
+/// Whether values of the type can be compared in their stored form: see
+/// [`Order`](crate::operation::Order).
+fn is_order(type_of: &TypeDescription) -> bool {
+    match type_of {
+        TypeDescription::Bool => true,
+        TypeDescription::Tuple(elements) => elements.iter().all(is_order),
+        _ => is_integer(type_of),
+    }
+}
+
+/// The type of the orders of a type of ordered tuples.
+fn order_of(tuple: &TypeDescription) -> Option<&TypeDescription> {
+    let TypeDescription::Struct { fields, .. } = tuple else { return None };
+    match &fields[..] {
+        [(_, order), (_, TypeDescription::U32), _] if is_order(order) => Some(order),
+        _ => None,
+    }
+}
+
+/// Moves `input` behind an operand.
+fn skip_operand(
+    type_of: &TypeDescription,
+    kind: OperationKind,
+    input: &mut &[u8],
+) -> Result<(), DecodeError> {
+    match operand_of(type_of, kind, input)? {
+        Operand::Integer | Operand::Bool => type_of.skip(input),
+        Operand::Ordered(tuple, _) => tuple.skip(input),
+        Operand::TopK(tuple, _) => {
+            read_leb128(input)?;
+            tuple.skip(input)
+        }
+        Operand::Set(_) => {
+            read_leb128(input)?;
+            type_of.skip(input)
+        }
+    }
+}
+
+/// Appends what becomes of a stored value.
+fn apply(
+    type_of: &TypeDescription,
+    kind: OperationKind,
+    value: &[u8],
+    operand: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    match operand_of(type_of, kind, operand)? {
+        Operand::Integer => apply_to_integer(type_of, kind, value, operand, output),
+        Operand::Bool => {
+            apply_to::<bool>(kind, value, operand, output, |kind, value, operand| match kind {
+                OperationKind::Or => Some(value | operand),
+                _ => Some(value & operand),
+            })
+        }
+        Operand::Ordered(_, order) => {
+            let mut rest = value;
+            let replaces = !read_is_some(&mut rest)?
+                || compare_tuples(order, rest, operand)? == Ordering::Less;
+            if replaces {
+                output.push(1);
+                output.extend_from_slice(operand);
+            } else {
+                output.extend_from_slice(value);
+            }
+            Ok(())
+        }
+        Operand::TopK(tuple, order) => {
+            let mut inserted = operand;
+            let most = read_leb128(&mut inserted)?;
+            let mut tuples = elements_of(tuple, value)?;
+            let mut position = 0;
+            while position < tuples.len()
+                && compare_orders(order, tuples[position], inserted)? == Ordering::Greater
+            {
+                position += 1;
+            }
+            match tuples.get(position) {
+                Some(other) if compare_orders(order, other, inserted)? == Ordering::Equal => {
+                    if compare_tuples(order, other, inserted)? == Ordering::Less {
+                        tuples[position] = inserted;
+                    }
+                }
+                _ => tuples.insert(position, inserted),
+            }
+            tuples.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+            write_elements(&tuples, output);
+            Ok(())
+        }
+        Operand::Set(element) => {
+            let mut added = operand;
+            let most = read_leb128(&mut added)?;
+            let mut elements = elements_of(element, value)?;
+            for new in elements_of(element, added)? {
+                let mut position = 0;
+                while position < elements.len()
+                    && compare_orders(element, elements[position], new)? == Ordering::Less
+                {
+                    position += 1;
+                }
+                if elements.get(position) != Some(&new) {
+                    elements.insert(position, new);
+                }
+            }
+            if elements.len() as u64 > most {
+                let what = format!("a set has {} elements, more than {most}", elements.len());
+                return Err(DecodeError::new(operand, what));
+            }
+            write_elements(&elements, output);
+            Ok(())
+        }
+    }
+}
+
+/// Applies an operation to a value of type `V`.
+fn apply_to<V: ColumnValue>(
+    kind: OperationKind,
+    mut value: &[u8],
+    operand: &[u8],
+    output: &mut Vec<u8>,
+    apply: impl FnOnce(OperationKind, V, V) -> Option<V>,
+) -> Result<(), DecodeError> {
+    let (value, operand_value) = (V::read(&mut value)?, V::read(&mut { operand })?);
+    match apply(kind, value, operand_value) {
+        Some(value) => {
+            value.write(output);
+            Ok(())
+        }
+        None => Err(DecodeError::new(operand, format!("a result of {kind} is out of range"))),
+    }
+}
+
+fn apply_to_integer(
+    type_of: &TypeDescription,
+    kind: OperationKind,
+    value: &[u8],
+    operand: &[u8],
+    output: &mut Vec<u8>,
+) -> Result<(), DecodeError> {
+    use TypeDescription as Type;
+    macro_rules! integers {
+        ($($type_of:ident $integer:ident)*) => {
+            match type_of {
+                $(Type::$type_of => {
+                    apply_to::<$integer>(kind, value, operand, output, |kind, value, operand| {
+                        match kind {
+                            OperationKind::Add => value.checked_add(operand),
+                            OperationKind::Mul => value.checked_mul(operand),
+                            OperationKind::Max => Some(value.max(operand)),
+                            OperationKind::Min => Some(value.min(operand)),
+                            OperationKind::Or => Some(value | operand),
+                            _ => Some(value & operand),
+                        }
+                    })
+                })*
+                _ => unreachable!("only integers have these operands"),
+            }
+        };
+    }
+    integers!(I8 i8 I16 i16 I32 i32 I64 i64 I128 i128 U8 u8 U16 u16 U32 u32 U64 u64 U128 u128)
+}
+
+/// Compares the orders that two tuples begin with.
+fn compare_orders(
+    order: &TypeDescription,
+    mut one: &[u8],
+    mut other: &[u8],
+) -> Result<Ordering, DecodeError> {
+    compare(order, &mut one, &mut other)
+}
+
+/// Compares the orders and the cores that two tuples begin with.
+fn compare_tuples(
+    order: &TypeDescription,
+    mut one: &[u8],
+    mut other: &[u8],
+) -> Result<Ordering, DecodeError> {
+    let of_orders = compare(order, &mut one, &mut other)?;
+    Ok(of_orders.then(u32::read(&mut one)?.cmp(&u32::read(&mut other)?)))
+}
+
+/// Compares two stored values of a type that has an order, and moves behind them.
+fn compare(
+    type_of: &TypeDescription,
+    one: &mut &[u8],
+    other: &mut &[u8],
+) -> Result<Ordering, DecodeError> {
+    use TypeDescription as Type;
+    macro_rules! numbers {
+        ($($type_of:ident $number:ident)*) => {
+            match type_of {
+                $(Type::$type_of => Ok($number::read(one)?.cmp(&$number::read(other)?)),)*
+                Type::Tuple(elements) => {
+                    let mut order = Ordering::Equal;
+                    for element in elements {
+                        order = order.then(compare(element, one, other)?);
+                    }
+                    Ok(order)
+                }
+                _ => unreachable!("only types that have an order are compared"),
+            }
+        };
+    }
+    numbers!(
+        Bool bool I8 i8 I16 i16 I32 i32 I64 i64 I128 i128 U8 u8 U16 u16 U32 u32 U64 u64 U128 u128
+    )
+}
+
+/// The elements of a stored list.
+fn elements_of<'a>(
+    element: &TypeDescription,
+    mut list: &'a [u8],
+) -> Result<Vec<&'a [u8]>, DecodeError> {
+    let length = read_list_length(element.width_min_bytes(), &mut list)?;
+    let mut elements = Vec::with_capacity(length + 1);
+    for _ in 0..length {
+        let start = list;
+        element.skip(&mut list)?;
+        elements.push(&start[..start.len() - list.len()]);
+    }
+    Ok(elements)
+}
+
+fn write_elements(elements: &[&[u8]], output: &mut Vec<u8>) {
+    write_leb128(elements.len() as u64, output);
+    elements.iter().for_each(|element| output.extend_from_slice(element));
+}

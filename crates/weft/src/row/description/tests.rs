@@ -1,0 +1,660 @@
+//! Descriptions there and back, rows read by them, and stored tables that are not the program's.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Record;
+use crate::row::column::ColumnValue;
+use crate::row::schema::Storage;
+
+#[derive(Clone, Debug, PartialEq, crate::ColumnValue)]
+struct Address {
+    street: String,
+    number: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, crate::Record)]
+#[record(table = "accounts", storage = "hash", key(branch, number))]
+#[record(index(name = by_owner, columns(owner, branch)))]
+struct Account {
+    number: u32,
+    branch: u8,
+    #[record(unique)]
+    owner: String,
+    balance: i64,
+    address: Option<Address>,
+    #[record(default = vec![1, 2])]
+    marks: Vec<u16>,
+}
+
+fn account() -> Account {
+    Account {
+        number: 7,
+        branch: 2,
+        owner: "Ada".to_owned(),
+        balance: -100,
+        address: Some(Address { street: "Rue".to_owned(), number: 9 }),
+        marks: vec![3],
+    }
+}
+
+fn row_of(row: &impl Record) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    row.encode_row(&mut bytes);
+    bytes
+}
+
+fn description_of<R: Record>() -> TableDescription {
+    TableDescription::of::<R>().expect("the table is not volatile")
+}
+
+// ---- descriptions -----------------------------------------------------------------------------
+
+#[test]
+fn a_table_is_described() {
+    let table = description_of::<Account>();
+    assert_eq!((table.name.as_str(), table.storage), ("accounts", Storage::Hash));
+    assert_eq!(table.key, [1, 0], "branch, number");
+    let columns: Vec<_> =
+        table.columns.iter().map(|it| format!("{}: {}", it.name, it.type_of)).collect();
+    assert_eq!(
+        columns,
+        [
+            "number: u32",
+            "branch: u8",
+            "owner: String",
+            "balance: i64",
+            "address: Option<Address { street: String, number: u16 }>",
+            "marks: Vec<u16>",
+        ]
+    );
+    let defaults: Vec<_> = table.columns.iter().map(|it| it.default.clone()).collect();
+    assert_eq!(defaults, [None, None, None, None, None, Some(vec![2, 1, 0, 2, 0])]);
+    let index = |name: &str, columns: &[usize], unique| IndexDescription {
+        name: name.to_owned(),
+        columns: columns.to_vec(),
+        unique,
+    };
+    assert_eq!(table.indexes, [index("by_owner", &[2, 1], false), index("owner", &[2], true)]);
+}
+
+/// The format is a promise: a change here makes stored databases unreadable.
+#[test]
+fn a_description_is_stored_as_is_promised() {
+    #[derive(Clone, crate::Record)]
+    #[record(table = "t", index(name = i, columns(b), unique))]
+    struct Row {
+        #[record(key)]
+        a: u64,
+        #[record(default = Some(true))]
+        b: Option<bool>,
+        c: [Address2; 3],
+    }
+    #[derive(Clone, crate::ColumnValue)]
+    struct Address2(i8);
+    let mut bytes = Vec::new();
+    description_of::<Row>().write(&mut bytes);
+    let expected: &[&[u8]] = &[
+        &[1, b't', 0, 3],
+        &[1, b'a', 9, 0],
+        &[1, b'b', 16, 0, 1, 2, 1, 1],
+        &[1, b'c', 17, 19, 8],
+        b"Address2",
+        &[1, 1, b'0', 1, 3, 0],
+        &[1, 0],
+        &[1, 1, b'i', 1, 1, 1],
+    ];
+    assert_eq!(bytes, expected.concat());
+    let row = Row { a: 1, b: None, c: [const { Address2(2) }; 3] };
+    assert_eq!(row_of(&row), [1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2]);
+}
+
+#[test]
+fn a_volatile_table_is_not_described() {
+    #[derive(Clone, crate::Record)]
+    #[record(volatile)]
+    struct Session {
+        #[record(key)]
+        name: &'static str,
+        since: std::time::Instant,
+    }
+    const { assert!(Session::VOLATILE && Session::COLUMNS[0].type_of.is_none()) };
+    assert_eq!(TableDescription::of::<Session>(), None);
+    let session = Session { name: "a", since: std::time::Instant::now() };
+    assert_eq!(row_of(&session), []);
+    let mut key = Vec::new();
+    Session::encode_key(&session.key(), &mut key);
+    assert_eq!(key, []);
+    let message = "table `session` is volatile: its rows are never stored";
+    assert_eq!(Session::decode_row(&mut &[][..]).map(drop).unwrap_err().what(), message);
+    assert_eq!(Session::decode_key(&mut &[][..]).unwrap_err().what(), message);
+    assert!(session.since.elapsed() >= std::time::Duration::ZERO);
+}
+
+/// Types as deep as four, of all kinds.
+fn types() -> impl Strategy<Value = TypeDescription> {
+    use TypeDescription as Type;
+    let plain = prop::sample::select(vec![
+        Type::Bool,
+        Type::I8,
+        Type::I16,
+        Type::I32,
+        Type::I64,
+        Type::I128,
+        Type::U8,
+        Type::U16,
+        Type::U32,
+        Type::U64,
+        Type::U128,
+        Type::F32,
+        Type::F64,
+        Type::Char,
+        Type::String,
+        Type::Tuple(Vec::new()),
+    ]);
+    let name = "[a-z_]{1,5}";
+    plain.prop_recursive(4, 24, 4, move |inner| {
+        let element = inner.clone().prop_map(|type_of| match type_of.width_min_bytes() {
+            0 => Type::Bool,
+            _ => type_of,
+        });
+        let field = (name, inner.clone());
+        prop_oneof![
+            element.clone().prop_map(|element| Type::List(Box::new(element))),
+            inner.clone().prop_map(|value| Type::Option(Box::new(value))),
+            (element, 0..5_usize)
+                .prop_map(|(element, length)| Type::Array(Box::new(element), length)),
+            prop::collection::vec(inner, 0..4).prop_map(Type::Tuple),
+            (name, prop::collection::vec(field, 0..4))
+                .prop_map(|(name, fields)| Type::Struct { name, fields }),
+            (name, prop::collection::vec(name, 1..200))
+                .prop_map(|(name, variants)| Type::Enum { name, variants }),
+        ]
+    })
+}
+
+/// A value of `type_of`, drawn with `draw`.
+fn value_of(type_of: &TypeDescription, draw: &mut fastrand::Rng) -> Value {
+    use TypeDescription as Type;
+    let values = |type_of: &Type, count: usize, draw: &mut fastrand::Rng| match type_of {
+        Type::U8 => Value::Bytes((0..count).map(|_| draw.u8(..)).collect()),
+        _ => Value::List((0..count).map(|_| value_of(type_of, draw)).collect()),
+    };
+    match type_of {
+        Type::Bool => Value::Bool(draw.bool()),
+        Type::I8 => Value::Signed(draw.i8(..).into()),
+        Type::I16 => Value::Signed(draw.i16(..).into()),
+        Type::I32 => Value::Signed(draw.i32(..).into()),
+        Type::I64 => Value::Signed(draw.i64(..).into()),
+        Type::I128 => Value::Signed(draw.i128(..)),
+        Type::U8 => Value::Unsigned(draw.u8(..).into()),
+        Type::U16 => Value::Unsigned(draw.u16(..).into()),
+        Type::U32 => Value::Unsigned(draw.u32(..).into()),
+        Type::U64 => Value::Unsigned(draw.u64(..).into()),
+        Type::U128 => Value::Unsigned(draw.u128(..)),
+        Type::F32 => Value::F32(draw.f32()),
+        Type::F64 => Value::F64(draw.f64()),
+        Type::Char => Value::Char(draw.char(..)),
+        Type::String => {
+            let length = draw.usize(..200);
+            Value::String((0..length).map(|_| draw.char(..)).collect())
+        }
+        Type::List(element) => {
+            let length = draw.usize(..5);
+            values(element, length, draw)
+        }
+        Type::Array(element, length) => values(element, *length, draw),
+        Type::Option(inner) => Value::Option(draw.bool().then(|| Box::new(value_of(inner, draw)))),
+        Type::Tuple(elements) => {
+            Value::Tuple(elements.iter().map(|element| value_of(element, draw)).collect())
+        }
+        Type::Struct { fields, .. } => {
+            Value::Tuple(fields.iter().map(|(_, type_of)| value_of(type_of, draw)).collect())
+        }
+        Type::Enum { variants, .. } => Value::Enum(draw.usize(..variants.len())),
+    }
+}
+
+/// Tables of any columns, which are named `a`, `b` and so on. The first one is the key.
+fn tables() -> impl Strategy<Value = TableDescription> {
+    (prop::collection::vec((types(), any::<bool>()), 1..8), any::<u64>()).prop_map(
+        |(types, seed)| {
+            let mut draw = fastrand::Rng::with_seed(seed);
+            let columns = types.into_iter().zip('a'..).map(|((type_of, has_default), name)| {
+                let default = has_default.then(|| {
+                    let mut bytes = Vec::new();
+                    value_of(&type_of, &mut draw).write(&type_of, &mut bytes).unwrap();
+                    bytes
+                });
+                ColumnDescription { name: name.into(), type_of, default }
+            });
+            TableDescription {
+                name: "table".to_owned(),
+                storage: Storage::Ordered,
+                columns: columns.collect(),
+                key: vec![0],
+                indexes: Vec::new(),
+            }
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn a_description_comes_back(table in tables()) {
+        let mut bytes = Vec::new();
+        table.write(&mut bytes);
+        let followed = [&bytes[..], b"more"].concat();
+        let mut rest = &followed[..];
+        prop_assert_eq!(&TableDescription::read(&mut rest).unwrap(), &table);
+        prop_assert_eq!(rest, b"more");
+        for length in 0..bytes.len() {
+            prop_assert!(TableDescription::read(&mut &bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_description_or_an_error(
+        table in tables(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = Vec::new();
+        table.write(&mut bytes);
+        for (place, byte) in damage {
+            *place.get_mut(&mut bytes) = byte;
+        }
+        let mut rest = &bytes[..];
+        if let Ok(read) = TableDescription::read(&mut rest) {
+            let length = bytes.len() - rest.len();
+            let mut again = Vec::new();
+            read.write(&mut again);
+            prop_assert_eq!(&again[..], &bytes[..length]);
+        }
+    }
+
+    #[test]
+    fn a_value_of_any_type_comes_back(type_of in types(), seed: u64) {
+        let value = value_of(&type_of, &mut fastrand::Rng::with_seed(seed));
+        let mut bytes = Vec::new();
+        value.write(&type_of, &mut bytes).unwrap();
+        let mut rest = &bytes[..];
+        prop_assert_eq!(type_of.read_value(&mut rest).unwrap(), value);
+        prop_assert!(rest.is_empty());
+        let mut rest = &bytes[..];
+        type_of.skip(&mut rest).unwrap();
+        prop_assert!(rest.is_empty());
+        prop_assert!(bytes.len() >= type_of.width_min_bytes());
+        for length in 0..bytes.len() {
+            prop_assert!(type_of.read_value(&mut &bytes[..length]).is_err());
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_a_value_or_an_error(
+        type_of in types(),
+        bytes in prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..64),
+    ) {
+        let (mut rest, mut skipped) = (&bytes[..], &bytes[..]);
+        let is_skipped = type_of.skip(&mut skipped).is_ok();
+        if let Ok(value) = type_of.read_value(&mut rest) {
+            let mut again = Vec::new();
+            value.write(&type_of, &mut again).unwrap();
+            prop_assert_eq!(&again[..], &bytes[..bytes.len() - rest.len()]);
+            prop_assert!(is_skipped && skipped.len() == rest.len());
+        }
+    }
+}
+
+#[test]
+fn faulty_descriptions_are_refused_in_words() {
+    fn assert_refused(bytes: &[&[u8]], expected: &str) {
+        let bytes = bytes.concat();
+        let error = TableDescription::read(&mut &bytes[..]).expect_err("it is faulty");
+        assert_eq!(error.to_string(), expected);
+    }
+    let head: &[u8] = &[1, b't', 0];
+    assert_refused(&[&[1, b't', 2]], "byte 2: a table has the unknown kind of index 2");
+    assert_refused(&[head, &[1, 1, b'a', 77]], "byte 6: a type has the unknown number 77");
+    assert_refused(
+        &[head, &[2, 1, b'a', 0, 0, 1, b'a', 0, 0]],
+        "byte 3: two columns are named `a`",
+    );
+    assert_refused(
+        &[head, &[1, 1, b'a', 0, 1, 1, 9]],
+        "byte 7: the default of column `a` is no bool",
+    );
+    let column: &[u8] = &[1, 1, b'a', 0, 0];
+    assert_refused(&[head, column, &[1, 1]], "byte 9: column 1 is named, and there are 1");
+    assert_refused(&[head, column, &[2, 0, 0]], "byte 8: a column is named twice");
+    assert_refused(
+        &[head, &[1, 1, b'a', 15, 18, 0, 0]],
+        "byte 6: the elements of a list or an array are (), of no bytes",
+    );
+    let deep = [16; 300];
+    assert_refused(&[head, &[127, 1, b'a'], &deep], "byte 262: a type is nested too deep");
+}
+
+// ---- rows and keys ----------------------------------------------------------------------------
+
+#[test]
+fn rows_and_keys_are_read_by_their_description() {
+    let table = description_of::<Account>();
+    let (mut key, row) = (Vec::new(), row_of(&account()));
+    Account::encode_key(&account().key(), &mut key);
+    assert_eq!(key, [2, 7, 0, 0, 0]);
+    assert_eq!(Account::decode_key(&mut &key[..]), Ok((2, 7)));
+    assert_eq!(Account::decode_row(&mut &row[..]), Ok(account()));
+    assert_eq!(table.read_key(&key), Ok(vec![Value::Unsigned(2), Value::Unsigned(7)]));
+    let address = Value::Tuple(vec![Value::String("Rue".into()), Value::Unsigned(9)]);
+    let values = [
+        Value::Unsigned(7),
+        Value::Unsigned(2),
+        Value::String("Ada".into()),
+        Value::Signed(-100),
+        Value::Option(Some(Box::new(address))),
+        Value::List(vec![Value::Unsigned(3)]),
+    ];
+    assert_eq!(table.read_row(&row), Ok(values.into()));
+}
+
+#[test]
+fn a_faulty_row_is_refused_with_its_column() {
+    let table = description_of::<Account>();
+    let mut row = row_of(&account());
+    row.push(0);
+    let message = "byte 27: the row ends here, but 1 bytes follow";
+    assert_eq!(table.read_row(&row).unwrap_err().to_string(), message);
+    row[17] = 2;
+    let message = "byte 17 (column `address`): an option begins with 2, and not 0 or 1";
+    assert_eq!(table.read_row(&row).unwrap_err().to_string(), message);
+    let error = Account::decode_row(&mut &row[..]).unwrap_err();
+    assert_eq!(error.to_string(), message);
+    assert_eq!((error.position(), error.column()), (Some(17), Some("address")));
+    let message = "byte 2 (column `number`): the bytes end within u32";
+    assert_eq!(table.read_key(&[1, 2]).unwrap_err().to_string(), message);
+    assert_eq!(Account::decode_key(&mut &[1, 2][..]).unwrap_err().to_string(), message);
+    let message = "byte 5: the key ends here, but 1 bytes follow";
+    assert_eq!(table.read_key(&[0; 6]).unwrap_err().to_string(), message);
+}
+
+#[test]
+fn a_value_of_another_type_is_refused_in_words() {
+    fn assert_refused<T: ColumnValue>(value: Value, expected: &str) {
+        let refused = value.write(&T::TYPE.into(), &mut Vec::new());
+        assert_eq!(refused.unwrap_err().to_string(), expected);
+    }
+    assert_refused::<u8>(Value::Unsigned(256), "the unsigned number 256 is no u8");
+    assert_refused::<u8>(Value::Signed(1), "the signed number 1 is no u8");
+    assert_refused::<i8>(Value::Signed(-129), "the signed number -129 is no i8");
+    assert_refused::<String>(Value::Bytes(vec![1]), "a sequence of 1 bytes is no String");
+    assert_refused::<[u8; 2]>(Value::Bytes(vec![1]), "a sequence of 1 bytes is no [u8; 2]");
+    assert_refused::<Vec<u8>>(Value::List(vec![]), "a list of 0 values is no Vec<u8>");
+    assert_refused::<Option<bool>>(Value::Bool(true), "true is no Option<bool>");
+    assert_refused::<(bool,)>(Value::Tuple(vec![]), "a tuple of 0 values is no (bool,)");
+    assert_refused::<Vec<char>>(
+        Value::List(vec![Value::String("a".into())]),
+        "a text of 1 bytes is no char",
+    );
+}
+
+// ---- stored tables and the program's ----------------------------------------------------------
+
+/// The table `accounts` as another program has it.
+macro_rules! other_accounts {
+    ($($(#[$attribute:meta])* $column:ident: $type_of:ty,)*) => {{
+        #[derive(Clone, Debug, PartialEq, crate::Record)]
+        #[record(table = "accounts")]
+        struct Other {
+            $($(#[$attribute])* $column: $type_of,)*
+        }
+        description_of::<Other>()
+    }};
+}
+
+fn refusal(stored: &TableDescription, current: &TableDescription) -> String {
+    differences(&Adaptation::new(stored, current).expect_err("they differ"))
+}
+
+/// The message, without the advice at its end, which is always the same.
+fn differences(mismatch: &SchemaMismatch) -> String {
+    let message = mismatch.to_string();
+    let advice = ". Tables, indexes, and columns with a default may be added; \
+                  for any other change, export the table and import it into the new one";
+    message.strip_suffix(advice).expect("it ends with the advice").to_owned()
+}
+
+#[test]
+fn a_table_that_did_not_change_needs_no_adaptation() {
+    let table = description_of::<Account>();
+    let adaptation = Adaptation::new(&table, &table).unwrap();
+    assert!(adaptation.is_identity());
+    let (row, mut output) = (row_of(&account()), b"before ".to_vec());
+    adaptation.row(&row, &mut output).unwrap();
+    assert_eq!(output, [b"before ", &row[..]].concat());
+}
+
+#[test]
+fn indexes_and_storage_may_change() {
+    let stored = description_of::<Account>();
+    let mut current = stored.clone();
+    current.storage = Storage::Ordered;
+    current.indexes.remove(0);
+    current.indexes[0].unique = false;
+    assert!(Adaptation::new(&stored, &current).unwrap().is_identity());
+    assert!(Adaptation::new(&current, &stored).unwrap().is_identity());
+}
+
+#[test]
+fn the_names_of_types_may_change_but_not_of_their_parts() {
+    let stored = description_of::<Account>();
+    let with = |type_name: &str, field: &str| {
+        let mut table = stored.clone();
+        let fields = vec![
+            (field.to_owned(), TypeDescription::String),
+            ("number".to_owned(), TypeDescription::U16),
+        ];
+        let address = TypeDescription::Struct { name: type_name.to_owned(), fields };
+        table.columns[4].type_of = TypeDescription::Option(Box::new(address));
+        table
+    };
+    assert!(Adaptation::new(&stored, &with("Place", "street")).unwrap().is_identity());
+    assert_eq!(
+        refusal(&stored, &with("Address", "road")),
+        "table `accounts`: column `address` is stored as \
+         Option<Address { street: String, number: u16 }>, and is \
+         Option<Address { road: String, number: u16 }> now"
+    );
+}
+
+#[test]
+fn columns_with_defaults_are_added_in_their_places() {
+    let stored = description_of::<Account>();
+    #[derive(Clone, Debug, PartialEq, crate::Record)]
+    #[record(table = "accounts", key(branch, number))]
+    struct Wider {
+        #[record(default = "EUR".to_owned())]
+        currency: String,
+        branch: u8,
+        number: u32,
+        marks: Vec<u16>,
+        owner: String,
+        #[record(default = None)]
+        limit: Option<u64>,
+        balance: i64,
+        address: Option<Address>,
+    }
+    let adaptation = Adaptation::new(&stored, &description_of::<Wider>()).unwrap();
+    assert!(!adaptation.is_identity());
+    let mut row = Vec::new();
+    adaptation.row(&row_of(&account()), &mut row).unwrap();
+    let mut rest = &row[..];
+    let Account { number, branch, owner, balance, address, marks } = account();
+    let expected = Wider {
+        currency: "EUR".to_owned(),
+        branch,
+        number,
+        marks,
+        owner,
+        limit: None,
+        balance,
+        address,
+    };
+    assert_eq!(Wider::decode_row(&mut rest), Ok(expected));
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn a_faulty_row_is_not_adapted() {
+    let stored = description_of::<Account>();
+    let mut current = stored.clone();
+    current.columns.swap(2, 3);
+    let adaptation = Adaptation::new(&stored, &current).unwrap();
+    let mut row = row_of(&account());
+    let refusal = |row: &[u8]| adaptation.row(row, &mut Vec::new()).unwrap_err().to_string();
+    assert_eq!(refusal(&row[..10]), "byte 10 (column `balance`): the bytes end within i64");
+    row.push(1);
+    assert_eq!(refusal(&row), "byte 27: the row ends here, but 1 bytes follow");
+}
+
+// ---- changes ----------------------------------------------------------------------------------
+
+/// The change that makes `before` what `row` is.
+fn change_of<R: Record>(before: &R, row: &R) -> Vec<u8> {
+    let mut change = Vec::new();
+    R::encode_key(&row.key(), &mut change);
+    row.encode_changes(before, &mut change);
+    change
+}
+
+#[test]
+fn a_change_lies_as_it_is_drawn() {
+    let mut changed = account();
+    assert_eq!(change_of(&account(), &changed), [2, 7, 0, 0, 0, 0], "the key, and no column");
+    changed.owner = "Zoe".to_owned();
+    changed.marks = vec![];
+    let change = change_of(&account(), &changed);
+    assert_eq!(change, [2, 7, 0, 0, 0, 0b10_0100, 3, b'Z', b'o', b'e', 0]);
+}
+
+#[test]
+fn a_faulty_change_is_refused() {
+    let table = description_of::<Account>();
+    let refusal = |change: &[u8]| table.read_change(change).unwrap_err().to_string();
+    assert_eq!(refusal(&[2, 7, 0]), "byte 3 (column `number`): the bytes end within u32");
+    assert_eq!(refusal(&[2, 7, 0, 0, 0]), "byte 5: the bytes end within a change");
+    assert_eq!(
+        refusal(&[2, 7, 0, 0, 0, 0x40]),
+        "byte 5: a change is of a column that there is not"
+    );
+    let of_key = refusal(&[2, 7, 0, 0, 0, 1, 7, 0, 0, 0]);
+    assert_eq!(of_key, "byte 5: a change is of a column of the primary key");
+    let cut = refusal(&[2, 7, 0, 0, 0, 0b1000, 1]);
+    assert_eq!(cut, "byte 7 (column `balance`): the bytes end within i64");
+    assert_eq!(refusal(&[2, 7, 0, 0, 0, 0, 9]), "byte 6: a change ends here, but 1 bytes follow");
+}
+
+fn accounts() -> impl Strategy<Value = Account> {
+    let address = (any::<String>(), any::<u16>());
+    let address = address.prop_map(|(street, number)| Address { street, number });
+    // Few values, so that columns often stay as they are.
+    let owner = prop::sample::select(vec!["", "Ada", "Zoë"]);
+    let marks = prop::collection::vec(0..2_u16, 0..2);
+    (owner, 0..2_i64, prop::option::of(address), marks).prop_map(
+        |(owner, balance, address, marks)| {
+            let owner = owner.to_owned();
+            Account { owner, balance, address, marks, ..account() }
+        },
+    )
+}
+
+proptest! {
+    /// A change makes of the row before the row that it was made from; also when the columns stand
+    /// elsewhere by now.
+    #[test]
+    fn a_change_turns_one_row_into_another((before, row) in (accounts(), accounts())) {
+        let table = description_of::<Account>();
+        let change = change_of(&before, &row);
+        let (key, mut columns) = table.read_change(&change).unwrap();
+        prop_assert_eq!(Account::decode_key(&mut &*key), Ok(row.key()));
+        let mut changed = Vec::new();
+        columns.apply(&table, &row_of(&before), &mut changed).unwrap();
+        prop_assert_eq!(&changed, &row_of(&row));
+
+        let mut current = table.clone();
+        current.columns.rotate_left(2);
+        current.columns.insert(1, ColumnDescription {
+            name: "new".to_owned(),
+            type_of: TypeDescription::U8,
+            default: Some(vec![9]),
+        });
+        current.key = vec![6, 5];
+        let adaptation = Adaptation::new(&table, &current).unwrap();
+        adaptation.move_columns(&mut columns);
+        let (mut adapted_before, mut adapted, mut changed) = Default::default();
+        adaptation.row(&row_of(&before), &mut adapted_before).unwrap();
+        adaptation.row(&row_of(&row), &mut adapted).unwrap();
+        columns.apply(&current, &adapted_before, &mut changed).unwrap();
+        prop_assert_eq!(changed, adapted);
+    }
+}
+
+// ---- differences ------------------------------------------------------------------------------
+
+#[test]
+fn everything_that_differs_is_listed() {
+    let stored = other_accounts! {
+        #[record(key)] number: u32,
+        balance: i64,
+        owner: String,
+        note: Option<String>,
+    };
+    let current = other_accounts! {
+        number: u32,
+        balance: u64,
+        #[record(key)] owner: String,
+        limit: u16,
+    };
+    assert_eq!(
+        refusal(&stored, &current),
+        "table `accounts`: column `balance` is stored as i64, and is u64 now; \
+         column `note`, which is stored as Option<String>, is not there now; \
+         column `limit` is new, and has no default for the rows that are stored: \
+         give it one with `#[record(default = …)]`; \
+         the primary key is stored as (`number`), and is (`owner`) now"
+    );
+}
+
+#[test]
+fn the_order_of_the_keys_columns_counts() {
+    let stored = description_of::<Account>();
+    let mut current = stored.clone();
+    current.key.reverse();
+    assert_eq!(
+        refusal(&stored, &current),
+        "table `accounts`: the primary key is stored as (`branch`, `number`), \
+         and is (`number`, `branch`) now"
+    );
+    current = stored.clone();
+    current.columns.swap(0, 1);
+    current.key = vec![0, 1];
+    assert!(Adaptation::new(&stored, &current).is_ok(), "it is the same key in other places");
+}
+
+#[test]
+fn whole_schemas_are_compared() {
+    let table =
+        |name: &str| TableDescription { name: name.to_owned(), ..description_of::<Account>() };
+    let mut changed = table("c");
+    changed.columns[3].type_of = TypeDescription::U64;
+    let matched = compare(&[table("a"), table("b")], &[table("b"), table("new"), table("a")]);
+    let positions: Vec<_> = matched.unwrap().iter().map(|it| it.current).collect();
+    assert_eq!(positions, [2, 0]);
+    assert!(compare(&[], &[table("a")]).unwrap().is_empty());
+    let mismatch = compare(&[table("a"), table("b"), table("c")], &[changed, table("b")]);
+    assert_eq!(
+        differences(&mismatch.unwrap_err()),
+        "table `a`: it is stored, and is not among the tables that are opened now, \
+         unless as a volatile one; table `c`: column `balance` is stored as i64, and is u64 now"
+    );
+    assert_eq!(refusal(&table("a"), &table("b")), "table `a`: it is named `b` now");
+}

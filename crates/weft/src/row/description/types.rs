@@ -1,0 +1,416 @@
+//! [`TypeDescription`]: the type of a column, as owned data.
+
+use std::fmt;
+
+use crate::row::column::{
+    ColumnType, DecodeError, read_is_some, read_leb128, read_list_length, read_text, write_leb128,
+    write_text,
+};
+
+use super::{read_list, write_list};
+
+/// How deep types may be nested in a description that is read. The compiler gives up long before.
+const DEPTH_MAX: usize = 256;
+
+/// The type of a column, as [`ColumnType`] is, but owned: it may have been read from a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, reason = "the variants without a comment are Rust's own types")]
+pub enum TypeDescription {
+    Bool,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    U8,
+    U16,
+    U32,
+    U64,
+    U128,
+    F32,
+    F64,
+    Char,
+    /// Any type that holds text.
+    String,
+    /// Any number of values of one type.
+    List(Box<TypeDescription>),
+    /// A value, or none.
+    Option(Box<TypeDescription>),
+    /// A fixed number of values of one type.
+    Array(Box<TypeDescription>, usize),
+    /// One value of each of these types.
+    Tuple(Vec<TypeDescription>),
+    /// A struct that derives `ColumnValue`.
+    Struct {
+        /// Its name, without a path.
+        name: String,
+        /// Its fields, in order. Those of a tuple struct are named `0`, `1` and so on.
+        fields: Vec<(String, TypeDescription)>,
+    },
+    /// An enum that derives `ColumnValue`.
+    Enum {
+        /// Its name, without a path.
+        name: String,
+        /// Its variants, in order.
+        variants: Vec<String>,
+    },
+}
+
+use TypeDescription as Type;
+
+impl From<ColumnType> for TypeDescription {
+    fn from(type_of: ColumnType) -> Type {
+        let boxed = |inner: &ColumnType| Box::new(Type::from(*inner));
+        match type_of {
+            ColumnType::Bool => Type::Bool,
+            ColumnType::I8 => Type::I8,
+            ColumnType::I16 => Type::I16,
+            ColumnType::I32 => Type::I32,
+            ColumnType::I64 => Type::I64,
+            ColumnType::I128 => Type::I128,
+            ColumnType::U8 => Type::U8,
+            ColumnType::U16 => Type::U16,
+            ColumnType::U32 => Type::U32,
+            ColumnType::U64 => Type::U64,
+            ColumnType::U128 => Type::U128,
+            ColumnType::F32 => Type::F32,
+            ColumnType::F64 => Type::F64,
+            ColumnType::Char => Type::Char,
+            ColumnType::String => Type::String,
+            ColumnType::List(element) => Type::List(boxed(element)),
+            ColumnType::Option(value) => Type::Option(boxed(value)),
+            ColumnType::Array(element, length) => Type::Array(boxed(element), length),
+            ColumnType::Tuple(elements) => {
+                Type::Tuple(elements.iter().map(|&element| Type::from(element)).collect())
+            }
+            ColumnType::Struct { name, fields } => {
+                let owned = |&(field, type_of): &(&str, _)| (field.to_owned(), Type::from(type_of));
+                Type::Struct { name: name.to_owned(), fields: fields.iter().map(owned).collect() }
+            }
+            ColumnType::Enum { name, variants } => Type::Enum {
+                name: name.to_owned(),
+                variants: variants.iter().map(|&variant| variant.to_owned()).collect(),
+            },
+        }
+    }
+}
+
+impl TypeDescription {
+    /// The width of every value, in bytes; `None` if it varies, or is more than can be counted.
+    pub fn width_bytes(&self) -> Option<usize> {
+        let add = |sum: usize, type_of: &Type| sum.checked_add(type_of.width_bytes()?);
+        match self {
+            Type::Bool | Type::I8 | Type::U8 => Some(1),
+            Type::I16 | Type::U16 => Some(2),
+            Type::I32 | Type::U32 | Type::F32 | Type::Char => Some(4),
+            Type::I64 | Type::U64 | Type::F64 => Some(8),
+            Type::I128 | Type::U128 => Some(16),
+            Type::String | Type::List(_) | Type::Option(_) | Type::Enum { .. } => None,
+            Type::Array(element, length) => element.width_bytes()?.checked_mul(*length),
+            Type::Tuple(elements) => elements.iter().try_fold(0, add),
+            Type::Struct { fields, .. } => {
+                fields.iter().map(|(_, type_of)| type_of).try_fold(0, add)
+            }
+        }
+    }
+
+    /// The least width of a value, in bytes.
+    pub(crate) fn width_min_bytes(&self) -> usize {
+        let add = |sum: usize, type_of: &Type| sum.saturating_add(type_of.width_min_bytes());
+        match self {
+            Type::String | Type::List(_) | Type::Option(_) | Type::Enum { .. } => 1,
+            Type::Array(element, length) => element.width_min_bytes().saturating_mul(*length),
+            Type::Tuple(elements) => elements.iter().fold(0, add),
+            Type::Struct { fields, .. } => fields.iter().map(|(_, type_of)| type_of).fold(0, add),
+            _ => self.width_bytes().expect("numbers and the like have a fixed width"),
+        }
+    }
+
+    /// Whether values of both types are stored alike, and mean the same as far as one can tell: it
+    /// is only the names of structs and enums that may differ, not those of their parts.
+    pub fn is_stored_as(&self, other: &TypeDescription) -> bool {
+        match (self, other) {
+            (Type::List(one), Type::List(another)) | (Type::Option(one), Type::Option(another)) => {
+                one.is_stored_as(another)
+            }
+            (Type::Array(one, length), Type::Array(another, other_length)) => {
+                length == other_length && one.is_stored_as(another)
+            }
+            (Type::Tuple(some), Type::Tuple(others)) => {
+                some.len() == others.len()
+                    && some.iter().zip(others).all(|(one, another)| one.is_stored_as(another))
+            }
+            (Type::Struct { fields: some, .. }, Type::Struct { fields: others, .. }) => {
+                some.len() == others.len()
+                    && some.iter().zip(others).all(|((name, one), (other_name, another))| {
+                        name == other_name && one.is_stored_as(another)
+                    })
+            }
+            (Type::Enum { variants: some, .. }, Type::Enum { variants: others, .. }) => {
+                some == others
+            }
+            _ => self == other,
+        }
+    }
+
+    /// Moves `input` behind the value at its beginning. Looks at no more of it than that takes:
+    /// the bytes passed over need not be those of a value.
+    ///
+    /// # Errors
+    /// If the input ends within the value, or what decides about its length is wrong.
+    pub fn skip(&self, input: &mut &[u8]) -> Result<(), DecodeError> {
+        if let Some(width_bytes) = self.width_bytes() {
+            return self.skip_bytes(width_bytes, input);
+        }
+        match self {
+            Type::String => {
+                let length = read_list_length(1, input)?;
+                self.skip_bytes(length, input)
+            }
+            Type::List(element) => {
+                let length = read_list_length(element.width_min_bytes(), input)?;
+                match element.width_bytes() {
+                    Some(width_bytes) => self.skip_bytes(width_bytes.saturating_mul(length), input),
+                    None => (0..length).try_for_each(|_| element.skip(input)),
+                }
+            }
+            Type::Option(value) => {
+                if read_is_some(input)? {
+                    value.skip(input)?;
+                }
+                Ok(())
+            }
+            Type::Array(element, length) => {
+                self.check_array(element, *length, input)?;
+                (0..*length).try_for_each(|_| element.skip(input))
+            }
+            Type::Tuple(elements) => elements.iter().try_for_each(|element| element.skip(input)),
+            Type::Struct { fields, .. } => {
+                fields.iter().try_for_each(|(_, type_of)| type_of.skip(input))
+            }
+            Type::Enum { .. } => read_leb128(input).map(drop),
+            _ => unreachable!("numbers and the like have a fixed width"),
+        }
+    }
+
+    fn skip_bytes(&self, count: usize, input: &mut &[u8]) -> Result<(), DecodeError> {
+        match input.split_off(..count) {
+            Some(_) => Ok(()),
+            None => Err(DecodeError::ends_within(input, &self.to_string())),
+        }
+    }
+
+    /// Makes sure that `input` can hold an array of `length` elements.
+    pub(super) fn check_array(
+        &self,
+        element: &Type,
+        length: usize,
+        input: &[u8],
+    ) -> Result<(), DecodeError> {
+        if length > input.len() / element.width_min_bytes().max(1) {
+            return Err(DecodeError::ends_within(input, &self.to_string()));
+        }
+        Ok(())
+    }
+}
+
+// The description's own encoding: the first byte is the number below.
+
+const LIST: u8 = 15;
+const OPTION: u8 = 16;
+const ARRAY: u8 = 17;
+const TUPLE: u8 = 18;
+const STRUCT: u8 = 19;
+const ENUM: u8 = 20;
+
+/// The types that are said in one byte, which is their position here.
+const PLAIN: [TypeDescription; LIST as usize] = [
+    Type::Bool,
+    Type::I8,
+    Type::I16,
+    Type::I32,
+    Type::I64,
+    Type::I128,
+    Type::U8,
+    Type::U16,
+    Type::U32,
+    Type::U64,
+    Type::U128,
+    Type::F32,
+    Type::F64,
+    Type::Char,
+    Type::String,
+];
+
+impl TypeDescription {
+    /// Appends the description's encoding ([the module](super) draws it).
+    pub fn write(&self, output: &mut Vec<u8>) {
+        match self {
+            Type::List(element) => {
+                output.push(LIST);
+                element.write(output);
+            }
+            Type::Option(value) => {
+                output.push(OPTION);
+                value.write(output);
+            }
+            Type::Array(element, length) => {
+                output.push(ARRAY);
+                element.write(output);
+                write_leb128(*length as u64, output);
+            }
+            Type::Tuple(elements) => {
+                output.push(TUPLE);
+                write_list(elements, output, Type::write);
+            }
+            Type::Struct { name, fields } => {
+                output.push(STRUCT);
+                write_text(name, output);
+                write_list(fields, output, |(field, type_of), output| {
+                    write_text(field, output);
+                    type_of.write(output);
+                });
+            }
+            Type::Enum { name, variants } => {
+                output.push(ENUM);
+                write_text(name, output);
+                write_list(variants, output, |variant, output| write_text(variant, output));
+            }
+            plain => {
+                let number = PLAIN.iter().position(|type_of| type_of == plain);
+                output.push(number.expect("all types without parts are listed") as u8);
+            }
+        }
+    }
+
+    /// Reads what [`TypeDescription::write`] wrote, and moves `input` behind it.
+    ///
+    /// # Errors
+    /// If no description stands there.
+    pub fn read(input: &mut &[u8]) -> Result<TypeDescription, DecodeError> {
+        Type::read_at_depth(0, input)
+    }
+
+    fn read_at_depth(depth: usize, input: &mut &[u8]) -> Result<TypeDescription, DecodeError> {
+        let start = *input;
+        if depth == DEPTH_MAX {
+            return Err(DecodeError::new(start, "a type is nested too deep"));
+        }
+        let Some((&number, rest)) = input.split_first() else {
+            return Err(DecodeError::ends_within(input, "a type"));
+        };
+        *input = rest;
+        let part = |input: &mut &[u8]| Type::read_at_depth(depth + 1, input);
+        let name = |input: &mut &[u8]| read_text(input).map(str::to_owned);
+        match number {
+            LIST => part(input)?.into_element(start).map(Type::List),
+            OPTION => Ok(Type::Option(Box::new(part(input)?))),
+            ARRAY => {
+                let element = part(input)?.into_element(start)?;
+                let length = usize::try_from(read_leb128(input)?);
+                let length = length.map_err(|_| DecodeError::new(start, "an array is too long"))?;
+                Ok(Type::Array(element, length))
+            }
+            TUPLE => read_list(input, part).map(Type::Tuple),
+            STRUCT => {
+                let struct_name = name(input)?;
+                let fields = read_list(input, |input| Ok((name(input)?, part(input)?)))?;
+                Ok(Type::Struct { name: struct_name, fields })
+            }
+            ENUM => {
+                let enum_name = name(input)?;
+                let variants = read_list(input, name)?;
+                Ok(Type::Enum { name: enum_name, variants })
+            }
+            plain => match PLAIN.get(usize::from(plain)) {
+                Some(type_of) => Ok(type_of.clone()),
+                None => {
+                    Err(DecodeError::new(start, format!("a type has the unknown number {plain}")))
+                }
+            },
+        }
+    }
+
+    /// This type, which was read from `start`, as that of a list's or an array's elements.
+    fn into_element(self, start: &[u8]) -> Result<Box<TypeDescription>, DecodeError> {
+        if self.width_min_bytes() == 0 {
+            let message = format!("the elements of a list or an array are {self}, of no bytes");
+            return Err(DecodeError::new(start, message));
+        }
+        Ok(Box::new(self))
+    }
+}
+
+impl fmt::Display for TypeDescription {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plain = match self {
+            Type::Bool => "bool",
+            Type::I8 => "i8",
+            Type::I16 => "i16",
+            Type::I32 => "i32",
+            Type::I64 => "i64",
+            Type::I128 => "i128",
+            Type::U8 => "u8",
+            Type::U16 => "u16",
+            Type::U32 => "u32",
+            Type::U64 => "u64",
+            Type::U128 => "u128",
+            Type::F32 => "f32",
+            Type::F64 => "f64",
+            Type::Char => "char",
+            Type::String => "String",
+            Type::List(element) => return write!(formatter, "Vec<{element}>"),
+            Type::Option(value) => return write!(formatter, "Option<{value}>"),
+            Type::Array(element, length) => return write!(formatter, "[{element}; {length}]"),
+            Type::Tuple(elements) => return write_tuple(elements, formatter),
+            Type::Struct { name, fields } => return write_struct(name, fields, formatter),
+            Type::Enum { name, variants } => {
+                return write!(formatter, "{name} {{ {} }}", variants.join(", "));
+            }
+        };
+        formatter.write_str(plain)
+    }
+}
+
+fn write_tuple(elements: &[Type], formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let [element] = elements {
+        return write!(formatter, "({element},)");
+    }
+    write_joined("(", elements, ")", formatter, |element, formatter| write!(formatter, "{element}"))
+}
+
+fn write_struct(
+    name: &str,
+    fields: &[(String, Type)],
+    formatter: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    formatter.write_str(name)?;
+    if fields.first().is_some_and(|(first, _)| first == "0") {
+        return write_joined("(", fields, ")", formatter, |(_, type_of), formatter| {
+            write!(formatter, "{type_of}")
+        });
+    }
+    if fields.is_empty() {
+        return Ok(());
+    }
+    write_joined(" { ", fields, " }", formatter, |(field, type_of), formatter| {
+        write!(formatter, "{field}: {type_of}")
+    })
+}
+
+fn write_joined<T>(
+    before: &str,
+    items: &[T],
+    after: &str,
+    formatter: &mut fmt::Formatter<'_>,
+    mut write: impl FnMut(&T, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    formatter.write_str(before)?;
+    for (position, item) in items.iter().enumerate() {
+        if position > 0 {
+            formatter.write_str(", ")?;
+        }
+        write(item, formatter)?;
+    }
+    formatter.write_str(after)
+}

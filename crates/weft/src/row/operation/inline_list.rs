@@ -1,0 +1,118 @@
+//! A short list that lies in place.
+
+use crate::row::column::{ColumnValue, DecodeError, leb128_bytes, read_list_length, write_leb128};
+
+/// At most `N` elements. Unlike an `ArrayVec` it needs not be dropped if its elements need not, so that
+/// rows with it may lie inline in their records, and its column may be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InlineList<T, const N: usize> {
+    length: usize,
+    /// The first `length` of them are there, the others are not.
+    elements: [Option<T>; N],
+}
+
+impl<T, const N: usize> Default for InlineList<T, N> {
+    fn default() -> Self {
+        InlineList { length: 0, elements: [const { None }; N] }
+    }
+}
+
+impl<T, const N: usize> InlineList<T, N> {
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.length == N
+    }
+
+    #[inline]
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator + Clone {
+        let there = self.elements[..self.length].iter();
+        there.map(|element| element.as_ref().expect("the first ones are there"))
+    }
+
+    /// The elements.
+    pub fn into_elements(self) -> impl Iterator<Item = T> {
+        self.elements.into_iter().flatten()
+    }
+
+    #[inline]
+    pub fn get(&self, position: usize) -> &T {
+        self.elements[position].as_ref().expect("the position is within the list")
+    }
+
+    #[inline]
+    pub fn last(&self) -> Option<&T> {
+        self.elements[..self.length].last()?.as_ref()
+    }
+
+    /// Where the element is for which `compare` says `Equal`, or else where it would be.
+    #[inline]
+    pub fn search(&self, compare: impl Fn(&T) -> std::cmp::Ordering) -> Result<usize, usize> {
+        self.elements[..self.length].binary_search_by(|element| {
+            compare(element.as_ref().expect("the first ones are there"))
+        })
+    }
+
+    /// Replaces an element, and returns it.
+    #[inline]
+    pub fn replace(&mut self, position: usize, element: T) -> T {
+        self.elements[position].replace(element).expect("the position is within the list")
+    }
+
+    /// Inserts an element, for which there is room.
+    #[inline]
+    pub fn insert(&mut self, position: usize, element: T) {
+        assert!(position <= self.length && self.length < N);
+        self.elements[self.length] = Some(element);
+        self.length += 1;
+        self.elements[position..self.length].rotate_right(1);
+    }
+
+    /// Removes an element.
+    #[inline]
+    pub fn remove(&mut self, position: usize) -> T {
+        self.elements[position..self.length].rotate_left(1);
+        self.pop().expect("the position is within the list")
+    }
+
+    /// Removes the last element.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        self.length = self.length.checked_sub(1)?;
+        self.elements[self.length].take()
+    }
+}
+
+impl<T: ColumnValue, const N: usize> InlineList<T, N> {
+    pub fn write(&self, output: &mut Vec<u8>) {
+        write_leb128(self.length as u64, output);
+        self.iter().for_each(|element| element.write(output));
+    }
+
+    pub fn read(input: &mut &[u8]) -> Result<Self, DecodeError> {
+        let start = *input;
+        let length = read_list_length(T::TYPE.width_min_bytes(), input)?;
+        if length > N {
+            let message = format!("a list has {length} elements, and there is room for {N}");
+            return Err(DecodeError::new(start, message));
+        }
+        let mut list = InlineList::default();
+        for position in 0..length {
+            list.insert(position, T::read(input)?);
+        }
+        Ok(list)
+    }
+
+    pub fn stored_bytes(&self) -> usize {
+        leb128_bytes(self.length as u64) + self.iter().map(T::stored_bytes).sum::<usize>()
+    }
+
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.length == other.length
+            && self.iter().zip(other.iter()).all(|(element, other)| element.is_same(other))
+    }
+}

@@ -1,0 +1,380 @@
+//! Commutative operations: changes of a column whose order makes no difference.
+//!
+//! An operation changes one column of one row, and tells nothing of what it found there. Written as
+//! such ([`Transaction::apply`](crate::Transaction::apply), or [`add`](crate::Transaction::add) and its
+//! like) instead of as a read and a write, a change says more: that any other change of the same kind
+//! may come before it or after it, with the same outcome. Every protocol takes it as the update that it
+//! is. Phase reconciliation ([`Doppel`](crate::protocol::Doppel)) has workers gather the operations on a
+//! contended column each by itself, and puts together later what they have gathered.
+//!
+//! ```
+//! use weft::operation::{Ordered, TopK};
+//! use weft::{Database, Error, Record, column_of};
+//!
+//! #[derive(Clone, Record)]
+//! struct Auction {
+//!     #[record(key)]
+//!     item: u32,
+//!     bids: i64,
+//!     highest: i64,
+//!     /// Who has bidden most, and of these, first.
+//!     winner: Ordered<i64, u32>,
+//!     /// The three highest bids, and whose they are.
+//!     top: TopK<i64, u32, 3>,
+//! }
+//!
+//! let database = Database::builder().table::<Auction>().open()?;
+//! let auctions = database.table::<Auction>()?;
+//! database.transact(|tx| {
+//!     let (winner, top) = (Ordered::default(), TopK::default());
+//!     tx.insert(&auctions, Auction { item: 7, bids: 0, highest: 0, winner, top })
+//! })?;
+//!
+//! for (bidder, amount) in [(1, 50), (2, 80), (3, 60), (4, 70)] {
+//!     database.transact(|tx| {
+//!         tx.add(&auctions, &7, column_of!(Auction.bids), 1)?;
+//!         tx.max(&auctions, &7, column_of!(Auction.highest), amount)?;
+//!         tx.ordered_put(&auctions, &7, column_of!(Auction.winner), amount, bidder)?;
+//!         tx.top_k_insert(&auctions, &7, column_of!(Auction.top), amount, bidder)
+//!     })?;
+//! }
+//! let auction = database.transact(|tx| Ok::<_, Error>(tx.get(&auctions, &7)?.cloned()))?.unwrap();
+//! assert_eq!((auction.bids, auction.highest), (4, 80));
+//! assert_eq!(auction.winner.value(), Some(&2));
+//! assert_eq!(auction.top.values().collect::<Vec<_>>(), [&2, &4, &3]);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # The operations
+//!
+//! From Doppel (Narula et al., OSDI 2014, §4), whose names are in capitals, and a few more of the same
+//! kind. Of each: the columns it works on, what becomes of a column `v`, and what a worker gathers
+//! (its *slice*) while the row is split.
+//!
+//! | operation | column | `v` becomes | a slice |
+//! | --- | --- | --- | --- |
+//! | [`Add`], ADD | integers | `v + n` | a sum |
+//! | [`Mul`] | integers | `v * n` | a product |
+//! | [`Max`], MAX; [`Min`], MIN | integers | the greater, the lesser of `v` and `n` | the same |
+//! | [`Or`], [`And`] | `bool`, integers | `v | n`, `v & n` | the same |
+//! | [`OrderedPut`], OPUT | [`Ordered`] | `(order, core, value)`, if that is greater than `v`'s `(order, core)` | the greatest |
+//! | [`TopKInsert`], TOPKINSERT | [`TopK`] | `v` with `(order, core, value)`; of one order the greatest core's; of all the `K` greatest orders | the same |
+//! | [`Union`] | [`BoundedSet`] | `v` with these elements | the new elements |
+//!
+//! A core is the number of a worker, which makes the outcome independent of the order of operations on
+//! different cores. Those of one core have an order, which is kept: the first of two with the same
+//! order and core stays.
+//!
+//! # Errors
+//!
+//! An operation on a row that is not there is [`Failure::NoSuchRow`](crate::Failure::NoSuchRow), under
+//! every protocol: there is no result by which it could be told. A column that holds nothing yet
+//! ([`Ordered`], [`TopK`], [`BoundedSet`] as they come by `default()`) is less than everything.
+//!
+//! What does not fit is [`Failure::OutOfRange`](crate::Failure::OutOfRange), from the operation itself,
+//! and the transaction sees it in the same place under every protocol: sums and products that the
+//! column's type cannot hold, and elements that a set has no room for. Such operations commute as long
+//! as none fails, so a worker gathers them only within its share of the room that is left: each of
+//! `J` workers may add `(MAX - v) / J`. What goes beyond is decided on the row itself, when it is whole
+//! again.
+
+mod bits;
+mod erased;
+mod inline_list;
+mod integers;
+mod ordered;
+mod set;
+mod top_k;
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+use std::fmt;
+
+pub use bits::{And, Or};
+#[doc(hidden)]
+pub use erased::ColumnOperation;
+pub(crate) use erased::UndoLog;
+pub use integers::{Add, Integer, Max, Min, Mul};
+pub use ordered::{Ordered, OrderedPut, OrderedTuple};
+pub use set::{BoundedSet, Union};
+pub use top_k::{TopK, TopKInsert};
+
+use crate::row::column::ColumnValue;
+use crate::row::schema::Record;
+
+/// An operation on a column that holds a `V`, as the [module](self) describes them.
+///
+/// Sealed: protocols and the log know all of them.
+pub trait Operation<V>: fmt::Debug + sealed::Sealed + Sized + 'static {
+    /// Which one it is.
+    const KIND: OperationKind;
+
+    /// What one of several workers gathers of a split column.
+    #[doc(hidden)]
+    type Slice: 'static;
+
+    /// What [`Operation::undo`] needs to know.
+    #[doc(hidden)]
+    type Undo: 'static;
+
+    /// Changes a column, on a worker with the number `core`; or leaves it as it is.
+    ///
+    /// # Errors
+    /// If what becomes of the column is not within its type.
+    fn apply(&self, value: &mut V, core: u32) -> Result<(), OutOfRange>;
+
+    /// What one of `cores` workers begins with, for a column that is `value`.
+    #[doc(hidden)]
+    fn slice(value: &V, cores: u32) -> Self::Slice;
+
+    /// As [`Operation::apply`], to a slice; `Err` leaves it as it is, and says that a worker does not
+    /// know by itself whether there is room for this.
+    #[doc(hidden)]
+    fn accumulate(&self, slice: &mut Self::Slice, core: u32) -> Result<Self::Undo, Undecided>;
+
+    /// Takes the last [`Operation::accumulate`] back.
+    #[doc(hidden)]
+    fn undo(slice: &mut Self::Slice, undo: Self::Undo);
+
+    /// Adds what a worker has gathered to the column, which but for other slices' doing is as it was
+    /// when the slice was made.
+    #[doc(hidden)]
+    fn merge(slice: Self::Slice, value: &mut V);
+
+    /// Appends the operation, but for its kind, as it is logged.
+    #[doc(hidden)]
+    fn write(&self, core: u32, output: &mut Vec<u8>);
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// What became of a column would not be a value of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// What did not fit, for people.
+    pub message: String,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.message)
+    }
+}
+
+/// An operation that a worker cannot decide by its slice alone.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Undecided;
+
+/// The kinds of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum OperationKind {
+    /// [`Add`].
+    Add = 1,
+    /// [`Mul`].
+    Mul = 2,
+    /// [`Max`].
+    Max = 3,
+    /// [`Min`].
+    Min = 4,
+    /// [`Or`].
+    Or = 5,
+    /// [`And`].
+    And = 6,
+    /// [`OrderedPut`].
+    OrderedPut = 7,
+    /// [`TopKInsert`].
+    TopKInsert = 8,
+    /// [`Union`].
+    Union = 9,
+}
+
+impl OperationKind {
+    /// Every kind.
+    pub const ALL: [OperationKind; 9] = [
+        OperationKind::Add,
+        OperationKind::Mul,
+        OperationKind::Max,
+        OperationKind::Min,
+        OperationKind::Or,
+        OperationKind::And,
+        OperationKind::OrderedPut,
+        OperationKind::TopKInsert,
+        OperationKind::Union,
+    ];
+
+    /// The kind's name for machines and people: in snake case, and stable.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OperationKind::Add => "add",
+            OperationKind::Mul => "mul",
+            OperationKind::Max => "max",
+            OperationKind::Min => "min",
+            OperationKind::Or => "or",
+            OperationKind::And => "and",
+            OperationKind::OrderedPut => "ordered_put",
+            OperationKind::TopKInsert => "top_k_insert",
+            OperationKind::Union => "union",
+        }
+    }
+}
+
+impl OperationKind {
+    /// The kind with a number in the log.
+    pub(crate) fn of_number(number: u8) -> Option<OperationKind> {
+        OperationKind::ALL.into_iter().find(|kind| *kind as u8 == number)
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A column of the row type `R` that holds a `V`, for operations. [`column_of!`](macro@crate::column_of)
+/// names one.
+pub struct ColumnOf<R, V> {
+    position: usize,
+    get: fn(&R) -> &V,
+    get_mut: fn(&mut R) -> &mut V,
+}
+
+impl<R: Record, V> ColumnOf<R, V> {
+    /// The column with this name, and how to get at it. Called by [`column_of!`](macro@crate::column_of).
+    ///
+    /// # Panics
+    /// If there is no such column, or if it belongs to the primary key: while the program is compiled,
+    /// where the macro calls it.
+    #[doc(hidden)]
+    pub const fn new(name: &str, get: fn(&R) -> &V, get_mut: fn(&mut R) -> &mut V) -> Self {
+        let mut position = 0;
+        while position < R::COLUMNS.len() {
+            if is_same(R::COLUMNS[position].name, name) {
+                assert!(
+                    !R::COLUMNS[position].in_key,
+                    "a column of the primary key cannot be changed by an operation"
+                );
+                return ColumnOf { position, get, get_mut };
+            }
+            position += 1;
+        }
+        panic!("the table has no column of this name");
+    }
+
+    /// The position in [`Record::COLUMNS`].
+    pub const fn position(self) -> usize {
+        self.position
+    }
+
+    /// The column's name.
+    pub const fn name(self) -> &'static str {
+        R::COLUMNS[self.position].name
+    }
+
+    /// Whether a secondary index is ordered by it.
+    pub(crate) fn is_indexed(self) -> bool {
+        R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
+    }
+}
+
+impl<R, V> ColumnOf<R, V> {
+    /// The column of a row.
+    #[inline(always)]
+    pub fn get(self, row: &R) -> &V {
+        (self.get)(row)
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(self, row: &mut R) -> &mut V {
+        (self.get_mut)(row)
+    }
+}
+
+/// Whether two texts are equal.
+const fn is_same(text: &str, other: &str) -> bool {
+    let (text, other) = (text.as_bytes(), other.as_bytes());
+    let mut position = 0;
+    while position < text.len() && position < other.len() {
+        if text[position] != other[position] {
+            return false;
+        }
+        position += 1;
+    }
+    text.len() == other.len()
+}
+
+impl<R, V> Clone for ColumnOf<R, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R, V> Copy for ColumnOf<R, V> {}
+
+impl<R, V> fmt::Debug for ColumnOf<R, V> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("ColumnOf").field("position", &self.position).finish_non_exhaustive()
+    }
+}
+
+/// Names a column of a row type, for operations: `column_of!(Auction.bids)`.
+///
+/// A column of the primary key is refused, since an operation would change which row it is:
+///
+/// ```compile_fail,E0080
+/// # use weft::{Record, column_of};
+/// #[derive(Clone, Record)]
+/// struct Auction { #[record(key)] item: u32, bids: i64 }
+///
+/// let item = column_of!(Auction.item);
+/// ```
+#[macro_export]
+macro_rules! column_of {
+    ($($row:ident)::+ . $column:ident) => {
+        const {
+            $crate::operation::ColumnOf::<$($row)::+, _>::new(
+                ::core::stringify!($column),
+                |row| &row.$column,
+                |row| &mut row.$column,
+            )
+        }
+    };
+}
+
+/// Types that orders, and the elements of sets, are made of: integers, `bool`, and tuples of up to four of
+/// these, which are compared one element after the other.
+///
+/// Sealed: whoever replays a log compares them in their stored form.
+pub trait Order:
+    ColumnValue + Ord + Clone + fmt::Debug + Send + Sync + sealed::Sealed + 'static
+{
+}
+
+macro_rules! orders {
+    ($($number:ident)*) => {$(
+        impl Order for $number {}
+    )*};
+}
+
+orders!(bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128);
+
+impl sealed::Sealed for bool {}
+
+macro_rules! tuples_of_orders {
+    ($(($($element:ident)*))*) => {$(
+        impl<$($element: Order),*> sealed::Sealed for ($($element,)*) {}
+        impl<$($element: Order),*> Order for ($($element,)*) {}
+    )*};
+}
+
+tuples_of_orders!((A) (A B) (A B C) (A B C D));
+
+/// Types that [`Ordered`] and [`TopK`] can hold.
+pub trait Payload: ColumnValue + Clone + fmt::Debug + Send + Sync + 'static {}
+
+impl<T: ColumnValue + Clone + fmt::Debug + Send + Sync + 'static> Payload for T {}

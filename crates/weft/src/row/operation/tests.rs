@@ -1,0 +1,320 @@
+//! Properties of all operations: they commute, what workers gather by themselves and put together
+//! equals what comes of doing it directly, and the log's form does what the operation does.
+
+use std::fmt::Debug;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::row::column::ColumnType;
+use crate::row::description::{ColumnDescription, TableDescription};
+use crate::row::schema::Storage;
+
+/// Operations of several cores, each with its number.
+type Script<O> = Vec<(u32, O)>;
+
+const CORES: u32 = 4;
+
+/// The operations of a script in another order, in which those of one core are in the same.
+fn interleave<O: Clone>(script: &Script<O>, order: &[usize]) -> Script<O> {
+    let of_core = |core| script.iter().filter(move |(of, _)| *of == core).cloned();
+    let mut cores: Vec<Vec<(u32, O)>> = (0..CORES).map(|core| of_core(core).collect()).collect();
+    let mut interleaved = Vec::new();
+    for pick in order.iter().copied().chain(std::iter::repeat(0)) {
+        let with_some: Vec<usize> =
+            (0..cores.len()).filter(|core| !cores[*core].is_empty()).collect();
+        let Some(&core) = with_some.get(pick % with_some.len().max(1)) else { break };
+        interleaved.push(cores[core].remove(0));
+    }
+    interleaved
+}
+
+/// Applies a script; `None` if one of the operations fails.
+fn run<V: Clone, O: Operation<V>>(value: &V, script: &Script<O>) -> Option<V> {
+    let mut value = value.clone();
+    script.iter().try_for_each(|(core, operation)| operation.apply(&mut value, *core)).ok()?;
+    Some(value)
+}
+
+/// Checks all properties for a column that is `value`.
+fn check<V, O>(value: &V, script: &Script<O>, order: &[usize], undone: &[bool])
+where
+    V: ColumnValue + Clone + PartialEq + Debug,
+    O: Operation<V> + Clone,
+{
+    // Commutativity, where nothing fails.
+    let interleaved = interleave(script, order);
+    assert_eq!(interleaved.len(), script.len());
+    if let (Some(one), Some(other)) = (run(value, script), run(value, &interleaved)) {
+        assert_eq!(one, other, "{script:?} and {interleaved:?}");
+    }
+
+    // Slices. Some operations are undone; they alone leave no trace.
+    let mut slices: Vec<O::Slice> = (0..CORES).map(|_| O::slice(value, CORES)).collect();
+    let mut gathered = Vec::new();
+    for (position, (core, operation)) in script.iter().enumerate() {
+        let slice = &mut slices[*core as usize];
+        let Ok(undo) = operation.accumulate(slice, *core) else { continue };
+        if undone.get(position).copied().unwrap_or_default() {
+            O::undo(slice, undo);
+        } else {
+            gathered.push((*core, operation.clone()));
+        }
+    }
+    let mut merged = value.clone();
+    slices.into_iter().for_each(|slice| O::merge(slice, &mut merged));
+    // What was gathered never fails, in whatever order, and has the same outcome.
+    for script in [&gathered, &interleave(&gathered, order)] {
+        let direct = run(value, script).unwrap_or_else(|| panic!("{script:?} fails on {value:?}"));
+        assert_eq!(direct, merged, "{script:?}, directly and by slices");
+    }
+
+    // The log's form, on a stored row of a key and this column.
+    let column = |name: &str, type_of: ColumnType| ColumnDescription {
+        name: name.to_owned(),
+        type_of: type_of.into(),
+        default: None,
+    };
+    let table = TableDescription {
+        name: "rows".to_owned(),
+        columns: vec![column("id", ColumnType::U8), column("value", V::TYPE)],
+        storage: Storage::Hash,
+        key: vec![0],
+        indexes: Vec::new(),
+    };
+    let mut row = vec![7];
+    value.write(&mut row);
+    let mut direct = value.clone();
+    for (core, operation) in script {
+        let mut logged = vec![7, 1, O::KIND as u8];
+        operation.write(*core, &mut logged);
+        let (key, change) = table.read_operation(&logged).expect("it is one");
+        assert_eq!(key, [7]);
+        let mut changed = Vec::new();
+        let outcome = change.apply(&table, &row, &mut changed);
+        assert_eq!(outcome.is_ok(), operation.apply(&mut direct, *core).is_ok());
+        if outcome.is_ok() {
+            row = changed;
+        }
+        let stored = V::read(&mut &row[1..]).expect("it is still a value");
+        assert_eq!(stored, direct, "{operation:?}, from the log");
+        for length in 0..logged.len() {
+            let cut = table.read_operation(&logged[..length]);
+            assert!(cut.is_err(), "{operation:?} was read from {length} bytes");
+        }
+        let longer = [&logged[..], &[0]].concat();
+        assert!(table.read_operation(&longer).is_err(), "there is more");
+        for kind in OperationKind::ALL {
+            let mut other = logged.clone();
+            other[2] = kind as u8;
+            // Another operation, or none on this column; not a panic.
+            if let Ok((_, change)) = table.read_operation(&other) {
+                let _ = change.apply(&table, &row, &mut Vec::new());
+            }
+        }
+    }
+}
+
+fn script<O: Debug>(operation: impl Strategy<Value = O>) -> impl Strategy<Value = Script<O>> {
+    vec((0..CORES, operation), 0..24)
+}
+
+fn order() -> impl Strategy<Value = Vec<usize>> {
+    vec(0..CORES as usize, 0..24)
+}
+
+fn undone() -> impl Strategy<Value = Vec<bool>> {
+    vec(any::<bool>(), 0..24)
+}
+
+/// The same number for the same order and core: those of one core are never equal otherwise.
+fn tuple() -> impl Strategy<Value = ((i32, u8), u16)> {
+    ((0..6, 0..2_u8), any::<u16>())
+}
+
+macro_rules! integer_properties {
+    ($($name:ident: $integer:ident)*) => {$(
+        mod $name {
+            use super::*;
+
+            fn small() -> impl Strategy<Value = $integer> {
+                prop_oneof![any::<$integer>(), 0..10 as $integer, Just($integer::MIN)]
+            }
+
+            proptest! {
+                #[test]
+                fn add(value in small(), script in script(small().prop_map(Add)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn mul(value in small(), script in script(small().prop_map(Mul)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn max(value in small(), script in script(small().prop_map(Max)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn min(value in small(), script in script(small().prop_map(Min)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn or(value in small(), script in script(small().prop_map(Or)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                #[test]
+                fn and(value in small(), script in script(small().prop_map(And)), order in order(), undone in undone()) {
+                    check(&value, &script, &order, &undone);
+                }
+
+                /// However many workers there are, all of them at their bounds fit.
+                #[test]
+                fn shares_of_the_room_fit(value in small(), cores in 1..200_u32) {
+                    let (low, high) = value.sum_bounds(cores);
+                    let nothing: $integer = 0;
+                    assert!((low..=high).contains(&nothing));
+                    for bound in [low, high] {
+                        let mut sum = value;
+                        (0..cores).for_each(|_| sum = sum.checked_add(bound).expect("it fits"));
+                    }
+                    let (low, high) = value.product_bounds(cores);
+                    assert!(low <= 0 && high >= 1);
+                    for bound in [low, high] {
+                        let mut product = value;
+                        let factors = if value == 0 { 0 } else { cores };
+                        (0..factors).for_each(|_| {
+                            product = product.checked_mul(bound).expect("it fits");
+                        });
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+integer_properties!(i8_columns: i8 u8_columns: u8 i32_columns: i32 u64_columns: u64 i64_columns: i64 i128_columns: i128);
+
+proptest! {
+    #[test]
+    fn or_of_bools(value: bool, script in script(any::<bool>().prop_map(Or)), order in order(), undone in undone()) {
+        check(&value, &script, &order, &undone);
+    }
+
+    #[test]
+    fn and_of_bools(value: bool, script in script(any::<bool>().prop_map(And)), order in order(), undone in undone()) {
+        check(&value, &script, &order, &undone);
+    }
+
+    #[test]
+    fn ordered_put(
+        before in script(tuple()),
+        script in script(tuple().prop_map(|(order, value)| OrderedPut(order, value))),
+        order in order(),
+        undone in undone(),
+    ) {
+        let mut value = Ordered::default();
+        for (core, (order, put)) in before {
+            OrderedPut(order, put).apply(&mut value, core).unwrap();
+        }
+        check(&value, &script, &order, &undone);
+    }
+
+    #[test]
+    fn top_k_insert(
+        before in script(tuple()),
+        script in script(tuple().prop_map(|(order, value)| TopKInsert(order, value))),
+        order in order(),
+        undone in undone(),
+    ) {
+        let mut value = TopK::<_, _, 5>::default();
+        for (core, (order, inserted)) in &before {
+            TopKInsert(*order, *inserted).apply(&mut value, *core).unwrap();
+        }
+        check(&value, &script, &order, &undone);
+        // The true top five: the greatest orders, and of each the greatest core's first.
+        let mut greatest: std::collections::BTreeMap<_, (u32, u16)> = Default::default();
+        for (core, (order, inserted)) in before {
+            let of_order = greatest.entry(order).or_insert((core, inserted));
+            if of_order.0 < core {
+                *of_order = (core, inserted);
+            }
+        }
+        let expected = greatest.iter().rev().take(5);
+        let expected: Vec<_> = expected.map(|(order, (core, value))| (*order, *core, *value)).collect();
+        let tuples = value.tuples().map(|tuple| (tuple.order, tuple.core, tuple.value));
+        assert_eq!(tuples.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn union(
+        value in vec(0..40_u32, 0..10),
+        script in script(vec(0..40_u32, 0..4)),
+        order in order(),
+        undone in undone(),
+    ) {
+        let set = |elements: Vec<u32>| BoundedSet::<u32, 24>::of(elements).unwrap();
+        let script = script.into_iter().map(|(core, elements)| (core, Union(set(elements)))).collect();
+        check(&set(value), &script, &order, &undone);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_an_error_and_changes_nothing() {
+    let mut value = i64::MAX - 1;
+    assert_eq!(Add(1).apply(&mut value, 0), Ok(()));
+    let error = Add(1).apply(&mut value, 0).unwrap_err();
+    assert_eq!(error.message, "9223372036854775807 + 1 is no i64");
+    assert_eq!(value, i64::MAX);
+    let error = Mul(2).apply(&mut value, 0).unwrap_err();
+    assert_eq!(error.message, "9223372036854775807 * 2 is no i64");
+
+    let mut set = BoundedSet::<u8, 3>::of([1, 2]).unwrap();
+    let more = BoundedSet::of([2, 3, 4]).unwrap();
+    let error = Union(more).apply(&mut set, 0).unwrap_err();
+    assert_eq!(error.message, "2 new elements beside 2 are more than 3");
+    assert!(set.elements().eq(&[1, 2]));
+    assert_eq!(BoundedSet::<u8, 2>::of([1, 2, 3]), None);
+}
+
+#[test]
+fn a_worker_adds_only_within_its_share() {
+    let mut slice = <Add<u8> as Operation<u8>>::slice(&205, 2);
+    let within = (0..).take_while(|_| Add(1).accumulate(&mut slice, 0).is_ok()).count();
+    assert!((20..=25).contains(&within), "{within} of fifty, shared by two");
+    assert_eq!(Add(1).accumulate(&mut slice, 0), Err(Undecided));
+}
+
+#[test]
+fn the_first_of_equal_orders_of_one_core_stays() {
+    let mut value = Ordered::default();
+    for (core, text) in [(1, 10), (1, 11), (0, 12), (2, 13)] {
+        OrderedPut(5, text).apply(&mut value, core).unwrap();
+        let expected = if core == 2 { 13 } else { 10 };
+        assert_eq!(value.value(), Some(&expected));
+    }
+}
+
+#[test]
+fn stored_sets_are_in_order() {
+    let stored = |value: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = Vec::new();
+        value(&mut bytes);
+        bytes
+    };
+    let ascending = stored(&|bytes| vec![1_u8, 2].write(bytes));
+    assert!(BoundedSet::<u8, 4>::read(&mut &ascending[..]).is_ok());
+    let twice = stored(&|bytes| vec![2_u8, 2].write(bytes));
+    assert!(BoundedSet::<u8, 4>::read(&mut &twice[..]).is_err());
+    let tuple = |order| OrderedTuple { order, core: 0, value: 0_u8 };
+    let ascending = stored(&|bytes| vec![tuple(1_u8), tuple(2)].write(bytes));
+    assert!(TopK::<u8, u8, 4>::read(&mut &ascending[..]).is_err());
+    let descending = stored(&|bytes| vec![tuple(2_u8), tuple(1)].write(bytes));
+    assert!(TopK::<u8, u8, 4>::read(&mut &descending[..]).is_ok());
+    assert!(TopK::<u8, u8, 1>::read(&mut &descending[..]).is_err(), "two are more than one");
+}

@@ -1,0 +1,12 @@
+//! Where rows lie: records and their versions, tables over indexes, and the memory of the workers that change them.
+//!
+//! Nothing here decides what a transaction sees. That is the part of the layer above, `commit`.
+
+pub mod deadline;
+pub mod garbage;
+pub mod ranges;
+pub mod recent;
+pub mod record;
+pub mod retention;
+pub mod table;
+pub mod worker;

@@ -1,0 +1,405 @@
+//! The TID word: a record's version, and the few flags that every optimistic protocol needs.
+//!
+//! ```text
+//!   63                        24 23                      4   3      2       1       0
+//!  +----------------------------+-------------------------+------+-------+--------+------+
+//!  |  epoch of the last write   |  writes in that epoch   |queued|removed| absent | lock |
+//!  +----------------------------+-------------------------+------+-------+--------+------+
+//! ```
+//!
+//! - *lock*: a commit is installing a new version (or the record is being unlinked).
+//! - *absent*: there is no visible row: either nobody has committed one yet (the record is a
+//!   placeholder that holds a key's place in the index), or the row was deleted.
+//! - *removed*: the record is no longer in any index; who still holds its address looks the key
+//!   up again. Final.
+//! - *queued*: the record waits on some worker's garbage list to be unlinked. It is on one list
+//!   at most, which is what makes it safe to free.
+//!
+//! Two equal words mean the same version: each write increments the sequence, or moves to a later
+//! epoch. 40 bits of epoch last for decades. 20 bits of sequence are a million writes of one record
+//! in an epoch of 40 ms; should there be more, the sequence carries over into the epoch, which
+//! does no harm: versions still grow. The paper's sequence number (DBX §5.1) is the pair of them.
+
+use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
+
+use crate::sync::clock::EPOCH_SHIFT;
+
+/// A record's version word.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct TidWord(Word);
+
+/// The value of a [`TidWord`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Tid(u64);
+
+const LOCK: u64 = 1;
+const ABSENT: u64 = 1 << 1;
+const REMOVED: u64 = 1 << 2;
+const QUEUED: u64 = 1 << 3;
+const FLAGS: u64 = LOCK | ABSENT | REMOVED | QUEUED;
+const SEQUENCE_ONE: u64 = 1 << 4;
+
+const _: () = assert!(FLAGS < SEQUENCE_ONE && SEQUENCE_ONE < 1 << EPOCH_SHIFT);
+
+impl Tid {
+    /// The word of a new placeholder: never committed, no visible row.
+    pub const PLACEHOLDER: Tid = Tid(ABSENT);
+
+    /// Whether a commit or an unlinking holds the record.
+    #[inline(always)]
+    pub const fn is_locked(self) -> bool {
+        self.0 & LOCK != 0
+    }
+
+    /// Whether there is no visible row.
+    #[inline(always)]
+    pub const fn is_absent(self) -> bool {
+        self.0 & ABSENT != 0
+    }
+
+    /// Whether the record has left its index for good.
+    #[inline(always)]
+    pub const fn is_removed(self) -> bool {
+        self.0 & REMOVED != 0
+    }
+
+    /// Whether the record waits on a garbage list to be unlinked.
+    #[inline(always)]
+    pub const fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
+    }
+
+    /// The epoch of the last write; 0 if there was none.
+    pub const fn epoch(self) -> u64 {
+        self.0 >> EPOCH_SHIFT
+    }
+
+    /// The same version, locked.
+    #[inline(always)]
+    pub const fn locked(self) -> Tid {
+        Tid(self.0 | LOCK)
+    }
+
+    /// The same version, not locked. For a bug that tests plant.
+    #[cfg(weft_sim)]
+    pub const fn unlocked(self) -> Tid {
+        Tid(self.0 & !LOCK)
+    }
+
+    /// The version alone, without the flags.
+    #[inline(always)]
+    pub const fn version(self) -> Tid {
+        Tid(self.0 & !FLAGS)
+    }
+
+    /// The later of two versions, without the flags.
+    #[inline(always)]
+    pub const fn later(self, other: Tid) -> Tid {
+        let (this, other) = (self.version(), other.version());
+        if this.0 >= other.0 { this } else { other }
+    }
+
+    /// The first version in `epoch` that is later than this one, without flags.
+    #[inline(always)]
+    pub const fn next(self, epoch: u64) -> Tid {
+        if epoch > self.epoch() {
+            Tid(epoch << EPOCH_SHIFT)
+        } else {
+            Tid(self.version().0 + SEQUENCE_ONE)
+        }
+    }
+
+    /// What orders the writes of a record in `epoch`, where each replaces what the one before has
+    /// left: a number for the write that replaces this version. Those that replace something from an
+    /// earlier epoch come first.
+    #[inline(always)]
+    pub const fn order_in(self, epoch: u64) -> u64 {
+        match self.version().0.checked_sub(epoch << EPOCH_SHIFT) {
+            Some(writes) => writes / SEQUENCE_ONE + 1,
+            None => 0,
+        }
+    }
+
+    /// The version that is the timestamp of its writer, without flags: for protocols that order
+    /// transactions by timestamps, which take the place of epoch and sequence.
+    #[inline(always)]
+    pub const fn at(timestamp: u64) -> Tid {
+        Tid(timestamp * SEQUENCE_ONE)
+    }
+
+    /// The timestamp of the version's writer, where versions are timestamps; 0 if there was none.
+    #[inline(always)]
+    pub const fn timestamp(self) -> u64 {
+        self.0 / SEQUENCE_ONE
+    }
+
+    /// The word of a record whose next `version` has a visible row: unlocked. `queued` survives,
+    /// because a garbage list goes on holding the record.
+    #[inline(always)]
+    pub const fn written_at(self, version: Tid) -> Tid {
+        Tid(version.0 | self.0 & QUEUED)
+    }
+
+    /// The word of a record whose next `version` is a deletion: unlocked, no visible row, waiting
+    /// to be unlinked.
+    #[inline(always)]
+    pub const fn deleted_at(self, version: Tid) -> Tid {
+        Tid(version.0 | ABSENT | QUEUED)
+    }
+
+    /// The version that a write in `epoch` makes of this one: unlocked, with a visible row.
+    #[inline(always)]
+    pub const fn written(self, epoch: u64) -> Tid {
+        self.written_at(self.next(epoch))
+    }
+
+    /// The version that a delete in `epoch` makes of this one: unlocked, no visible row, waiting
+    /// to be unlinked.
+    #[inline(always)]
+    pub const fn deleted(self, epoch: u64) -> Tid {
+        self.deleted_at(self.next(epoch))
+    }
+
+    /// The same version, off the garbage list.
+    pub const fn dequeued(self) -> Tid {
+        Tid(self.0 & !QUEUED)
+    }
+
+    /// The last word a record ever has: unlinked.
+    pub const fn removed(self) -> Tid {
+        Tid((self.0 | ABSENT | REMOVED) & !(LOCK | QUEUED))
+    }
+}
+
+impl TidWord {
+    /// A word that holds `tid`.
+    #[inline(always)]
+    pub fn new(tid: Tid) -> Self {
+        TidWord(Word::new(tid.0))
+    }
+
+    /// The current value. Acquire: pairs with the release in [`TidWord::unlock`], so that who
+    /// sees a version also sees the row it stands for.
+    #[inline(always)]
+    pub fn load(&self) -> Tid {
+        Tid(self.0.load(Ordering::Acquire))
+    }
+
+    /// The current value, unordered: for validation, which orders by a fence of its own, and
+    /// inside hardware regions, which are ordered as a whole.
+    #[inline(always)]
+    pub fn load_relaxed(&self) -> Tid {
+        Tid(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Stores a value inside a hardware region, whose end publishes everything at once.
+    #[inline(always)]
+    pub fn store_in_region(&self, tid: Tid) {
+        self.0.store(tid.0, Ordering::Relaxed);
+    }
+
+    /// Locks the record if it still is at the unlocked version `expected`: the write lock and the
+    /// validation of what the writer had read, in one instruction.
+    ///
+    /// Acquire: pairs with the release in [`TidWord::unlock`] of the previous holder. Nothing
+    /// that the holder does may be seen before the lock: installation stores are release stores.
+    #[inline(always)]
+    pub fn lock_at(&self, expected: Tid) -> Result<(), Tid> {
+        debug_assert!(!expected.is_locked());
+        self.0
+            .compare_exchange(expected.0, expected.0 | LOCK, Ordering::Acquire, Ordering::Relaxed)
+            .map(|_| ())
+            .map_err(Tid)
+    }
+
+    /// Locks the record at whatever version it has, waiting for another holder; returns that
+    /// version. For holders of no other lock only.
+    pub fn lock(&self) -> Tid {
+        loop {
+            let tid = self.load_unlocked();
+            if self.lock_at(tid).is_ok() {
+                return tid;
+            }
+        }
+    }
+
+    /// The current value, once it is not locked. Locks are held for the length of an
+    /// installation, so this spins briefly, and then yields: the holder may have been preempted.
+    #[inline(always)]
+    pub fn load_unlocked(&self) -> Tid {
+        let tid = self.load();
+        if tid.is_locked() { self.wait_until_unlocked() } else { tid }
+    }
+
+    #[cold]
+    fn wait_until_unlocked(&self) -> Tid {
+        let mut spins = 0u32;
+        loop {
+            let tid = self.load();
+            if !tid.is_locked() {
+                return tid;
+            }
+            spins += 1;
+            if spins.is_multiple_of(64) { yield_now() } else { spin_loop() }
+        }
+    }
+
+    /// Moves a word that holds a version alone on to `version`, unless it is later already.
+    /// Relaxed: its readers and writers are ordered by a lock.
+    #[inline(always)]
+    pub fn raise(&self, version: Tid) {
+        let mut current = self.load_relaxed();
+        while current.0 < version.0 {
+            let order = Ordering::Relaxed;
+            match self.0.compare_exchange(current.0, version.0, order, order) {
+                Ok(_) => return,
+                Err(found) => current = Tid(found),
+            }
+        }
+    }
+
+    /// Publishes `tid`, which is unlocked. Release: pairs with [`TidWord::load`] and
+    /// [`TidWord::lock_at`].
+    #[inline(always)]
+    pub fn unlock(&self, tid: Tid) {
+        debug_assert!(!tid.is_locked());
+        self.0.store(tid.0, Ordering::Release);
+    }
+
+    /// Reads something together with the version it belongs to: a seqlock (the software twin of
+    /// DBX's Algorithm 2, which wraps the two reads in a region).
+    ///
+    /// `read` must use acquire loads, whose partners are release stores made under the lock: if
+    /// it sees anything of a newer version, it sees that version's lock as well, and the second
+    /// look at the word differs from the first.
+    #[inline(always)]
+    pub fn read_with<R: Copy>(&self, read: impl Fn() -> R) -> (Tid, R) {
+        loop {
+            let before = self.load_unlocked();
+            let value = read();
+            // Relaxed: ordered after `read`'s acquire loads by those loads themselves.
+            if self.load_relaxed() == before {
+                return (before, value);
+            }
+        }
+    }
+}
+
+/// The fence between locking the write set and validating the read set: no validation load may
+/// be satisfied before every write lock is visible, or two transactions could each miss the
+/// other's lock (write skew). Its partner is the same fence in the other transaction.
+#[inline(always)]
+pub fn fence_before_validation() {
+    fence(Ordering::SeqCst);
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_only_move_forward() {
+        let first = Tid::PLACEHOLDER.written(5);
+        assert!(!first.is_absent() && !first.is_locked());
+        assert_eq!(first.epoch(), 5);
+        let second = first.written(5);
+        assert!(second.0 > first.0);
+        let third = second.written(6);
+        assert_eq!(third.epoch(), 6);
+        assert!(third.0 > second.0);
+        let stale_clock = third.written(5);
+        assert!(stale_clock.0 > third.0, "an older epoch never takes a version back");
+    }
+
+    #[test]
+    fn deletion_queues_and_reinsertion_stays_queued() {
+        let deleted = Tid::PLACEHOLDER.written(1).deleted(1);
+        assert!(deleted.is_absent() && deleted.is_queued() && !deleted.is_locked());
+        let again = deleted.written(1);
+        assert!(!again.is_absent() && again.is_queued());
+        assert!(!again.dequeued().is_queued());
+        let removed = deleted.locked().removed();
+        assert!(removed.is_removed() && removed.is_absent() && !removed.is_locked());
+    }
+
+    #[test]
+    fn a_lock_is_also_a_validation() {
+        let word = TidWord::new(Tid::PLACEHOLDER.written(1));
+        let seen = word.load();
+        word.lock_at(seen).unwrap();
+        assert_eq!(word.lock_at(seen), Err(seen.locked()));
+        word.unlock(seen.written(1));
+        assert_eq!(word.lock_at(seen), Err(seen.written(1)), "the version has moved on");
+    }
+}
+
+/// Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    struct Kernel {
+        tid: TidWord,
+        row: Word,
+    }
+
+    fn install(kernel: &Kernel, row: u64) -> bool {
+        let seen = kernel.tid.load_unlocked();
+        if kernel.tid.lock_at(seen).is_err() {
+            return false;
+        }
+        kernel.row.store(row, Ordering::Release);
+        kernel.tid.unlock(seen.written(1));
+        true
+    }
+
+    /// A reader pairs a row with the version that installed it, never with another's.
+    #[test]
+    fn loom_version_install_and_read() {
+        loom::model(|| {
+            let kernel =
+                Arc::new(Kernel { tid: TidWord::new(Tid::PLACEHOLDER), row: Word::new(0) });
+            let writer = {
+                let kernel = Arc::clone(&kernel);
+                thread::spawn(move || {
+                    install(&kernel, 1);
+                })
+            };
+            let (tid, row) = kernel.tid.read_with(|| kernel.row.load(Ordering::Acquire));
+            assert_eq!(tid.is_absent(), row == 0, "row {row} paired with {tid:?}");
+            writer.join().unwrap();
+        });
+    }
+
+    /// Two transactions, each of which locks its own record and then validates the other's
+    /// version, cannot both commit (write skew).
+    #[test]
+    fn loom_locks_are_visible_before_validation() {
+        loom::model(|| {
+            let records = Arc::new([
+                TidWord::new(Tid::PLACEHOLDER.written(1)),
+                TidWord::new(Tid::PLACEHOLDER.written(1)),
+            ]);
+            let commit = |records: &[TidWord; 2], own: usize, other: usize| {
+                let (mine, theirs) = (records[own].load(), records[other].load_relaxed());
+                if theirs.is_locked() || records[own].lock_at(mine).is_err() {
+                    return false;
+                }
+                fence_before_validation();
+                let valid = records[other].load_relaxed() == theirs;
+                records[own].unlock(if valid { mine.written(1) } else { mine });
+                valid && theirs.epoch() == 1 && theirs == Tid::PLACEHOLDER.written(1)
+            };
+            let there = {
+                let records = Arc::clone(&records);
+                thread::spawn(move || commit(&records, 0, 1))
+            };
+            let here = commit(&records, 1, 0);
+            assert!(!(here && there.join().unwrap()), "write skew");
+        });
+    }
+}

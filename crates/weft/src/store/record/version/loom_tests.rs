@@ -1,0 +1,274 @@
+//! Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`. Chains of
+//! versions under every interleaving of three threads, with two preemptions at most.
+//!
+//! What a version holds is a cell of loom's. To free it is to write to the cell, when a grace period
+//! has passed. So loom reports whoever reaches what is freed.
+
+use std::alloc::Layout;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use weft_htm::word::WordPointer;
+
+use super::*;
+use crate::sync::reclaim::GracePeriods;
+
+/// A version, and its row.
+#[repr(C, align(16))]
+struct Version {
+    header: VersionHeader,
+    row: UnsafeCell<u64>,
+}
+
+const _: () = assert!(std::mem::offset_of!(Version, row) == VersionHeader::BYTES);
+
+impl Version {
+    /// The row of a version on top of another.
+    fn new(number: u64, previous: Option<NonNull<u8>>) -> NonNull<u8> {
+        let previous = previous.map_or(ptr::null_mut(), NonNull::as_ptr);
+        let header =
+            VersionHeader { number: Word::new(number), previous: WordPointer::new(previous) };
+        let version = Box::new(Version { header, row: UnsafeCell::new(number) });
+        // SAFETY: the row lies behind the header.
+        unsafe { NonNull::from(Box::leak(version)).cast::<u8>().add(VersionHeader::BYTES) }
+    }
+
+    fn row<'a>(row: NonNull<u8>) -> &'a UnsafeCell<u64> {
+        // SAFETY: boxes are freed when the model has ended.
+        unsafe { row.cast().as_ref() }
+    }
+}
+
+fn header<'a>(row: NonNull<u8>) -> &'a VersionHeader {
+    // SAFETY: as in `Version::row`.
+    unsafe { VersionHeader::of(row) }
+}
+
+/// A row, to be sent to another thread.
+#[derive(Clone, Copy)]
+struct Row(NonNull<u8>);
+
+// SAFETY: what it leads to is shared words, and a cell that loom watches.
+unsafe impl Send for Row {}
+
+impl Row {
+    fn get(self) -> NonNull<u8> {
+        self.0
+    }
+}
+
+/// One record.
+struct Kernel {
+    newest: WordPointer<u8>,
+    chains: ChainLocks,
+    grace: GracePeriods,
+}
+
+impl Kernel {
+    fn new(newest: NonNull<u8>) -> Arc<Kernel> {
+        let grace = GracePeriods::new(3);
+        (0..3).for_each(|slot| grace.enlist(slot));
+        let newest = WordPointer::new(newest.as_ptr());
+        Arc::new(Kernel { newest, chains: ChainLocks::default(), grace })
+    }
+
+    fn newest(&self) -> Option<NonNull<u8>> {
+        NonNull::new(self.newest.load(Ordering::Acquire))
+    }
+
+    /// Replaces the newest row, which is `replaced`, as a commit does.
+    fn install(&self, replaced: NonNull<u8>, number: u64) -> NonNull<u8> {
+        let row = Version::new(number, Some(replaced));
+        header(row).set_number(UNNUMBERED);
+        self.newest.store(row.as_ptr(), Ordering::Release);
+        header(row).set_number(number);
+        row
+    }
+
+    /// Takes a version that nobody needs out of the chain.
+    fn unlink(&self, row: NonNull<u8>) {
+        let _chain = self.chains.lock(row);
+        // SAFETY: the model's thread is pinned, and owns the version.
+        unsafe { unlink(self.newest(), row) };
+    }
+
+    /// Likewise, for a version that `above` has replaced.
+    fn supersede(&self, above: NonNull<u8>, replaced: NonNull<u8>) {
+        if !(header(replaced).is_last() && header(above).cut(replaced)) {
+            self.unlink(replaced);
+        }
+    }
+
+    /// Frees what the worker, which is not pinned, has unlinked, if that may be.
+    fn free(&self, row: NonNull<u8>) {
+        let tag = self.grace.seal();
+        if self.grace.horizon() >= tag {
+            // SAFETY: the grace period has passed: that is what is tested.
+            Version::row(row).with_mut(|row| unsafe { *row = 0 });
+        }
+    }
+
+    /// What a snapshot sees.
+    fn see(&self, slot: usize, snapshot: u64) -> Option<u64> {
+        self.grace.pin(slot);
+        let seen = loop {
+            // SAFETY: pinned.
+            match unsafe { seen_at(self.newest(), snapshot) } {
+                // SAFETY: reached while this thread is pinned: that is what is tested.
+                Seen::Row(row) => break Some(Version::row(row).with(|row| unsafe { *row })),
+                Seen::Absent => break None,
+                Seen::Changed => yield_now(),
+            }
+        };
+        self.grace.unpin(slot);
+        seen
+    }
+
+    /// The numbers in the chain.
+    fn chain(&self) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        let mut row = self.newest();
+        while let Some(current) = row {
+            numbers.push(header(current).number());
+            // SAFETY: nobody else is there.
+            row = unsafe { header(current).predecessor() };
+        }
+        numbers
+    }
+}
+
+fn model(test: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(2));
+    model.check(test);
+}
+
+/// Runs bodies at once, each pinned in a slot of its own; the first two unlink a version each.
+fn at_once(
+    kernel: &Arc<Kernel>,
+    first: impl FnOnce(&Kernel) -> Row + Send + 'static,
+    second: impl FnOnce(&Kernel) -> Row + Send + 'static,
+    third: impl FnOnce(&Kernel),
+) {
+    fn run(kernel: &Kernel, slot: usize, body: impl FnOnce(&Kernel) -> Row) {
+        kernel.grace.pin(slot);
+        let Row(unlinked) = body(kernel);
+        kernel.grace.unpin(slot);
+        kernel.free(unlinked);
+    }
+    let spawn_first = Arc::clone(kernel);
+    let spawn_second = Arc::clone(kernel);
+    let threads = [
+        thread::spawn(move || run(&spawn_first, 0, first)),
+        thread::spawn(move || run(&spawn_second, 1, second)),
+    ];
+    third(kernel);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// A version is replaced, and its replacement is, before the first transaction has let go of what it
+/// has replaced. Whoever takes what out of the chain, all of it goes, and a reader that comes upon it
+/// reads what is not freed.
+#[test]
+fn loom_chain_two_writers_and_a_reader() {
+    model(|| {
+        let oldest = Row(Version::new(1, None));
+        let kernel = Kernel::new(oldest.0);
+        at_once(
+            &kernel,
+            move |kernel| {
+                let oldest = oldest.get();
+                let row = kernel.install(oldest, 2);
+                kernel.supersede(row, oldest);
+                Row(oldest)
+            },
+            move |kernel| {
+                let oldest = oldest.get();
+                let replaced = loop {
+                    match kernel.newest() {
+                        Some(row) if row != oldest => break row,
+                        _ => yield_now(),
+                    }
+                };
+                let row = kernel.install(replaced, 3);
+                kernel.supersede(row, replaced);
+                Row(replaced)
+            },
+            |kernel| {
+                let seen = kernel.see(2, 3);
+                assert!(seen.is_none_or(|seen| (1..=3).contains(&seen)), "{seen:?}");
+            },
+        );
+        assert_eq!(kernel.chain(), [3]);
+    });
+}
+
+/// A snapshot sees the version that it needs, while others above it, which it passes, are unlinked
+/// under its feet.
+#[test]
+fn loom_chain_a_snapshot_among_those_who_unlink() {
+    model(|| {
+        let oldest = Version::new(1, None);
+        let middle = Row(Version::new(3, Some(oldest)));
+        let newest = Row(Version::new(5, Some(middle.0)));
+        let kernel = Kernel::new(newest.0);
+        at_once(
+            &kernel,
+            // The snapshot that needed it is closed.
+            move |kernel| {
+                let middle = middle.get();
+                kernel.unlink(middle);
+                Row(middle)
+            },
+            // Nobody needs what this one replaces.
+            move |kernel| {
+                let newest = newest.get();
+                let row = kernel.install(newest, 7);
+                kernel.supersede(row, newest);
+                Row(newest)
+            },
+            |kernel| assert_eq!(kernel.see(2, 2), Some(1)),
+        );
+        assert_eq!(kernel.chain(), [7, 1]);
+    });
+}
+
+/// A row is deleted while the transaction that wrote it lets go of what it had replaced. The deletion
+/// counts for later snapshots only, and nothing is left below it.
+#[test]
+fn loom_chain_a_deletion_and_a_cut() {
+    model(|| {
+        let oldest = Row(Version::new(1, None));
+        let newest = Row(Version::new(3, Some(oldest.0)));
+        let kernel = Kernel::new(newest.0);
+        let writer = {
+            let kernel = Arc::clone(&kernel);
+            thread::spawn(move || {
+                let (oldest, newest) = (oldest.get(), newest.get());
+                kernel.grace.pin(0);
+                kernel.supersede(newest, oldest);
+                kernel.grace.unpin(0);
+                kernel.free(oldest);
+            })
+        };
+        let deleter = {
+            let kernel = Arc::clone(&kernel);
+            thread::spawn(move || {
+                let newest = newest.get();
+                let block = Layout::new::<Deletion>();
+                // SAFETY: not of size 0; it is a block for a deletion.
+                unsafe {
+                    let block = NonNull::new(std::alloc::alloc(block)).unwrap();
+                    let _chain = kernel.chains.lock(newest);
+                    header(newest).mark_deleted(5, block);
+                }
+            })
+        };
+        assert_eq!(kernel.see(2, 4), Some(3), "before the deletion");
+        writer.join().unwrap();
+        deleter.join().unwrap();
+        assert_eq!((kernel.see(2, 4), kernel.see(2, 5)), (Some(3), None));
+        assert_eq!(kernel.chain(), [3]);
+    });
+}

@@ -1,0 +1,352 @@
+//! Tables: a primary index, the secondary indexes, and what the type-erased layers below must
+//! know of the rows.
+//!
+//! [`core`] is what goes with a row's plain address, [`forms`] the indexes by the form of their keys. A
+//! secondary index is a small table of its own: its rows ([`Entry`]) lead from an index key to
+//! the primary record, and are read, inserted and deleted by the same protocol as any row. So
+//! secondary indexes are transactional under every protocol, phantoms included.
+
+mod core;
+mod forms;
+
+use std::marker::PhantomData;
+use std::ops::Bound;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::durability::format::STORED_BYTES_MAX;
+use crate::error::Failure;
+use crate::index::bplus_tree::{Direction, LeafHint, Page};
+use crate::index::{LongKey, NodeVersion};
+use crate::row::column::ColumnSet;
+use crate::row::encoding::{EncodedKey, Key, KeyForm};
+use crate::row::schema::{Record, Storage};
+use crate::store::record::{RecordKind, record_at};
+use crate::store::worker::WorkerMemory;
+
+use self::core::RowsOf;
+pub use self::core::{Rebase, TableCore, TableRef};
+pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
+pub(crate) use forms::{with_form, with_secondary};
+
+/// A handle to a table of row type `T`. Cheap to clone, and usable from any thread; get it from [`Database::table`](crate::Database::table).
+pub struct Table<T: Record> {
+    pub(crate) inner: Arc<TableInner<T>>,
+}
+
+impl<T: Record> Clone for Table<T> {
+    fn clone(&self) -> Self {
+        Table { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<T: Record> std::fmt::Debug for Table<T> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Table").field("name", &T::TABLE).finish_non_exhaustive()
+    }
+}
+
+/// What tells one database from another: the address of its only value, which every handle that
+/// could be taken to the wrong database keeps alive.
+#[derive(Debug)]
+pub struct Identity;
+
+/// What drops the rows of a table's records, if rows own anything.
+fn drop_visitor(table: TableRef, memory: &WorkerMemory) -> Option<impl FnMut(u64) + '_> {
+    table.core().drop_row?;
+    Some(move |address| {
+        // SAFETY: the index led to the record, and nobody else is there: each record is visited
+        // once, and its row dropped once.
+        unsafe { table.drop_newest(record_at(address), memory) };
+    })
+}
+
+/// A table with rows of type `T`.
+#[repr(C)]
+pub struct TableInner<T: Record> {
+    core: TableCore,
+    pub primary: SharedIndex<AnyIndex>,
+    pub secondary: Vec<AnySecondary>,
+    /// Which database it belongs to.
+    pub identity: Arc<Identity>,
+    rows: PhantomData<fn() -> T>,
+}
+
+impl<T: Record> TableInner<T> {
+    /// Makes the table; its indexes are numbered from `number` on. It is stored so, for so many rows.
+    pub fn new(
+        identity: &Arc<Identity>,
+        number: usize,
+        (storage, capacity): (Storage, usize),
+        records: &'static RecordKind,
+        memory: &WorkerMemory,
+    ) -> Result<Self, Failure> {
+        let form = form_of(T::Key::WIDTH_BYTES);
+        let secondary = T::INDEXES
+            .iter()
+            .enumerate()
+            .map(|(position, index)| {
+                AnySecondary::new(T::TABLE, index, number + 1 + position, records, memory)
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(TableInner {
+            core: <Self as RowsOf>::core(T::TABLE, None, number, records, memory)?,
+            primary: SharedIndex::new(AnyIndex::new(form, storage, capacity, memory)),
+            secondary,
+            identity: Arc::clone(identity),
+            rows: PhantomData,
+        })
+    }
+
+    /// The reference that goes into access sets. `self` lies in the `Arc` that the database
+    /// holds.
+    #[inline(always)]
+    pub fn reference(&self) -> TableRef {
+        TableRef(NonNull::from(self).cast())
+    }
+
+    #[inline(always)]
+    pub fn number(&self) -> usize {
+        self.core.number
+    }
+
+    /// Has it logged from now on.
+    pub fn set_log_number(&self, number: u32) {
+        self.core.set_log_number(number);
+    }
+
+    /// Drops every row that an index leads to, and frees the indexes' own memory. (Records lie in
+    /// the chunks, which go as a whole.)
+    ///
+    /// # Safety
+    /// The database is being dropped: no transaction is running or will run, and this is the
+    /// only call.
+    pub unsafe fn tear_down(&self, memory: &WorkerMemory) {
+        for secondary in &self.secondary {
+            with_secondary!(secondary, |index| {
+                let visit = drop_visitor(index.reference(), memory);
+                // SAFETY: by the contract nobody else uses the index.
+                unsafe { &mut *index.index.0.get() }.tear_down(memory, visit);
+            });
+        }
+        let visit = drop_visitor(self.reference(), memory);
+        // SAFETY: as above.
+        unsafe { &mut *self.primary.0.get() }.tear_down(memory, visit);
+    }
+}
+
+impl<T: Record> RowsOf for TableInner<T> {
+    type Row = T;
+
+    fn key_text(row: &T) -> String {
+        format!("{:?}", row.key())
+    }
+
+    fn encode_row(row: &T, output: &mut Vec<u8>) {
+        row.encode_row(output);
+    }
+
+    fn encode_change(row: &T, before: &T, output: &mut Vec<u8>) {
+        T::encode_key(&row.key(), output);
+        row.encode_changes(before, output);
+    }
+
+    fn encode_key(row: &T, output: &mut Vec<u8>) {
+        T::encode_key(&row.key(), output);
+    }
+
+    fn index_key(row: &T) -> EncodedKey {
+        with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(&row.key()).erase())
+    }
+
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
+        with_form!(T::Key::WIDTH_BYTES, |K| {
+            K::pick(&self.primary).remove(&K::restore(key), address, memory)
+        })
+    }
+
+    fn find(&self, key: &EncodedKey) -> Option<u64> {
+        let found = with_form!(T::Key::WIDTH_BYTES, |K| {
+            K::pick(&self.primary).get(&K::restore(key), &mut LeafHint::new())
+        });
+        found.address()
+    }
+
+    fn same_columns(row: &T, other: &T, columns: ColumnSet) -> bool {
+        row.same_columns(other, columns)
+    }
+
+    fn rebase(row: &T, before: &T, onto: &T, adds: ColumnSet) -> Option<T> {
+        row.rebase(before, onto, adds)
+    }
+
+    fn same_index_keys(row: &T, other: &T) -> bool {
+        (0..T::INDEXES.len()).all(|index| !row.index_key_differs(other, index))
+    }
+
+    fn may_be_written(row: &T) -> bool {
+        check(row).is_ok()
+    }
+
+    #[cfg(feature = "history")]
+    fn history_key(row: &T) -> crate::history::HistoryKey {
+        crate::history::HistoryKey::of(&row.key())
+    }
+}
+
+/// A row of a secondary index: where the entry's key leads.
+#[derive(Clone)]
+pub struct Entry<K> {
+    /// The primary record's address.
+    pub record: u64,
+    /// The entry's own key, as people and histories see it.
+    pub key: K,
+}
+
+/// A secondary index over keys of one form.
+#[repr(C)]
+pub struct Secondary<K: KeyForm> {
+    core: TableCore,
+    pub unique: bool,
+    pub index: SharedIndex<FormIndex<K>>,
+}
+
+impl<K: KeyForm> Secondary<K> {
+    fn new(
+        table: &'static str,
+        description: &'static crate::row::schema::IndexDescription,
+        number: usize,
+        records: &'static RecordKind,
+        memory: &WorkerMemory,
+    ) -> Result<Box<Self>, Failure> {
+        Ok(Box::new(Secondary {
+            core: <Self as RowsOf>::core(table, Some(description.name), number, records, memory)?,
+            unique: description.unique,
+            index: SharedIndex::new(FormIndex::new(Storage::Ordered, 0, memory)),
+        }))
+    }
+
+    /// As [`TableInner::reference`].
+    #[inline(always)]
+    pub fn reference(&self) -> TableRef {
+        TableRef(NonNull::from(self).cast())
+    }
+
+    #[inline(always)]
+    pub fn number(&self) -> usize {
+        self.core.number
+    }
+
+    #[inline(always)]
+    pub fn name(&self) -> Option<&'static str> {
+        self.core.index
+    }
+
+    /// Reads the next page of a scan.
+    #[inline(always)]
+    pub fn read_page(
+        &self,
+        from: Bound<&K>,
+        to: Bound<&K>,
+        direction: Direction,
+        page: &mut Page<K>,
+        hint: &mut LeafHint<K>,
+        memory: &WorkerMemory,
+    ) -> NodeVersion {
+        match &*self.index {
+            FormIndex::Ordered(tree) => tree.read_page(from, to, direction, page, hint, memory),
+            FormIndex::Hash(_) => unreachable!("secondary indexes are ordered"),
+        }
+    }
+}
+
+impl<K: KeyForm> RowsOf for Secondary<K> {
+    type Row = Entry<K>;
+
+    fn key_text(row: &Entry<K>) -> String {
+        format!("{:x?}", row.key)
+    }
+
+    fn encode_row(_row: &Entry<K>, _output: &mut Vec<u8>) {
+        unreachable!("indexes are not logged: they are built from their tables")
+    }
+
+    fn encode_change(row: &Entry<K>, _before: &Entry<K>, output: &mut Vec<u8>) {
+        <Self as RowsOf>::encode_row(row, output);
+    }
+
+    fn encode_key(row: &Entry<K>, output: &mut Vec<u8>) {
+        <Self as RowsOf>::encode_row(row, output);
+    }
+
+    fn index_key(row: &Entry<K>) -> EncodedKey {
+        row.key.erase()
+    }
+
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool {
+        self.index.remove(&K::restore(key), address, memory)
+    }
+
+    fn find(&self, key: &EncodedKey) -> Option<u64> {
+        self.index.get(&K::restore(key), &mut LeafHint::new()).address()
+    }
+
+    #[cfg(feature = "history")]
+    fn history_key(row: &Entry<K>) -> crate::history::HistoryKey {
+        crate::history::HistoryKey::encoded(&row.key)
+    }
+}
+
+/// A secondary index over keys of any form.
+pub enum AnySecondary {
+    Words1(Box<Secondary<u64>>),
+    Words2(Box<Secondary<u128>>),
+    Long(Box<Secondary<LongKey>>),
+}
+
+impl AnySecondary {
+    fn new(
+        table: &'static str,
+        description: &'static crate::row::schema::IndexDescription,
+        number: usize,
+        records: &'static RecordKind,
+        memory: &WorkerMemory,
+    ) -> Result<Self, Failure> {
+        Ok(match form_of(description.width_bytes) {
+            Form::Words1 => {
+                AnySecondary::Words1(Secondary::new(table, description, number, records, memory)?)
+            }
+            Form::Words2 => {
+                AnySecondary::Words2(Secondary::new(table, description, number, records, memory)?)
+            }
+            Form::Long => {
+                AnySecondary::Long(Secondary::new(table, description, number, records, memory)?)
+            }
+        })
+    }
+}
+
+/// Checks that a row may be written.
+#[inline(always)]
+pub fn check<T: Record>(row: &T) -> Result<(), Failure> {
+    // What owns no memory is far shorter than that.
+    if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {
+        return Err(Failure::StoredRowTooLarge {
+            table: T::TABLE,
+            key: format!("{:?}", row.key()),
+            stored_bytes: row.stored_bytes(),
+            stored_bytes_max: STORED_BYTES_MAX,
+        });
+    }
+    row.check().map_err(|violation| {
+        let key = format!("{:?}", row.key());
+        Failure::Constraint { table: T::TABLE, key, violation }
+    })
+}
+
+/// A row's key in one of its secondary indexes.
+pub fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
+    let mut encoder = K::Encoder::default();
+    row.encode_index_key(position, &mut encoder);
+    K::finish(encoder)
+}

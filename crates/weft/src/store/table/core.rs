@@ -1,0 +1,528 @@
+//! What the type-erased layers below know of a table: records and access sets hold rows as plain
+//! addresses, and [`TableCore`] is what goes with them.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+
+use weft_htm::word::{Ordering, Word};
+
+use crate::error::Failure;
+use crate::row::column::ColumnSet;
+use crate::row::encoding::EncodedKey;
+use crate::store::record::arena::{BLOCK_BYTES_MAX, Class};
+use crate::store::record::version::VersionHeader;
+use crate::store::record::{RecordKind, Settled, newest, record_at};
+use crate::store::worker::WorkerMemory;
+
+/// What the type-erased layers know of a table, or of a secondary index. It is the first field
+/// of [`TableInner`](super::TableInner) and of [`Secondary`](super::Secondary), and its functions rely on that.
+#[derive(Debug)]
+pub struct TableCore {
+    pub name: &'static str,
+    /// The secondary index's name, if it is one.
+    pub index: Option<&'static str>,
+    /// Number among the database's indexes.
+    pub number: usize,
+    pub row_class: Class,
+    pub record_class: Class,
+    /// What its records are under the database's protocol.
+    pub records: &'static RecordKind,
+    /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
+    #[cfg(feature = "history")]
+    stamp_offset: Option<usize>,
+    /// Its number in the log; [`NOT_LOGGED`] for what is not: secondary indexes, volatile tables, and
+    /// everything in a database without a directory.
+    log_number: Word,
+    /// Appends a row as it is stored.
+    encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's key, and what has changed between two versions of it, as it is stored.
+    encode_change: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
+    /// Appends a row's primary key as it is stored.
+    encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
+    /// See [`TableCore::same_columns`].
+    same_columns: unsafe fn(NonNull<u8>, NonNull<u8>, ColumnSet) -> bool,
+    /// See [`TableCore::rebase`].
+    rebase: unsafe fn(Rebase, NonNull<u8>) -> bool,
+    /// See [`TableCore::same_index_keys`].
+    same_index_keys: unsafe fn(NonNull<u8>, NonNull<u8>) -> bool,
+    /// See [`TableCore::may_be_written`].
+    may_be_written: unsafe fn(NonNull<u8>) -> bool,
+    /// Drops a row; `None` if rows own nothing.
+    pub drop_row: Option<unsafe fn(NonNull<u8>)>,
+    /// Writes a copy of a row to another place.
+    clone_row: unsafe fn(NonNull<u8>, NonNull<u8>),
+    /// A row's key, as the index holds it.
+    index_key: unsafe fn(NonNull<u8>) -> EncodedKey,
+    /// The record in the index under a key.
+    find: unsafe fn(TableRef, &EncodedKey) -> Option<NonNull<u8>>,
+    /// The key of a row, for histories.
+    #[cfg(feature = "history")]
+    history_key: unsafe fn(NonNull<u8>) -> crate::history::HistoryKey,
+    /// The key of a row, for people.
+    pub format_key: unsafe fn(NonNull<u8>) -> String,
+    /// Removes a record from under a key of the index; false if it was not there.
+    unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
+}
+
+/// The number in the log of what is not logged.
+const NOT_LOGGED: u64 = u64::MAX;
+
+impl TableCore {
+    /// The table's number in the log, if it is logged.
+    #[inline(always)]
+    pub fn log_number(&self) -> Option<u32> {
+        // Relaxed: set before the database is opened.
+        let number = self.log_number.load(Ordering::Relaxed);
+        (number != NOT_LOGGED).then_some(number as u32)
+    }
+
+    /// Has the table logged from now on.
+    pub fn set_log_number(&self, number: u32) {
+        self.log_number.store(number.into(), Ordering::Relaxed);
+    }
+
+    /// Appends a row as it is stored.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; the table is logged.
+    #[inline(always)]
+    pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_row)(row, output) };
+    }
+
+    /// Appends a row's primary key, which columns are not as they were in an earlier version, and
+    /// their values.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of both.
+    #[inline(always)]
+    pub unsafe fn encode_change(
+        &self,
+        row: NonNull<u8>,
+        before: NonNull<u8>,
+        output: &mut Vec<u8>,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_change)(row, before, output) };
+    }
+
+    /// Appends a row's primary key as it is stored.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`].
+    #[inline(always)]
+    pub unsafe fn encode_key(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.encode_key)(row, output) };
+    }
+
+    /// Writes a copy of a row to another place.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile; `place` has room for one, and is the
+    /// caller's own.
+    pub unsafe fn clone_row(&self, row: NonNull<u8>, place: NonNull<u8>) {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.clone_row)(row, place) };
+    }
+
+    /// Whether it is known that these columns are alike in two versions of a row: [`Record::same_columns`]. Of
+    /// a secondary index's rows it never is.
+    ///
+    /// [`Record::same_columns`]: crate::Record::same_columns
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of both; the table need not be logged.
+    pub unsafe fn same_columns(
+        &self,
+        row: NonNull<u8>,
+        other: NonNull<u8>,
+        columns: ColumnSet,
+    ) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.same_columns)(row, other, columns) }
+    }
+
+    /// Writes to `place` what carrying a change over to another version of the row comes to:
+    /// [`Record::rebase`](crate::Record::rebase). False, and nothing is written, if it cannot be. A secondary
+    /// index's rows cannot.
+    ///
+    /// Whether the row [may be written](TableCore::may_be_written), and the secondary indexes'
+    /// [entries](TableCore::same_index_keys), are the caller's concern.
+    ///
+    /// # Safety
+    /// As for [`TableCore::encode_row`], of all three rows; `place` has room for one, and is the caller's own.
+    pub unsafe fn rebase(&self, change: Rebase, place: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.rebase)(change, place) }
+    }
+
+    /// Whether two versions of a row have the same keys in all secondary indexes.
+    ///
+    /// # Safety
+    /// As for [`TableCore::same_columns`].
+    pub unsafe fn same_index_keys(&self, row: NonNull<u8>, other: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.same_index_keys)(row, other) }
+    }
+
+    /// Whether a row keeps to the table's constraints, and is not too large to be stored.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped during the call.
+    pub unsafe fn may_be_written(&self, row: NonNull<u8>) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.may_be_written)(row) }
+    }
+
+    /// The key of a row, for histories.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn history_key(&self, row: NonNull<u8>) -> crate::history::HistoryKey {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.history_key)(row) }
+    }
+
+    /// A row's key, as the index holds it. Calls the user's code.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that is not dropped meanwhile.
+    pub unsafe fn index_key(&self, row: NonNull<u8>) -> EncodedKey {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.index_key)(row) }
+    }
+
+    /// Whether a record's first row lies inline in it: see [`record`](crate::store::record).
+    #[inline(always)]
+    pub fn holds_rows_inline(&self) -> bool {
+        self.drop_row.is_none()
+    }
+
+    /// Writes behind a row who made it.
+    ///
+    /// # Safety
+    /// `row` is a row of this table, which nobody else has the address of.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn set_stamp(&self, row: NonNull<u8>, stamp: crate::history::Stamp) {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: rows of this table have room for a stamp there, and it is the caller's alone.
+        unsafe { row.add(offset).cast().write(stamp) };
+    }
+
+    /// Who made a row.
+    ///
+    /// # Safety
+    /// `row` is a row of this table that was published, and is not freed meanwhile.
+    #[cfg(feature = "history")]
+    pub(crate) unsafe fn stamp(&self, row: NonNull<u8>) -> crate::history::Stamp {
+        let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
+        // SAFETY: every row was stamped before it was published, and is not changed since.
+        unsafe { row.add(offset).cast().read() }
+    }
+}
+
+/// A change to a row that is to be carried over to another version of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Rebase {
+    /// What the change has made.
+    pub row: NonNull<u8>,
+    /// Of which version.
+    pub before: NonNull<u8>,
+    /// The version that it is to be made of.
+    pub onto: NonNull<u8>,
+    /// The columns that the change has only added to.
+    pub adds: ColumnSet,
+}
+
+/// The address of a [`TableCore`] (and of the table around it).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableRef(pub(super) NonNull<TableCore>);
+
+// SAFETY: a table core is never changed after it was made, and lives as long as its database;
+// table references go where records of that database go, and no further.
+unsafe impl Send for TableRef {}
+
+impl TableRef {
+    /// A reference to no table, which is never asked for one.
+    #[cfg(test)]
+    pub fn dangling() -> TableRef {
+        TableRef(NonNull::dangling())
+    }
+
+    /// The core.
+    #[inline(always)]
+    pub fn core(&self) -> &TableCore {
+        // SAFETY: see the Send impl: whoever holds a table reference belongs to the database,
+        // which owns the table.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// The record under a key of the table, if there is one.
+    ///
+    /// # Safety
+    /// The worker is pinned.
+    pub unsafe fn find(self, key: &EncodedKey) -> Option<NonNull<u8>> {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.core().find)(self, key) }
+    }
+
+    /// Whether a row of a record of the table lies inline in it.
+    pub fn is_inline(self, record: NonNull<u8>, row: NonNull<u8>) -> bool {
+        let core = self.core();
+        let inline = record.addr().get().wrapping_add(core.records.row_offset());
+        core.holds_rows_inline() && row.addr().get() == inline
+    }
+
+    /// Drops a record's newest row, if there is one.
+    ///
+    /// # Safety
+    /// The record is of this table. This is called once, before it is freed, and no other thread reaches it.
+    pub unsafe fn drop_newest(self, record: NonNull<u8>, memory: &WorkerMemory) {
+        // SAFETY: by the contract.
+        unsafe {
+            if let Some(row) = newest(record) {
+                memory.drop_row(row, self, self.is_inline(record, row));
+            }
+        }
+    }
+
+    /// Decides what becomes of a deleted record of the table after its grace period:
+    /// [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
+    ///
+    /// # Safety
+    /// The record waits on this worker's list; the worker is pinned.
+    pub unsafe fn settle_deleted(
+        self,
+        record: NonNull<u8>,
+        key: &EncodedKey,
+        memory: &WorkerMemory,
+    ) -> Settled {
+        // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
+        // be on its way to be marked.
+        let may_go = |epoch| {
+            if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
+                return false; // See `WorkerMemory::retire_deleted`.
+            }
+            // SAFETY: on a list, so it is not freed; the worker is pinned.
+            let header = unsafe { newest(record).map(|row| VersionHeader::of(row)) };
+            // SAFETY: likewise.
+            header.is_none_or(|header| unsafe { memory.may_unlink(header) })
+        };
+        // SAFETY: as above.
+        unsafe {
+            let mut unlink = || self.unlink(record, key, memory);
+            self.core().records.settle_deleted(record, &may_go, &mut unlink)
+        }
+    }
+
+    /// Removes a record from under a key of the index; false if it was not there. Then the index may
+    /// lead to it all the same, from another key, and it must not be freed.
+    ///
+    /// # Safety
+    /// The record is of this table; the worker of `memory` is pinned.
+    #[must_use]
+    pub unsafe fn unlink(
+        self,
+        record: NonNull<u8>,
+        key: &EncodedKey,
+        memory: &WorkerMemory,
+    ) -> bool {
+        // SAFETY: passed on to the caller.
+        unsafe { (self.core().unlink)(self, record, key, memory) }
+    }
+}
+
+/// What rows of type `R`, in an index of type `I` around the core, are to the layers below.
+pub(super) trait RowsOf: Sized {
+    type Row: Clone + 'static;
+    fn key_text(row: &Self::Row) -> String;
+    fn encode_row(row: &Self::Row, output: &mut Vec<u8>);
+    fn encode_change(row: &Self::Row, before: &Self::Row, output: &mut Vec<u8>);
+    fn encode_key(row: &Self::Row, output: &mut Vec<u8>);
+    fn index_key(row: &Self::Row) -> EncodedKey;
+    fn remove(&self, key: &EncodedKey, address: u64, memory: &WorkerMemory) -> bool;
+    fn find(&self, key: &EncodedKey) -> Option<u64>;
+    #[cfg(feature = "history")]
+    fn history_key(row: &Self::Row) -> crate::history::HistoryKey;
+
+    fn same_columns(_row: &Self::Row, _other: &Self::Row, _columns: ColumnSet) -> bool {
+        false
+    }
+
+    fn rebase(
+        _row: &Self::Row,
+        _before: &Self::Row,
+        _onto: &Self::Row,
+        _adds: ColumnSet,
+    ) -> Option<Self::Row> {
+        None
+    }
+
+    fn same_index_keys(_row: &Self::Row, _other: &Self::Row) -> bool {
+        true
+    }
+
+    fn may_be_written(_row: &Self::Row) -> bool {
+        true
+    }
+
+    fn core(
+        name: &'static str,
+        index: Option<&'static str>,
+        number: usize,
+        records: &'static RecordKind,
+        memory: &WorkerMemory,
+    ) -> Result<TableCore, Failure> {
+        let layout = Layout::new::<Self::Row>();
+        #[cfg(feature = "history")]
+        let (stamp_offset, layout) = match memory.shared().recording {
+            Some(_) => {
+                let (offset, layout) = crate::history::Stamp::behind(layout);
+                (Some(offset), layout)
+            }
+            None => (None, layout),
+        };
+        #[cfg(not(feature = "history"))]
+        let _ = memory;
+        let record_layout = match std::mem::needs_drop::<Self::Row>() {
+            true => records.layout,
+            false => records.layout_with(layout),
+        };
+        let version_layout = VersionHeader::layout_with(layout);
+        let (Some(row_class), Some(record_class), true) =
+            (Class::of(version_layout), Class::of(record_layout), layout.align() <= 16)
+        else {
+            return Err(Failure::RowTooLarge {
+                table: name,
+                size_bytes: size_of::<Self::Row>(),
+                size_max_bytes: BLOCK_BYTES_MAX - records.row_offset(),
+            });
+        };
+        Ok(TableCore {
+            name,
+            index,
+            number,
+            row_class,
+            record_class,
+            records,
+            #[cfg(feature = "history")]
+            stamp_offset,
+            log_number: Word::new(NOT_LOGGED),
+            encode_row: encode_row::<Self>,
+            encode_change: encode_change::<Self>,
+            encode_key: encode_key::<Self>,
+            clone_row: clone_row::<Self::Row>,
+            same_columns: same_columns::<Self>,
+            rebase: rebase::<Self>,
+            same_index_keys: same_index_keys::<Self>,
+            may_be_written: may_be_written::<Self>,
+            index_key: index_key::<Self>,
+            find: find::<Self>,
+            #[cfg(feature = "history")]
+            history_key: history_key::<Self>,
+            drop_row: std::mem::needs_drop::<Self::Row>().then_some(drop_row::<Self::Row>),
+            format_key: format_key::<Self>,
+            unlink: unlink::<Self>,
+        })
+    }
+}
+
+unsafe fn clone_row<R: Clone>(row: NonNull<u8>, place: NonNull<u8>) {
+    // SAFETY: called through a `TableCore` whose rows are of type `R`, with a row and a place for one.
+    unsafe { place.cast::<R>().write(row.cast::<R>().as_ref().clone()) };
+}
+
+unsafe fn same_columns<I: RowsOf>(
+    row: NonNull<u8>,
+    other: NonNull<u8>,
+    columns: ColumnSet,
+) -> bool {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, other) = unsafe { (row.cast::<I::Row>().as_ref(), other.cast::<I::Row>().as_ref()) };
+    I::same_columns(row, other, columns)
+}
+
+unsafe fn rebase<I: RowsOf>(change: Rebase, place: NonNull<u8>) -> bool {
+    let Rebase { row, before, onto, adds } = change;
+    // SAFETY: called through the core of an `I`, with rows of it.
+    let [row, before, onto] =
+        [row, before, onto].map(|row| unsafe { row.cast::<I::Row>().as_ref() });
+    match I::rebase(row, before, onto, adds) {
+        Some(rebased) => {
+            // SAFETY: the caller's place for a row.
+            unsafe { place.cast::<I::Row>().write(rebased) };
+            true
+        }
+        None => false,
+    }
+}
+
+unsafe fn same_index_keys<I: RowsOf>(row: NonNull<u8>, other: NonNull<u8>) -> bool {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, other) = unsafe { (row.cast::<I::Row>().as_ref(), other.cast::<I::Row>().as_ref()) };
+    I::same_index_keys(row, other)
+}
+
+unsafe fn may_be_written<I: RowsOf>(row: NonNull<u8>) -> bool {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::may_be_written(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+#[cfg(feature = "history")]
+unsafe fn history_key<I: RowsOf>(row: NonNull<u8>) -> crate::history::HistoryKey {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::history_key(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn index_key<I: RowsOf>(row: NonNull<u8>) -> EncodedKey {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::index_key(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn find<I: RowsOf>(table: TableRef, key: &EncodedKey) -> Option<NonNull<u8>> {
+    // SAFETY: as in `unlink`.
+    let address = unsafe { table.0.cast::<I>().as_ref() }.find(key)?;
+    Some(record_at(address))
+}
+
+unsafe fn drop_row<R>(row: NonNull<u8>) {
+    // SAFETY: called through a `TableCore` whose rows are of type `R`, once per row.
+    unsafe { row.cast::<R>().drop_in_place() };
+}
+
+unsafe fn encode_row<I: RowsOf>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_row(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn encode_change<I: RowsOf>(row: NonNull<u8>, before: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with two rows of it.
+    let (row, before) =
+        unsafe { (row.cast::<I::Row>().as_ref(), before.cast::<I::Row>().as_ref()) };
+    I::encode_change(row, before, output);
+}
+
+unsafe fn encode_key<I: RowsOf>(row: NonNull<u8>, output: &mut Vec<u8>) {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::encode_key(unsafe { row.cast::<I::Row>().as_ref() }, output);
+}
+
+unsafe fn format_key<I: RowsOf>(row: NonNull<u8>) -> String {
+    // SAFETY: called through the core of an `I`, with a row of it.
+    I::key_text(unsafe { row.cast::<I::Row>().as_ref() })
+}
+
+unsafe fn unlink<I: RowsOf>(
+    table: TableRef,
+    record: NonNull<u8>,
+    key: &EncodedKey,
+    memory: &WorkerMemory,
+) -> bool {
+    // SAFETY: the core is the first field of an `I` (both are repr(C)), and the reference was
+    // made from the address of the whole.
+    let index = unsafe { table.0.cast::<I>().as_ref() };
+    index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
+}

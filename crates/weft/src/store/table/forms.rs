@@ -1,0 +1,239 @@
+//! The indexes under a table: a B+-tree or a hash table, over keys in the narrowest form that holds
+//! them.
+
+use std::cell::UnsafeCell;
+use std::ops::{Bound, Deref};
+
+use super::{AnySecondary, Secondary};
+use crate::index::bplus_tree::{BPlusTree, Direction, LeafHint, Page};
+use crate::index::hash::HashTable;
+use crate::index::{Insertion, LongKey, Lookup};
+use crate::row::encoding::KeyForm;
+use crate::row::schema::Storage;
+use crate::store::worker::WorkerMemory;
+
+/// The form in which an index holds its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `u64`: up to eight bytes.
+    Words1,
+    /// `u128`: up to sixteen.
+    Words2,
+    /// [`LongKey`]: more, or of varying width.
+    Long,
+}
+
+/// The narrowest form for keys of the given width.
+pub const fn form_of(width_bytes: Option<usize>) -> Form {
+    match width_bytes {
+        Some(0..=8) => Form::Words1,
+        Some(9..=16) => Form::Words2,
+        _ => Form::Long,
+    }
+}
+
+/// An index over keys of one form.
+pub enum FormIndex<K: KeyForm> {
+    Ordered(BPlusTree<K>),
+    Hash(HashTable<K>),
+}
+
+impl<K: KeyForm> FormIndex<K> {
+    pub(super) fn new(storage: Storage, capacity: usize, memory: &WorkerMemory) -> Self {
+        match storage {
+            Storage::Ordered => FormIndex::Ordered(BPlusTree::new(memory)),
+            Storage::Hash => FormIndex::Hash(HashTable::with_capacity(capacity, memory)),
+        }
+    }
+
+    #[inline(always)]
+    pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
+        match self {
+            FormIndex::Ordered(tree) => tree.get(key, hint),
+            FormIndex::Hash(table) => table.get(key),
+        }
+    }
+
+    /// Asks for what [`FormIndex::get`] will look at first, where that is known without looking.
+    #[inline(always)]
+    pub fn prefetch(&self, key: &K) {
+        if let FormIndex::Hash(table) = self {
+            table.prefetch(key);
+        }
+    }
+
+    #[inline(always)]
+    pub fn get_or_insert(
+        &self,
+        key: &K,
+        address: u64,
+        hint: &mut LeafHint<K>,
+        memory: &WorkerMemory,
+    ) -> Insertion {
+        match self {
+            FormIndex::Ordered(tree) => tree.get_or_insert(key, address, hint, memory),
+            FormIndex::Hash(table) => table.get_or_insert(key, address, memory),
+        }
+    }
+
+    /// Calls `visit` with the address of every record. One that is there throughout is visited once.
+    pub fn for_each_address(&self, memory: &WorkerMemory, mut visit: impl FnMut(u64)) {
+        match self {
+            FormIndex::Ordered(tree) => {
+                let (mut page, mut hint) = (Page::new(), LeafHint::new());
+                let mut next = Some(Bound::Unbounded);
+                while let Some(from) = next {
+                    let (from, to) = (from.as_ref(), Bound::Unbounded);
+                    tree.read_page(from, to, Direction::Forward, &mut page, &mut hint, memory);
+                    page.addresses().iter().for_each(|&address| visit(address));
+                    next = page.take_next();
+                }
+            }
+            FormIndex::Hash(table) => table.for_each(|_, address| visit(address)),
+        }
+    }
+
+    pub fn remove(&self, key: &K, address: u64, memory: &WorkerMemory) -> bool {
+        match self {
+            FormIndex::Ordered(tree) => tree.remove(key, address, memory),
+            FormIndex::Hash(table) => table.remove(key, address, memory),
+        }
+    }
+
+    /// Visits every record and frees the index's memory.
+    pub(super) fn tear_down(&mut self, memory: &WorkerMemory, visit: Option<impl FnMut(u64)>) {
+        match self {
+            FormIndex::Ordered(tree) => {
+                if let Some(mut visit) = visit {
+                    tree.for_each(|_, address| visit(address));
+                }
+                tree.clear(memory);
+            }
+            FormIndex::Hash(table) => {
+                if let Some(mut visit) = visit {
+                    table.for_each(|_, address| visit(address));
+                }
+                table.clear(memory);
+            }
+        }
+    }
+}
+
+/// An index that is shared until its database is dropped, and torn down then.
+pub struct SharedIndex<I>(pub(super) UnsafeCell<I>);
+
+// SAFETY: indexes are made to be shared; exclusive access is taken only in `tear_down`, whose
+// caller has no other user of the index left.
+unsafe impl<I: Sync> Sync for SharedIndex<I> {}
+
+impl<I> SharedIndex<I> {
+    pub(super) fn new(index: I) -> Self {
+        SharedIndex(UnsafeCell::new(index))
+    }
+}
+
+impl<I> Deref for SharedIndex<I> {
+    type Target = I;
+
+    #[inline(always)]
+    fn deref(&self) -> &I {
+        // SAFETY: see the Sync impl.
+        unsafe { &*self.0.get() }
+    }
+}
+
+/// An index over keys of any form.
+pub enum AnyIndex {
+    Words1(FormIndex<u64>),
+    Words2(FormIndex<u128>),
+    Long(FormIndex<LongKey>),
+}
+
+/// Picks the index of one form out of any.
+pub trait PickForm: KeyForm {
+    /// The index, which is of this form.
+    fn pick(index: &AnyIndex) -> &FormIndex<Self>;
+    /// The secondary index, which is of this form.
+    fn pick_secondary(index: &AnySecondary) -> &Secondary<Self>;
+}
+
+macro_rules! pick_form {
+    ($key:ty, $variant:ident) => {
+        impl PickForm for $key {
+            #[inline(always)]
+            fn pick(index: &AnyIndex) -> &FormIndex<Self> {
+                match index {
+                    AnyIndex::$variant(index) => index,
+                    _ => unreachable!("an index is made in the form of its key's width"),
+                }
+            }
+
+            fn pick_secondary(index: &AnySecondary) -> &Secondary<Self> {
+                match index {
+                    AnySecondary::$variant(index) => index,
+                    _ => unreachable!("an index is made in the form of its key's width"),
+                }
+            }
+        }
+    };
+}
+
+pick_form!(u64, Words1);
+pick_form!(u128, Words2);
+pick_form!(LongKey, Long);
+
+impl AnyIndex {
+    pub(super) fn new(
+        form: Form,
+        storage: Storage,
+        capacity: usize,
+        memory: &WorkerMemory,
+    ) -> Self {
+        match form {
+            Form::Words1 => AnyIndex::Words1(FormIndex::new(storage, capacity, memory)),
+            Form::Words2 => AnyIndex::Words2(FormIndex::new(storage, capacity, memory)),
+            Form::Long => AnyIndex::Long(FormIndex::new(storage, capacity, memory)),
+        }
+    }
+
+    pub(super) fn tear_down(&mut self, memory: &WorkerMemory, visit: Option<impl FnMut(u64)>) {
+        match self {
+            AnyIndex::Words1(index) => index.tear_down(memory, visit),
+            AnyIndex::Words2(index) => index.tear_down(memory, visit),
+            AnyIndex::Long(index) => index.tear_down(memory, visit),
+        }
+    }
+}
+
+/// Evaluates an expression with the form of keys of a given constant width as a type parameter.
+macro_rules! with_form {
+    ($width:expr, |$form:ident| $body:expr) => {
+        match const { $crate::store::table::form_of($width) } {
+            $crate::store::table::Form::Words1 => {
+                type $form = u64;
+                $body
+            }
+            $crate::store::table::Form::Words2 => {
+                type $form = u128;
+                $body
+            }
+            $crate::store::table::Form::Long => {
+                type $form = $crate::index::LongKey;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use with_form;
+
+/// Evaluates an expression with a secondary index of whatever form.
+macro_rules! with_secondary {
+    ($secondary:expr, |$index:ident| $body:expr) => {
+        match $secondary {
+            $crate::store::table::AnySecondary::Words1($index) => $body,
+            $crate::store::table::AnySecondary::Words2($index) => $body,
+            $crate::store::table::AnySecondary::Long($index) => $body,
+        }
+    };
+}
+pub(crate) use with_secondary;

@@ -1,0 +1,629 @@
+//! What a commit does besides the protocol's part, the same for all protocols.
+//!
+//! ```text
+//!   stage      encode the writes for the log                          the user's code runs here
+//!   ---------- the protocol's part: lock, validate, draw the number, install, unlock
+//!   log        append what was staged                                 from here on no code of the
+//!   number     give the versions that were installed the number       user's runs, and nothing
+//!   supersede  keep what they have replaced for snapshots, or         can fail
+//!              unlink and retire it
+//! ```
+//!
+//! [`WorkerMemory::stage`] comes before the serialization point: if a row's encoding panics, the
+//! transaction rolls back like after any other panic. The three steps behind it are
+//! [`WorkerMemory::log`], and [`WorkerMemory::conclude`] for each record. See
+//! [`version`](crate::store::record::version) for the chains of versions, and
+//! [`retention`](crate::store::retention) for which snapshots need what.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft_htm::word::{Ordering, Word, yield_now};
+
+use super::WorkerMemory;
+use crate::durability::Log;
+use crate::durability::format::{self, WriteKind};
+use crate::index::IndexWorker;
+use crate::row::encoding::EncodedKey;
+use crate::store::record::newest;
+use crate::store::record::version::{self, Deletion, NEVER, UNNUMBERED, VersionHeader};
+use crate::store::retention::{Kept, NONE_OPEN, Retained};
+use crate::store::table::TableRef;
+use crate::sync::clock::epoch_of;
+
+/// The log, as the workers see it.
+#[derive(Debug)]
+pub struct EngineLog {
+    pub log: Arc<Log>,
+    /// For protocols whose versions do not order the writes of a record.
+    sequence: Word,
+    /// The last epoch that a writer has drawn, as far as others can have seen what it wrote.
+    last_epoch: Word,
+}
+
+impl EngineLog {
+    pub fn new(log: Arc<Log>) -> Self {
+        EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
+    }
+
+    /// Notes that a writer has drawn its number in this epoch, before it installs anything.
+    ///
+    /// So a reader that has seen anything of the writer's finds at least the writer's epoch in
+    /// [`EngineLog::last_epoch`]: the row, the absence of a row, a changed index node, a record that was
+    /// unlinked since. Relaxed, all of it. The reader has acquired what the writer released later, so its
+    /// load comes after the writer's load or exchange here, and of one word a later load does not return
+    /// an older value. (`atomic` installs before it draws; but readers wait for the number, which comes
+    /// after this.)
+    #[inline(always)]
+    fn note_drawn(&self, epoch: u64) {
+        if self.last_epoch.load(Ordering::Relaxed) < epoch {
+            self.raise_last_epoch(epoch);
+        }
+    }
+
+    #[cold]
+    fn raise_last_epoch(&self, epoch: u64) {
+        let mut last = self.last_epoch.load(Ordering::Relaxed);
+        while last < epoch
+            && let Err(now) =
+                self.last_epoch.compare_exchange(last, epoch, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            last = now;
+        }
+    }
+
+    /// The last epoch in which anything was written that the caller can have seen: if it is durable, all of
+    /// that is.
+    pub fn last_epoch(&self) -> u64 {
+        self.last_epoch.load(Ordering::Relaxed)
+    }
+}
+
+/// A write of a transaction that is about to commit, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedWrite {
+    pub table: TableRef,
+    pub written: Written,
+}
+
+// SAFETY: rows and tables are the database's, on whatever thread.
+unsafe impl Send for LoggedWrite {}
+
+/// The position of a write that is not staged: nothing of it goes to the log.
+pub const NOT_STAGED: u32 = u32::MAX;
+
+/// Writes of the commit under way, encoded for the log.
+#[derive(Debug, Default)]
+pub struct Staged {
+    /// The writes to stage, while the executor lists them.
+    list: Vec<LoggedWrite>,
+    /// One for each of the list.
+    writes: Vec<StagedWrite>,
+    bytes: Vec<u8>,
+}
+
+/// An entry of the log.
+#[derive(Clone, Copy, Debug)]
+struct StagedWrite {
+    kind: WriteKind,
+    /// The table's number; `None` if the table is not logged.
+    table: Option<u32>,
+    /// Where its bytes end, which begin where those of the one before end.
+    end: usize,
+}
+
+/// What a commit has made of a record.
+#[derive(Debug)]
+pub enum Outcome<'k> {
+    /// A row was installed, perhaps in place of another.
+    Written { row: NonNull<u8>, replaced: Option<Replaced> },
+    /// The row was deleted. It stays with the record until that is unlinked from under its key: older
+    /// snapshots may need it. If the record `is_queued`, it is on a list of deleted records already.
+    Deleted { row: NonNull<u8>, key: &'k EncodedKey, is_queued: bool },
+}
+
+/// A row that a commit has replaced.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    pub row: NonNull<u8>,
+    /// Whether it was deleted before.
+    pub was_deleted: bool,
+    /// Whether it lies inline in its record.
+    pub inline: bool,
+}
+
+/// A commutative operation of a committed transaction, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LoggedOperation<'a> {
+    pub table: TableRef,
+    /// Orders the writes of a key within an epoch.
+    pub order: u64,
+    /// Its stored form.
+    pub bytes: &'a [u8],
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug)]
+pub enum Written {
+    /// A row, and nothing is known of what was there before.
+    Row(NonNull<u8>),
+    /// A row, in place of another with the same key: that which the last write of the key, by the
+    /// order of the log, has left.
+    Changed {
+        /// The row.
+        row: NonNull<u8>,
+        /// The one that it has replaced.
+        before: NonNull<u8>,
+    },
+    /// Nothing: this row was deleted.
+    Deleted(NonNull<u8>),
+}
+
+/// How many entries a worker gathers before it puts them on the common lists. (It does so with fewer when it
+/// collects its garbage.)
+const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
+
+impl WorkerMemory {
+    /// Draws the snapshot number of the transaction that is being committed, and returns its
+    /// epoch. From here to [`WorkerMemory::end_commit`] snapshots wait for it.
+    #[inline(always)]
+    pub fn draw(&self) -> u64 {
+        self.shared.commits.begin(self.slot);
+        // Relaxed, as all accesses of these two words: nobody else has them.
+        self.is_committing.store(1, Ordering::Relaxed);
+        let number = self.shared.clock.number();
+        self.drawn.store(number, Ordering::Relaxed);
+        let epoch = epoch_of(number);
+        if let Some(engine) = self.shared.log.get() {
+            engine.note_drawn(epoch);
+        }
+        epoch
+    }
+
+    /// The epoch that has to be durable for the transaction that is committing to be so: its own or, if
+    /// it has written nothing, the last in which anything was written that it can have read. 0 if there is
+    /// no log. To be called before the commit [ends](WorkerMemory::end_commit).
+    #[inline(always)]
+    pub fn last_epoch_relied_on(&self) -> u64 {
+        let drawn = epoch_of(self.drawn.load(Ordering::Relaxed));
+        match self.shared.log.get() {
+            None => 0,
+            Some(_) if drawn != 0 => drawn,
+            Some(engine) => engine.last_epoch(),
+        }
+    }
+
+    /// Ends the commit that [`WorkerMemory::draw`] began, if it did: what was committed has its
+    /// numbers.
+    #[inline(always)]
+    pub fn end_commit(&self) {
+        if self.is_committing.load(Ordering::Relaxed) != 0 {
+            self.is_committing.store(0, Ordering::Relaxed);
+            // If the commit has failed, the next attempt may write nothing, and draws no number then.
+            self.drawn.store(0, Ordering::Relaxed);
+            self.shared.commits.end(self.slot);
+        }
+    }
+
+    /// Whether a commit of this worker is under way.
+    pub fn is_committing(&self) -> bool {
+        self.is_committing.load(Ordering::Relaxed) != 0
+    }
+
+    /// The epoch that the commit under way has drawn.
+    #[inline(always)]
+    pub fn drawn_epoch(&self) -> u64 {
+        epoch_of(self.drawn.load(Ordering::Relaxed))
+    }
+
+    /// Whether commits are logged.
+    #[inline(always)]
+    pub fn is_logging(&self) -> bool {
+        self.shared.log.get().is_some()
+    }
+
+    /// Whether the worker's transactions only put together what others have committed, and logged.
+    #[inline(always)]
+    pub fn is_reconciling(&self) -> bool {
+        self.is_reconciling.get()
+    }
+
+    /// Sets [`WorkerMemory::is_reconciling`].
+    pub fn set_reconciling(&self, is_reconciling: bool) {
+        self.is_reconciling.set(is_reconciling);
+    }
+
+    /// A number for the log, greater than all before, for protocols whose versions do not order the
+    /// writes of a record.
+    pub fn next_in_log(&self) -> u64 {
+        let log = self.shared.log.get().expect("asked only if commits are logged");
+        // Relaxed: two who write the same record draw one after the other.
+        log.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the transaction's writes have to be staged.
+    #[inline(always)]
+    pub fn is_staging(&self) -> bool {
+        self.is_logging() && !self.is_reconciling()
+    }
+
+    /// Encodes writes for the log. `list_writes` lists them; the position of a write in the list is what
+    /// [`WorkerMemory::log`] knows it by.
+    ///
+    /// This runs the user's code. If that panics, nothing has happened yet. During the call the caller
+    /// borrows nothing from the worker.
+    ///
+    /// # Safety
+    /// The worker is pinned; the rows are of their tables, and not freed before it is unpinned.
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn stage(&self, list_writes: impl FnOnce(&mut Vec<LoggedWrite>)) {
+        // Taken out while the user's code runs.
+        let mut staged = self.staged.take();
+        let Staged { list, writes, bytes } = &mut staged;
+        list.clear();
+        writes.clear();
+        bytes.clear();
+        list_writes(list);
+        for write in list.iter() {
+            let core = write.table.core();
+            let table = core.log_number();
+            let kind = match write.written {
+                Written::Row(_) => WriteKind::Put,
+                Written::Changed { .. } => WriteKind::Change,
+                Written::Deleted(_) => WriteKind::Delete,
+            };
+            if table.is_some() {
+                let start = bytes.len();
+                // SAFETY: passed on to the caller; only logged tables have a number.
+                unsafe {
+                    match write.written {
+                        Written::Row(row) => core.encode_row(row, bytes),
+                        Written::Changed { row, before } => core.encode_change(row, before, bytes),
+                        Written::Deleted(row) => core.encode_key(row, bytes),
+                    }
+                }
+                // What `stored_bytes` has said of the row was another length.
+                assert!(
+                    bytes.len().saturating_sub(start) <= format::ENTRY_BYTES_MAX,
+                    "a row of table '{}' is too long for the log",
+                    core.name
+                );
+            }
+            writes.push(StagedWrite { kind, table, end: bytes.len() });
+        }
+        self.staged.replace(staged);
+    }
+
+    /// An empty buffer, to be given back.
+    pub fn take_scratch(&self) -> Vec<u8> {
+        let mut scratch = self.scratch.take();
+        scratch.clear();
+        scratch
+    }
+
+    /// Gives back a buffer that was taken.
+    pub fn give_scratch(&self, scratch: Vec<u8>) {
+        self.scratch.replace(scratch);
+    }
+
+    /// Appends staged writes of the commit under way to the log. Of each there is its position among the
+    /// staged ones, and a number that orders the writes of a key within an epoch.
+    #[inline(never)]
+    pub fn log(&self, writes: impl Iterator<Item = (u32, u64)>) {
+        let Some(engine) = self.shared.log.get().filter(|_| !self.is_reconciling()) else { return };
+        let mut staged = self.staged.borrow_mut();
+        let Staged { writes: staged_writes, bytes: staged_bytes, .. } = &*staged;
+        let mut writes = writes.filter_map(|(position, order)| {
+            let position = position as usize;
+            let StagedWrite { kind, table, end } = staged_writes[position];
+            let start = position.checked_sub(1).map_or(0, |before| staged_writes[before].end);
+            Some((kind, table?, order, &staged_bytes[start..end]))
+        });
+        let Some(first) = writes.next() else { return };
+        let epoch = self.drawn_epoch();
+        engine.log.append(self.slot, epoch, |buffer| {
+            format::push_transaction(buffer);
+            for (kind, table, order, bytes) in std::iter::once(first).chain(writes) {
+                format::push_write(buffer, kind, table, order, |buffer| {
+                    buffer.extend_from_slice(bytes);
+                });
+            }
+        });
+        staged.writes.clear();
+    }
+
+    /// Appends operations of the commit under way to the log; `is_more` says that its writes were
+    /// appended just now.
+    pub fn log_operations<'o>(
+        &self,
+        operations: impl Iterator<Item = LoggedOperation<'o>>,
+        is_more: bool,
+    ) {
+        let Some(engine) = self.shared.log.get() else { return };
+        let epoch = self.drawn_epoch();
+        engine.log.append(self.slot, epoch, |buffer| {
+            if !is_more {
+                format::push_transaction(buffer);
+            }
+            for LoggedOperation { table, order, bytes } in operations {
+                let Some(number) = table.core().log_number() else { continue };
+                format::push_write(buffer, WriteKind::Operation, number, order, |buffer| {
+                    buffer.extend_from_slice(bytes);
+                });
+            }
+        });
+    }
+
+    /// Ends the commit under way as to one record: numbers the row that was installed, and supersedes the
+    /// one that was replaced; or marks a row as deleted, and queues its record to be unlinked.
+    ///
+    /// # Safety
+    /// The commit has made this of the record in block `record`, of `table`, and is called once for it;
+    /// the worker is pinned since before.
+    #[inline(always)]
+    pub unsafe fn conclude(&self, table: TableRef, record: NonNull<u8>, outcome: Outcome<'_>) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            match outcome {
+                Outcome::Written { row, replaced } => {
+                    self.number(row);
+                    match replaced {
+                        None => {}
+                        Some(Replaced { row: replaced, was_deleted: false, inline }) => {
+                            self.supersede(table, record, row, replaced, inline);
+                        }
+                        Some(Replaced { row: deleted, was_deleted: true, inline }) => {
+                            self.supersede_deleted(table, record, row, deleted, inline);
+                        }
+                    }
+                }
+                Outcome::Deleted { row, key, is_queued } => {
+                    self.mark_deleted(record, row);
+                    if !is_queued {
+                        self.retire_deleted(record, table, key.clone());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives a row that was installed by the commit under way its number.
+    #[inline(always)]
+    pub fn number(&self, row: NonNull<u8>) {
+        // SAFETY: pinned, and installed while it was.
+        unsafe { VersionHeader::of(row) }.set_number(self.drawn.load(Ordering::Relaxed));
+    }
+
+    /// Retires a version that the commit under way has replaced: at once, or when no snapshot
+    /// needs it any more. `row` is what has replaced it, and has its number.
+    ///
+    /// # Safety
+    /// The caller has replaced the version, in the record in block `record`, of `table`, and it
+    /// alone; the worker is pinned since before.
+    #[inline(always)]
+    pub unsafe fn supersede(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        replaced: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: pinned, and each is or was the record's.
+        let (new, old) = unsafe { (VersionHeader::of(row), VersionHeader::of(replaced)) };
+        if self.shared.retention.oldest() == NONE_OPEN && old.is_last() && new.cut(replaced) {
+            self.retire_row(replaced, table, inline);
+        } else {
+            // SAFETY: passed on to the caller.
+            unsafe { self.keep_or_unlink(table, record, replaced) };
+        }
+    }
+
+    /// As [`WorkerMemory::supersede`], for a row that was deleted before. Whoever has deleted it has
+    /// committed, and is about to mark it.
+    ///
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    #[inline(never)]
+    pub unsafe fn supersede_deleted(
+        &self,
+        table: TableRef,
+        record: NonNull<u8>,
+        row: NonNull<u8>,
+        deleted: NonNull<u8>,
+        inline: bool,
+    ) {
+        // SAFETY: passed on to the caller.
+        unsafe {
+            while !VersionHeader::of(deleted).is_deleted() {
+                yield_now();
+            }
+            self.supersede(table, record, row, deleted, inline);
+        }
+    }
+
+    /// # Safety
+    /// As for [`WorkerMemory::supersede`].
+    #[cold]
+    unsafe fn keep_or_unlink(&self, table: TableRef, record: NonNull<u8>, replaced: NonNull<u8>) {
+        let end = self.drawn.load(Ordering::Relaxed);
+        // SAFETY: by the contract the version is the caller's to retire.
+        let entry = unsafe { Retained::version(replaced, record, table, end) };
+        self.know_open_snapshots(end);
+        let chains = &self.shared.retention.chains;
+        // SAFETY: as above.
+        let needed_by =
+            unsafe { entry.needed_by(self.open_snapshots.borrow().numbers(), false, chains) };
+        if needed_by.is_some() {
+            self.retain(entry);
+        } else {
+            // SAFETY: likewise.
+            unsafe { self.unlink_version(&entry) };
+        }
+    }
+
+    /// Lists the open snapshots, unless it is known which of them have smaller numbers than `end`. (Those
+    /// that are opened later need nothing that was replaced, or deleted, at `end`. One that is on the list
+    /// may be closed by now. Then something is kept until [`WorkerMemory::hand_over_retained`].)
+    fn know_open_snapshots(&self, end: u64) {
+        if !self.open_snapshots.borrow().is_complete_below(end) {
+            self.list_open_snapshots();
+        }
+    }
+
+    /// Lists the open snapshots.
+    pub fn list_open_snapshots(&self) {
+        self.shared.retention.list_open(&self.shared.clock, &mut self.open_snapshots.borrow_mut());
+    }
+
+    /// Whether a record may leave its index whose newest version this is: it was deleted, no snapshot needs
+    /// it, and no older version is on some list, which leads to the record. If it is not known which
+    /// snapshots are open, this returns false. (See [`WorkerMemory::list_open_snapshots`].)
+    ///
+    /// # Safety
+    /// As for [`VersionHeader::of`].
+    pub unsafe fn may_unlink(&self, newest: &VersionHeader) -> bool {
+        // SAFETY: passed on to the caller; a deletion lives as long as its version.
+        unsafe {
+            let is_needed = match newest.deletion() {
+                Some(deletion) => {
+                    let deletion = deletion.as_ref().number;
+                    self.shared.retention.oldest() < deletion
+                        && self.open_snapshots.borrow().may_lie_in(newest.number(), deletion)
+                }
+                None => newest.number() != NEVER,
+            };
+            !is_needed && newest.predecessor().is_none()
+        }
+    }
+
+    /// Unlinks a version from its record, and retires it.
+    ///
+    /// # Safety
+    /// The caller owns the version, and is pinned since before it came to own it.
+    unsafe fn unlink_version(&self, entry: &Retained) {
+        let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
+        // SAFETY: a record is not freed as long as something hangs below its newest version.
+        let (deletion, inline) = unsafe {
+            let deletion = VersionHeader::of(row).deletion();
+            let chain = self.shared.retention.chains.lock(entry.record);
+            version::unlink(newest(entry.record), row);
+            drop(chain);
+            (deletion, entry.table.is_inline(entry.record, row))
+        };
+        if let Some(deletion) = deletion {
+            // SAFETY: it has gone with its version.
+            unsafe { self.retire(deletion.cast(), Deletion::LAYOUT) };
+        }
+        self.retire_row(row, entry.table, inline);
+    }
+
+    /// Marks a row as deleted by the commit under way: it stays its record's newest.
+    ///
+    /// # Safety
+    /// The caller has deleted the row, and it alone; the worker is pinned since before.
+    pub unsafe fn mark_deleted(&self, record: NonNull<u8>, row: NonNull<u8>) {
+        // SAFETY: pinned.
+        let header = unsafe { VersionHeader::of(row) };
+        // Whoever has written the row has committed, and is about to number it.
+        while header.number() == UNNUMBERED {
+            yield_now();
+        }
+        if self.shared.retention.oldest() == NONE_OPEN {
+            header.set_number(NEVER);
+            return;
+        }
+        let block = self.allocate(Deletion::LAYOUT);
+        let _chain = self.shared.retention.chains.lock(record);
+        // SAFETY: a new block of that layout; the chain is locked.
+        unsafe { header.mark_deleted(self.drawn.load(Ordering::Relaxed), block) };
+    }
+
+    /// Keeps something for the snapshots that are open.
+    pub(super) fn retain(&self, entry: Retained) {
+        self.retained.borrow_mut().push(entry);
+        if self.retained.borrow().len() >= RETAINED_AT_ONCE {
+            self.hand_over_retained();
+        }
+    }
+
+    /// Puts what is to be kept on the lists of the snapshots. To be called while pinned.
+    pub(super) fn hand_over_retained(&self) {
+        let mut entries = self.retained.take();
+        // Which snapshots need a version is known when it has its number.
+        // SAFETY: they are on this worker's own list, hence its own.
+        let mut unnumbered =
+            entries.extract_if(.., |entry| unsafe { entry.is_unnumbered() }).collect::<Vec<_>>();
+        // SAFETY: as above, and the worker is pinned since before they came here.
+        unsafe { self.decide(&mut entries, true) };
+        // The buffer is used again.
+        entries.append(&mut unnumbered);
+        self.retained.replace(entries);
+    }
+
+    /// Decides again about some of what was kept for snapshots that are closed now; false if there was
+    /// nothing. To be called while pinned.
+    pub fn release_retained(&self) -> bool {
+        let mut entries = self.shared.retention.take_released();
+        let is_any = !entries.is_empty();
+        // SAFETY: they were on the common lists, whose entries own what they stand for; the worker
+        // was pinned before it took them.
+        unsafe { self.decide(&mut entries, false) };
+        is_any
+    }
+
+    /// Keeps those entries that an open snapshot needs, and retires the others. `is_new` says that they
+    /// have not been on a list before. The retention's lock is taken twice, and nothing is looked up under
+    /// it.
+    ///
+    /// # Safety
+    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    unsafe fn decide(&self, entries: &mut Vec<Retained>, is_new: bool) {
+        if entries.is_empty() {
+            return;
+        }
+        let retention = &self.shared.retention;
+        self.list_open_snapshots();
+        let may_rest = is_new && !retention.has_released();
+        let (mut needed, mut unneeded) = (Vec::new(), Vec::new());
+        {
+            let open = self.open_snapshots.borrow();
+            for entry in entries.drain(..) {
+                // SAFETY: by the contract.
+                match unsafe { entry.needed_by(open.numbers(), may_rest, &retention.chains) } {
+                    Some(number) => needed.push((number, entry)),
+                    None => unneeded.push(entry),
+                }
+            }
+        }
+        retention.keep(&mut needed, is_new);
+        if !is_new {
+            retention.forget(&unneeded);
+        }
+        // SAFETY: by the contract.
+        unsafe { self.retire_unneeded(unneeded) };
+    }
+
+    /// # Safety
+    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    unsafe fn retire_unneeded(&self, entries: Vec<Retained>) {
+        for entry in entries {
+            match entry.kept {
+                // SAFETY: by the contract.
+                Kept::Version(_) => unsafe { self.unlink_version(&entry) },
+                Kept::DeletedRecord(key) => self.retire_deleted(entry.record, entry.table, key),
+            }
+        }
+    }
+}
+
+/// A commit under way, which ends with this value, whatever happens.
+pub struct Committing<'w>(pub &'w WorkerMemory);
+
+impl Drop for Committing<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.end_commit();
+    }
+}

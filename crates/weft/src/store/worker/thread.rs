@@ -1,0 +1,287 @@
+//! Workers as threads have them: the executor of a protocol with all that it needs, and where a
+//! database keeps the workers of its threads.
+
+use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ptr::NonNull;
+
+use arrayvec::ArrayVec;
+
+use super::WorkerMemory;
+use crate::index::LongKey;
+use crate::index::bplus_tree::{LeafHint, Page};
+use crate::row::encoding::KeyForm;
+
+/// What a worker remembers of one index within one transaction.
+pub struct IndexBuffer {
+    /// The transaction that it is good for.
+    serial: u64,
+    /// How often that was repaired when the buffer was used last.
+    pub round: u32,
+    /// The workset cache (HTCC §4.1), under protocols that repair.
+    pub workset: Workset,
+    /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
+    /// update of a row just read needs no second look-up.
+    pub last: Option<(u64, NonNull<u8>)>,
+    /// Addresses of records that were prefetched, in the order in which they are expected.
+    pub announced: Vec<u64>,
+    /// The position of the next one that is expected.
+    pub expected: usize,
+    hints: LeafHints,
+}
+
+/// The records that a transaction has found in a table before it was repaired.
+#[derive(Default)]
+pub struct Workset {
+    /// The addresses of those that it read, and of those that it was to write, in the order in which it did.
+    records: [Vec<u64>; 2],
+    /// Which of them are expected next.
+    next: [usize; 2],
+    /// How many records in a row were not among them.
+    misses: u32,
+}
+
+/// A record that may be looked for next. Some that were found before may not be looked for again.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected {
+    pub address: u64,
+    /// Which of the two lists it is on.
+    list: usize,
+    /// How many are expected before it on its list.
+    ahead: usize,
+}
+
+/// How many records of a list are expected.
+const WINDOW: usize = 4;
+
+impl Workset {
+    /// Adds a record.
+    pub fn push(&mut self, address: u64, is_written: bool) {
+        self.records[usize::from(is_written)].push(address);
+    }
+
+    /// The records that may be looked for next, of those read and then of those written.
+    pub fn expected(&self) -> ArrayVec<Expected, { 2 * WINDOW }> {
+        let mut expected = ArrayVec::new();
+        for list in 0..2 {
+            let ahead = self.records[list][self.next[list]..].iter().take(WINDOW).enumerate();
+            expected.extend(ahead.map(|(ahead, &address)| Expected { address, list, ahead }));
+        }
+        expected
+    }
+
+    /// Notes which of those that were [expected](Workset::expected) was looked for, if one was.
+    pub fn note(&mut self, found: Option<&Expected>) {
+        /// So many misses in a row, and the keys have moved: to look on would cost more than it saves.
+        const MISSES_MAX: u32 = 2;
+        match found {
+            Some(&Expected { list, ahead, .. }) => {
+                self.next[list] = (self.next[list] + ahead + 1).min(self.records[list].len());
+                self.misses = 0;
+            }
+            None => {
+                self.misses += 1;
+                if self.misses == MISSES_MAX {
+                    self.clear();
+                }
+            }
+        }
+    }
+
+    /// Forgets all records.
+    pub fn clear(&mut self) {
+        self.records.iter_mut().for_each(Vec::clear);
+        self.next = [0; 2];
+        self.misses = 0;
+    }
+}
+
+/// A leaf hint for each form of keys; an index uses the one of its form.
+pub struct LeafHints {
+    words1: LeafHint<u64>,
+    words2: LeafHint<u128>,
+    long: LeafHint<LongKey>,
+}
+
+/// A form of keys, with what the worker keeps for it.
+pub trait StoredForm: KeyForm {
+    /// The hint of this form.
+    fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self>;
+    /// The spare scan pages of this form.
+    fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>>;
+}
+
+/// Scan pages between two scans.
+#[derive(Default)]
+pub struct SparePages {
+    words1: Vec<Page<u64>>,
+    words2: Vec<Page<u128>>,
+    long: Vec<Page<LongKey>>,
+}
+
+macro_rules! stored_form {
+    ($key:ty, $field:ident) => {
+        impl StoredForm for $key {
+            #[inline(always)]
+            fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self> {
+                &mut hints.$field
+            }
+            #[inline(always)]
+            fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>> {
+                &mut pages.$field
+            }
+        }
+    };
+}
+
+stored_form!(u64, words1);
+stored_form!(u128, words2);
+stored_form!(LongKey, long);
+
+impl IndexBuffer {
+    fn new() -> Self {
+        IndexBuffer {
+            serial: 0,
+            round: 0,
+            workset: Workset::default(),
+            last: None,
+            announced: Vec::new(),
+            expected: 0,
+            hints: LeafHints {
+                words1: LeafHint::new(),
+                words2: LeafHint::new(),
+                long: LeafHint::new(),
+            },
+        }
+    }
+
+    /// Forgets everything, for the transaction `serial`.
+    #[inline(always)]
+    fn start(&mut self, serial: u64) {
+        self.serial = serial;
+        self.rewind(0);
+        self.hints.words1.reset();
+        self.hints.words2.reset();
+        self.hints.long.reset();
+    }
+
+    /// Goes back to the beginning of the transaction, to run it once more.
+    #[inline(always)]
+    pub fn rewind(&mut self, round: u32) {
+        self.round = round;
+        self.workset.clear();
+        self.last = None;
+        self.announced.clear();
+        self.expected = 0;
+    }
+
+    /// The record that was announced and is expected next.
+    #[inline(always)]
+    pub fn next_announced(&self) -> Option<u64> {
+        self.announced.get(self.expected).copied()
+    }
+
+    #[inline(always)]
+    pub fn hint<K: StoredForm>(&mut self) -> &mut LeafHint<K> {
+        K::hint(&mut self.hints)
+    }
+}
+
+/// What a worker is under any protocol.
+pub struct WorkerState {
+    pub memory: WorkerMemory,
+    /// Whether it is in a transaction.
+    pub active: Cell<bool>,
+    /// Counts its transactions.
+    serial: Cell<u64>,
+    /// How often the present one was repaired.
+    round: Cell<u32>,
+    buffers: UnsafeCell<Vec<IndexBuffer>>,
+    spare_pages: RefCell<SparePages>,
+    pub random: RefCell<fastrand::Rng>,
+    /// Records its transactions, if they are recorded.
+    #[cfg(feature = "history")]
+    pub(crate) recorder: Option<RefCell<crate::history::Recorder>>,
+}
+
+impl WorkerState {
+    pub fn new(memory: WorkerMemory, slot: usize, indexes: usize) -> Self {
+        #[cfg(feature = "history")]
+        let recording = memory.shared().recording.as_ref();
+        WorkerState {
+            active: Cell::new(false),
+            serial: Cell::new(0),
+            round: Cell::new(0),
+            buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
+            spare_pages: RefCell::default(),
+            // For backoff only; results do not depend on it.
+            random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
+            #[cfg(feature = "history")]
+            recorder: recording.map(|recording| RefCell::new(recording.recorder())),
+            memory,
+        }
+    }
+
+    /// See [`Worker::buffer`].
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
+    pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
+        // SAFETY: as in `Worker::executor`: index operations do not come back to the worker's buffers.
+        let buffer = unsafe { &mut (&mut *self.buffers.get())[index] };
+        if buffer.serial != self.serial.get() {
+            buffer.start(self.serial.get());
+        }
+        buffer
+    }
+
+    /// Starts the next transaction's count.
+    #[inline(always)]
+    pub fn next_serial(&self) {
+        self.serial.set(self.serial.get() + 1);
+        self.round.set(0);
+    }
+
+    /// How often the transaction was repaired.
+    #[inline(always)]
+    pub fn round(&self) -> u32 {
+        self.round.get()
+    }
+
+    /// Goes back to the beginning of the transaction, to run it once more.
+    pub fn next_round(&self) {
+        self.round.set(self.round.get() + 1);
+    }
+
+    pub fn take_page<K: StoredForm>(&self) -> Page<K> {
+        K::pages(&mut self.spare_pages.borrow_mut()).pop().unwrap_or_default()
+    }
+
+    pub fn give_page<K: StoredForm>(&self, page: Page<K>) {
+        K::pages(&mut self.spare_pages.borrow_mut()).push(page);
+    }
+}
+
+/// A worker that is pinned, as in a transaction.
+pub struct Pinned<'w>(&'w WorkerState);
+
+impl<'w> Pinned<'w> {
+    #[inline(always)]
+    pub fn new(worker: &'w WorkerState) -> Self {
+        worker.active.set(true);
+        worker.memory.pin();
+        Pinned(worker)
+    }
+
+    #[inline(always)]
+    pub fn worker(&self) -> &'w WorkerState {
+        self.0
+    }
+}
+
+impl Drop for Pinned<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.memory.unpin();
+        self.0.active.set(false);
+        self.0.memory.run_discarded();
+    }
+}
