@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use weft::protocol::{PROTOCOLS, ProtocolDescription};
+use weft::protocol::ProtocolDescription;
 use weft::{Acknowledge, DurabilityOptions};
+use weft_protocols::PROTOCOLS;
 use weft_workloads::variants;
 
 use crate::harness::timeline;

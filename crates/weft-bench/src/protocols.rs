@@ -1,6 +1,7 @@
 //! What takes part in a benchmark: the protocols, and what is measured beside them.
 
-use weft::protocol::{PROTOCOLS, ProtocolDescription};
+use weft::protocol::ProtocolDescription;
+use weft_protocols::PROTOCOLS;
 
 /// The memory store without transactions: no protocol, and in no list of them, but it takes part in
 /// `cargo lab bench ycsb`.

@@ -48,7 +48,7 @@
 //!
 //! # Who watches the suite
 //!
-//! The [canary](weft::protocol::canary) is a protocol with a list of mutations, each of which breaks
+//! The [canary](weft_protocols::canary) is a protocol with a list of mutations, each of which breaks
 //! one step. The same functions that judge the protocols are run on each of them, with seeds from 0
 //! on, until one finds the break; the table is in `docs/planted-bugs.md`. The intact canary passes.
 //! On the simulated machine, bugs are planted in the protocols themselves, too

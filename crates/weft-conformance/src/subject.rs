@@ -9,13 +9,14 @@ use std::fmt;
 
 use weft::history::History;
 use weft::htm::{Choice, RetryPolicy};
-use weft::protocol::canary::{Canary, Mutation};
-use weft::protocol::{DbxTc, Flaw, Protocol};
+use weft::protocol::Protocol;
 use weft::schema::Violation;
 use weft::{
     Database, Error, Failure, Record, Snapshot, Stash, Table, Transaction, TransactionOptions,
     column_of,
 };
+use weft_protocols::canary::{Canary, Mutation};
+use weft_protocols::{DbxTc, Flaw};
 
 pub use calls::{Call, Executes, JOURNAL, Told};
 
@@ -144,7 +145,7 @@ impl Subject {
     /// Every protocol of the engine's list that runs transactions of several rows.
     pub fn all() -> Vec<Self> {
         let listed = |name| {
-            weft::protocol::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
+            weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a listed name")
         };
         let subjects = chosen_names().map(listed).filter(|subject| !subject.single_key);
         subjects.flat_map(Subject::with_all_regions).collect()
@@ -154,7 +155,7 @@ impl Subject {
     /// indexes. This is all that some of them know.
     pub fn all_for_single_steps() -> Vec<Self> {
         let listed = |name| {
-            weft::protocol::with_protocol!(name, |P| Subject::of_single_steps::<P>())
+            weft_protocols::with_protocol!(name, |P| Subject::of_single_steps::<P>())
                 .expect("a listed name")
         };
         chosen_names().map(listed).flat_map(Subject::with_all_regions).collect()
@@ -187,7 +188,7 @@ impl Subject {
     /// There is none.
     pub fn named(name: &str, regions: &str) -> Self {
         let of = |name| {
-            weft::protocol::with_protocol!(name, |P| Subject::of::<P>()).expect("a protocol's name")
+            weft_protocols::with_protocol!(name, |P| Subject::of::<P>()).expect("a protocol's name")
         };
         let mut each = of(name).with_all_regions();
         each.find(|subject| subject.regions == regions).expect("a way in which regions run")
@@ -233,7 +234,7 @@ impl fmt::Display for Subject {
 /// The engine's list, or what the environment variable `WEFT_PROTOCOLS` chooses of it.
 fn chosen_names() -> impl Iterator<Item = &'static str> {
     let chosen = std::env::var("WEFT_PROTOCOLS").ok();
-    let names = weft::protocol::NAMES.iter().copied();
+    let names = weft_protocols::NAMES.iter().copied();
     names.filter(move |name| {
         chosen.as_ref().is_none_or(|chosen| chosen.split(',').any(|one| one == *name))
     })

@@ -14,11 +14,12 @@ use std::thread;
 use std::time::Duration;
 
 use weft::durability::SimulatedDisk;
-use weft::protocol::{Atomic, NoControl, Protocol, with_protocol};
+use weft::protocol::Protocol;
 use weft::{Acknowledge, CommitToken, Database, DurabilityOptions, Error, Failure, Record, Table};
 use weft::{Transaction, TransactionOptions};
 use weft_htm::Choice;
 use weft_htm::interleave::Pause;
+use weft_protocols::{Atomic, NoControl, with_protocol};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Cell {
@@ -255,7 +256,7 @@ fn check<P: Protocol>() {
 
 #[test]
 fn no_acknowledged_read_is_lost_in_a_crash() {
-    for name in weft::protocol::NAMES {
+    for name in weft_protocols::NAMES {
         with_protocol!(*name, |P| check::<P>()).expect("a protocol of this name");
     }
 }

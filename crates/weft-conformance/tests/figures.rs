@@ -13,8 +13,9 @@ use std::thread::{self, ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use weft::procedure::{Procedure, Shape};
-use weft::protocol::{DbxTc, DbxTcOptions, Flaw, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Record, Table, Transaction, column_of, procedure};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions, Flaw};
 
 /// A row that is overwritten.
 #[derive(Clone, Debug, Record)]

@@ -457,7 +457,7 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft::protocol::NAMES;
+    use weft_protocols::NAMES;
     use weft_workloads::variants;
 
     /// The figures are data, which no compiler checks: protocols that there are, and options that the command has.

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use weft::protocol::PROTOCOLS;
 use weft_bench::harness;
 use weft_bench::protocols::{threads_max, twin_note};
 use weft_bench::stop::Stop;
+use weft_protocols::PROTOCOLS;
 
 /// Prints the list.
 ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weft::protocol::NAMES;
+use weft_protocols::NAMES;
 use weft_sim::PROFILES;
 use weft_workloads::variants;
 

@@ -14,8 +14,9 @@ use std::marker::PhantomData;
 use std::time::Instant;
 
 use weft::htm::Choice;
-use weft::protocol::{DbxTcOptions, HtccOptions, PROTOCOLS, Protocol};
+use weft::protocol::Protocol;
 use weft::{Failure, Metrics};
+use weft_protocols::{DbxTcOptions, HtccOptions, PROTOCOLS};
 use weft_sim::{Counts, Options, PrivateMemory, Profile, Program};
 use weft_workloads::aborts::AbortsByTable;
 use weft_workloads::dbx_tc::{self, Pieces};

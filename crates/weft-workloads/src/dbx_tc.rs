@@ -8,7 +8,7 @@
 use serde::Serialize;
 use weft::Metrics;
 use weft::procedure::chopping::Options;
-use weft::protocol::DbxTcOptions;
+use weft_protocols::DbxTcOptions;
 
 use crate::variants::Variant;
 

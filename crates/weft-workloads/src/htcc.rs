@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use weft::Metrics;
-use weft::protocol::{HotRecords, HtccOptions};
+use weft_protocols::{HotRecords, HtccOptions};
 
 use crate::variants::Variant;
 

@@ -98,7 +98,8 @@ impl Phases {
 #[cfg(test)]
 mod tests {
     use weft::Database;
-    use weft::protocol::{Doppel, Silo};
+    use weft::protocol::Silo;
+    use weft_protocols::Doppel;
 
     use super::*;
 

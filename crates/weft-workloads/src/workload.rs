@@ -15,8 +15,9 @@ use std::time::Duration;
 use weft::htm::RetryPolicy;
 use weft::procedure::Shape;
 use weft::procedure::chopping::Token;
-use weft::protocol::{DbxTcOptions, HtccOptions, PhaseOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
+use weft_protocols::{BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.
 ///

@@ -3,7 +3,7 @@
 
 use std::thread::scope;
 
-use weft::protocol::DbxTc;
+use weft_protocols::DbxTc;
 use weft_workloads::articles::{self, Articles};
 use weft_workloads::incr::{self, Incr};
 use weft_workloads::like::{self, Like};

@@ -10,8 +10,9 @@
 use std::io::{self, BufWriter, Write};
 
 use weft::history::History;
-use weft::protocol::{NAMES, Protocol, with_protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Record, column_of};
+use weft_protocols::{NAMES, with_protocol};
 
 #[derive(Clone, Record)]
 #[record(table = "boxes", index(name = by_units, columns(units)))]

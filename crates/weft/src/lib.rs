@@ -96,7 +96,8 @@
 //! 12. [`procedure`](mod@procedure): transactions by steps, and what drives them.
 //! 13. `database`: opening (`builder`), the run loop (`run`), the directory (`storage`), filling tables (`load`),
 //!     metrics, pools and stashes.
-//! 14. `protocols`: the laboratory's protocols, from `none`, the floor, on.
+//!
+//! The laboratory's protocols are in the crate `weft-protocols`, from `none`, the floor, on.
 //!
 //! With the cargo feature `history` there is also `history`, which records what transactions did,
 //! for a checker.
@@ -106,7 +107,8 @@
 #[allow(unused_extern_crates)]
 extern crate self as weft;
 
-mod commit;
+#[doc(hidden)]
+pub mod commit;
 mod database;
 pub mod durability;
 mod error;
@@ -114,16 +116,19 @@ mod error;
 pub mod history;
 #[doc(hidden)]
 pub mod index;
-mod plan;
+#[doc(hidden)]
+pub mod plan;
 pub mod procedure;
-mod protocols;
 #[doc(hidden)]
 pub mod raw_tree;
 mod row;
 mod snapshot;
-mod step;
-mod store;
-mod sync;
+#[doc(hidden)]
+pub mod step;
+#[doc(hidden)]
+pub mod store;
+#[doc(hidden)]
+pub mod sync;
 mod transaction;
 
 pub use weft_htm as htm;
@@ -144,14 +149,17 @@ pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
 pub use transaction::{Scan, Transaction};
 
-/// Concurrency-control protocols: those of an application, and the laboratory's.
+/// Concurrency-control protocols for applications, and what any protocol is to the engine.
+///
+/// Those of the laboratory are in the crate `weft-protocols`. What a protocol is made from, the modules `commit`, `store`,
+/// `sync`, `plan`, `step` and `index`, can be used by other crates, but is not part of the promise of stability.
 pub mod protocol {
     pub use crate::commit::{
         Abort, ChopsProcedures, Dbx, Executor, Never, Observation, PhaseMetrics, Protocol,
-        ProtocolOptions, ProtocolShared, Refusal, RepairsTransactions, Silo, SplitsRecords, Target,
-        TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, optimistic, silo, two_phase_locking,
+        ProtocolDescription, ProtocolOptions, ProtocolShared, Refusal, RepairsTransactions, Silo,
+        SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, optimistic,
+        silo, two_phase_locking,
     };
-    pub use crate::protocols::*;
     pub use crate::store::record::{RecordHeader, Settled};
 }
 

@@ -24,6 +24,7 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use weft_htm::prefetch::prefetch_lines;
 use weft_htm::word::Ordering;
 use weft_htm::{Choice, Htm, RetryPolicy};
 
@@ -35,7 +36,6 @@ use crate::index::{IndexWorker, Insertion, Lookup};
 use crate::store::record::arena::BLOCK_BYTES_MAX;
 use crate::store::record::{Newest, RecordPointer, StoredRecord, layout_with};
 use crate::store::worker::{Shared, WorkerMemory};
-use weft_htm::prefetch::prefetch_lines;
 
 /// A record of the tree: no header, since there is no protocol.
 type Record = RecordPointer<()>;

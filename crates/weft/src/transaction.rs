@@ -25,12 +25,6 @@ pub use scan::Scan;
 
 use weft_htm::word::yield_now;
 
-use lookup::Located;
-use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
-use private_row::PrivateRow;
-use recording::{Event, record_invocation};
-use writes::duplicate;
-
 use crate::commit::{
     Abort, ChopsProcedures, CommitToken, Dbx, Engine, Executor, Observation, Protocol, Refusal,
     RepairsTransactions, Visible, Worker,
@@ -46,6 +40,11 @@ use crate::store::ranges::{describe_range, encode_index_range, encode_range, pre
 use crate::store::record::RecordPointer;
 use crate::store::table::{Table, TableInner, TableRef, check, with_form, with_secondary};
 use crate::store::worker::{Committing, Counters, WorkerMemory};
+use lookup::Located;
+use prefetch::{PREFETCH_READ_BYTES, PREFETCH_UPDATE_BYTES};
+use private_row::PrivateRow;
+use recording::{Event, record_invocation};
+use writes::duplicate;
 
 /// A running transaction.
 ///
@@ -93,8 +92,9 @@ const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
 
 impl<'db, P: Protocol> Transaction<'db, P> {
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn begin(
+    pub fn begin(
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
@@ -444,8 +444,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Commits, by [columns](Transaction::columns) if there are any. Then nothing is left to do but to
     /// [end](Transaction::end_committed). Or there is a conflict, to be [described](Transaction::describe) and
     /// to [give way](Transaction::give_way) to.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn finish(&self, columns: Option<&[StepColumns]>) -> Result<CommitToken, Abort> {
+    pub fn finish(&self, columns: Option<&[StepColumns]>) -> Result<CommitToken, Abort> {
         self.commit_by_columns(self.columns(columns), || self.commit_here())
     }
 
@@ -493,8 +494,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Ends the transaction, which has committed.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn end_committed(self) {
+    pub fn end_committed(self) {
         // The end is here, not in `drop`.
         ManuallyDrop::new(self).end();
     }
@@ -513,8 +515,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Rolls back, and counts the conflict.
+    #[doc(hidden)]
     #[cold]
-    pub(crate) fn give_way(self, abort: Abort) {
+    pub fn give_way(self, abort: Abort) {
         let this = ManuallyDrop::new(self);
         let _rolling_back = RollingBack(&this);
         this.worker.memory.count_abort(abort.reason, abort.table);

@@ -7,8 +7,9 @@ use std::sync::Barrier;
 use std::thread::{scope, yield_now};
 
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::{Atomic, Protocol};
+use weft::protocol::Protocol;
 use weft::{ConflictReason, Database, Error, Failure, Record, Table};
+use weft_protocols::Atomic;
 
 use support::{Seed, on_a_thread, on_threads, stress};
 

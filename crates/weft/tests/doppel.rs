@@ -8,9 +8,11 @@ use weft::htm::word::{Ordering, Word};
 use weft::operation::{
     Add, BoundedSet, Max, OperationKind, Ordered, OrderedPut, TopK, TopKInsert, Union,
 };
-use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
-use weft::protocol::{PhaseOptions, Silo, TwoPhaseLocking};
+use weft::protocol::{Silo, TwoPhaseLocking};
 use weft::{ConflictReason, Database, Error, Failure, Record, Table, Violation, column_of};
+use weft_protocols::PhaseOptions;
+use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
+use weft_protocols::{BuilderExt, LabelledDatabase};
 
 thread_local! {
     /// What the drop of a [`Counter`] does on this thread.

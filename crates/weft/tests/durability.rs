@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft::durability::{SimulatedDisk, StorageError};
-use weft::protocol::{Atomic, Dbx, NoControl, Protocol};
+use weft::protocol::{Dbx, Protocol};
 use weft::{
     Acknowledge, Builder, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table,
     TransactionOptions,
 };
+use weft_protocols::{Atomic, NoControl};
 
 use directory::TemporaryDirectory;
 use support::{Seed, for_each_executor, for_each_protocol, stress, threads};

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::mpsc;
 use std::thread;
 
-use weft::protocol::{HotRecords, Htcc, HtccOptions};
 use weft::{Database, Error, Metrics, Record, Table, Transaction, TransactionOptions};
+use weft_protocols::{BuilderExt, HotRecords, Htcc, HtccOptions};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {

@@ -11,8 +11,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use weft::htm::{Htm, Statistics};
-use weft::protocol::HtmNaive;
 use weft::{Database, Error, Failure, Record, Table};
+use weft_protocols::HtmNaive;
 use weft_rtm_emulator::Processor;
 
 use hardware::{hardware, on_processor, on_thread};

@@ -27,7 +27,6 @@ const LAYERS: &[&str] = &[
     "snapshot",
     "procedure",
     "database",
-    "protocols",
     "raw_tree",
 ];
 

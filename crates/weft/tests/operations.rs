@@ -2,8 +2,9 @@
 //! come where.
 
 use weft::operation::{BoundedSet, OperationKind, Ordered, TopK};
-use weft::protocol::{NAMES, Protocol, with_protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table, Violation, column_of};
+use weft_protocols::{NAMES, with_protocol};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(check = Page::check_score)]

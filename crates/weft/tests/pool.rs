@@ -8,12 +8,14 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use weft::operation::Add;
-use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
-use weft::protocol::{PhaseMetrics, PhaseOptions, Protocol, Silo, TwoPhaseLocking};
+use weft::protocol::{PhaseMetrics, Protocol, Silo, TwoPhaseLocking};
 use weft::{
     Database, DurabilityOptions, Error, Failure, Pool, PoolOptions, Record, Stash, Submission,
     Table, Transaction, TransactionOptions, column_of,
 };
+use weft_protocols::PhaseOptions;
+use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
+use weft_protocols::{BuilderExt, LabelledDatabase};
 
 type Reconciled<J> = PhaseReconciliation<J>;
 

@@ -4,9 +4,10 @@
 use std::cell::Cell;
 use std::thread;
 
-use weft::protocol::{HotRecords, Htcc, HtccOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Metrics, Record, Table, Transaction, procedure};
 use weft_htm::word::{Ordering, Word};
+use weft_protocols::{BuilderExt, HotRecords, Htcc, HtccOptions};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(index(name = by_name, columns(name), unique))]

@@ -14,8 +14,9 @@ use fastrand::Rng;
 use weft::htm::lock::{Elidable, Lock, Mcs, Mode, OccRwLock, SrwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 use weft::htm::{Backend, Choice, Htm, Regions, RetryPolicy, Statistics, StatisticsReader};
-use weft::protocol::{Protocol, with_protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table};
+use weft_protocols::with_protocol;
 use weft_sim::{Options, Profile, Program, Report, Schedule, run};
 
 #[derive(Clone, Debug, PartialEq, Record)]

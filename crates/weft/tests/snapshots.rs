@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 
 use weft::htm::blocking::{Mutex, scope};
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::{Atomic, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Snapshot, Table};
+use weft_protocols::Atomic;
 
 use support::{Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads};
 
@@ -748,7 +749,7 @@ fn what_an_idle_worker_holds_is_taken_over() {
         for deletes in [false, true] {
             idle_worker::<weft::protocol::Dbx>(with_snapshot, deletes);
             idle_worker::<weft::protocol::TwoPhaseLocking>(with_snapshot, deletes);
-            idle_worker::<weft::protocol::TimestampOrdering>(with_snapshot, deletes);
+            idle_worker::<weft_protocols::TimestampOrdering>(with_snapshot, deletes);
         }
     }
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::path::PathBuf;
 
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::{Protocol, with_protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table};
+use weft_protocols::with_protocol;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome, Progress, Workload};
 

@@ -6,10 +6,12 @@
 
 use weft::procedure::chopping::Options;
 use weft::procedure::{OwnedOutput, Procedure};
-use weft::protocol::{DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{
     Database, Error, Record, Snapshot, Table, Transaction, TransactionOptions, column_of, procedure,
 };
+use weft_protocols::BuilderExt;
+use weft_protocols::DbxTcOptions;
 
 use super::{
     Cut, Hashed, Looks, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all,

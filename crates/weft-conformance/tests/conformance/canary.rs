@@ -4,7 +4,6 @@
 //! finds the break. So it fails if a check has become blind. How many seeds that takes at most, and
 //! what the finding says, is part of the test; the table is in `docs/planted-bugs.md`.
 
-use weft::protocol::canary::Mutation;
 use weft_conformance::invariants::{self, Bank, Counted, Indexed, OnCall, Ring};
 use weft_conformance::random::{self, Size};
 #[cfg(not(weft_sim))]
@@ -13,6 +12,7 @@ use weft_conformance::subject::Subject;
 use weft_conformance::threads::Mode;
 use weft_conformance::verdict::Finding;
 use weft_conformance::{copies, values};
+use weft_protocols::canary::Mutation;
 
 const SMALL: Size = Size { threads: 3, transactions: 2, steps_max: 4, readers: 0 };
 const MEDIUM: Size = Size { threads: 4, transactions: 6, steps_max: 6, readers: 0 };

@@ -1,9 +1,9 @@
 //! Procedures, which some protocols commit in pieces, beside everything else.
 
-use weft::protocol::Flaw;
 use weft_conformance::procedures::{self, With};
 use weft_conformance::subject::Subject;
 use weft_conformance::threads::{Mode, free_transactions, seeds};
+use weft_protocols::Flaw;
 
 use crate::every_protocol;
 

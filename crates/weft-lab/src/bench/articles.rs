@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::articles::{Articles, Mix, Parameters, RECORDS_MAX, TransactionType};
 use weft_workloads::snapshots::Snapshots;

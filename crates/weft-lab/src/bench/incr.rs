@@ -4,7 +4,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::incr::{
     Change, HOT_KEYS_MAX, Incr, Parameters, Popularity, RECORDS_MAX, RECORDS_MIN,

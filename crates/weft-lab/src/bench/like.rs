@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::like::{Like, Parameters, RECORDS_MAX};
 use weft_workloads::snapshots::Snapshots;

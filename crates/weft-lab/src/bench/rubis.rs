@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::{Args, ValueEnum};
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::rubis::{ITEMS_MAX, Mix, Parameters, Rubis, USERS_MAX};
 use weft_workloads::snapshots::Snapshots;

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp::{Mix, Parameters, SUBSCRIBERS_MAX, Tatp, TransactionType};

@@ -1,9 +1,9 @@
 //! `cargo lab bench tpcc`: TPC-C under every protocol.
 
-use weft::protocol::with_protocol;
 use weft_bench::harness::contender::{Contender, load_under};
 use weft_bench::stop::Stop;
 use weft_bench::tpcc::TpccArguments;
+use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::tpcc::{Parameters, Tpcc};
 

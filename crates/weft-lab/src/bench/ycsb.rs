@@ -4,8 +4,8 @@ use std::io;
 
 use clap::{Args, ValueEnum};
 use weft::Failure;
-use weft::protocol::with_protocol;
 use weft::schema::Storage;
+use weft_protocols::with_protocol;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::Value;
-use weft::protocol::PROTOCOLS;
+use weft_protocols::PROTOCOLS;
 
 use crate::support::{check_share, number, run, scratch, text, weft};
 

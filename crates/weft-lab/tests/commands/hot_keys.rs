@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use weft::protocol::PROTOCOLS;
+use weft_protocols::PROTOCOLS;
 
 use crate::support::{check_share, number, refused, run, scratch, text};
 

@@ -1,6 +1,6 @@
 //! `cargo lab bench` with arguments that make no sense.
 
-use weft::protocol::PROTOCOLS;
+use weft_protocols::PROTOCOLS;
 
 use crate::bench::SHORT_YCSB;
 use crate::support::{refused, run, text};

@@ -1,7 +1,7 @@
 //! `cargo simulate articles`.
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::articles;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::variants::protocol_of;

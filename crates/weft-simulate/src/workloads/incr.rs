@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::incr;
 use weft_workloads::incr::{Change, Popularity};
 use weft_workloads::variants::protocol_of;

@@ -1,7 +1,7 @@
 //! `cargo simulate like`.
 
 use clap::Args;
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::like;
 use weft_workloads::variants::protocol_of;
 

@@ -1,7 +1,7 @@
 //! `cargo simulate rubis`.
 
 use clap::{Args, ValueEnum};
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::rubis;
 use weft_workloads::variants::protocol_of;
 

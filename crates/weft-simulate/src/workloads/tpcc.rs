@@ -1,7 +1,7 @@
 //! `cargo simulate tpcc`.
 
 use clap::{Args, ValueEnum};
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tpcc;
 use weft_workloads::variants::protocol_of;

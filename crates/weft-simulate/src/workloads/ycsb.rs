@@ -1,7 +1,7 @@
 //! `cargo simulate ycsb`.
 
 use clap::{Args, ValueEnum};
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::ycsb;
 use weft_workloads::ycsb::Distribution;

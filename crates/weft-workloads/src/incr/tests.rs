@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use weft::Error;
 use weft::htm::Choice as Htm;
-use weft::protocol::{Dbx, PROTOCOLS, Protocol, with_protocol};
+use weft::protocol::{Dbx, Protocol};
+use weft_protocols::{PROTOCOLS, with_protocol};
 
 use super::{
     Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of,

@@ -6,7 +6,8 @@ use std::thread;
 use weft::Error;
 use weft::htm::Choice as Htm;
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::{Dbx, PROTOCOLS, Protocol, with_protocol};
+use weft::protocol::{Dbx, Protocol};
+use weft_protocols::{PROTOCOLS, with_protocol};
 
 use super::{Like, Page, Parameters, Request, User};
 use crate::stashing::{Draws, Requested};

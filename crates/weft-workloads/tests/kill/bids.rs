@@ -7,11 +7,13 @@ use std::thread::scope;
 use std::time::Duration;
 
 use weft::operation::{Add, Max};
-use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
-use weft::protocol::{PhaseOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, Error, PoolOptions, Record, Submission, Table, Transaction, column_of,
 };
+use weft_protocols::PhaseOptions;
+use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
+use weft_protocols::{BuilderExt, LabelledDatabase};
 
 use crate::process::{self, Killed, say, say_open};
 

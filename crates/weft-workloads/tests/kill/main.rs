@@ -10,7 +10,8 @@ mod tpcc;
 
 use std::path::Path;
 
-use weft::protocol::{Dbx, Doppel, DoppelLocking, Protocol, TwoPhaseLocking};
+use weft::protocol::{Dbx, Protocol, TwoPhaseLocking};
+use weft_protocols::{Doppel, DoppelLocking};
 
 use process::stress;
 

@@ -70,7 +70,8 @@ use crate::store::worker::WorkerMemory;
 #[derive(Debug)]
 pub enum Dbx {}
 
-impl Protocol for Dbx {
+// SAFETY: reads, writes and installs are those of `OptimisticExecutor`, which keeps the contract.
+unsafe impl Protocol for Dbx {
     const NAME: &'static str = "dbx";
     const TITLE: &'static str = "OCC, validation and write phase in one HTM region";
     const SOURCE: &'static str = "Wang et al., EuroSys 2014";

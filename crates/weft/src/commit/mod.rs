@@ -11,7 +11,7 @@
 //!
 //! [`Transaction`]: crate::Transaction
 
-pub(crate) mod access_set;
+pub mod access_set;
 mod capabilities;
 pub mod dbx;
 mod deferred_change;
@@ -37,7 +37,6 @@ use crate::error::{Conflict, ConflictReason, Failure};
 use crate::index::bplus_tree::ScannedRange;
 use crate::index::{NodeChange, NodeVersion};
 use crate::row::encoding::EncodedKey;
-
 use crate::store::record::newest;
 pub use crate::store::record::{RecordHeader, Settled};
 use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
@@ -46,7 +45,14 @@ use crate::store::worker::{LoggedWrite, WorkerMemory};
 
 /// A concurrency-control protocol: a type that is never instantiated, to be named as the
 /// parameter of a [`Database`](crate::Database).
-pub trait Protocol: Sized + Send + Sync + 'static {
+///
+/// # Safety
+/// The engine hands out references to what the [executor](Protocol::Executor) says is visible, and frees what it says
+/// is superseded. So a row that an executor returns is the record's own, or this transaction's own write of it, and
+/// is complete. A row that it was given is either installed in its record by the commit, or discarded, and never both.
+/// A version that it has replaced is handed to [`WorkerMemory`] once. And [`Protocol::settle_deleted`] says that a
+/// record is removed only if it was unlinked.
+pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// The name by which the command line and the papers know it.
     const NAME: &'static str;
 
@@ -178,7 +184,7 @@ pub trait Protocol: Sized + Send + Sync + 'static {
 }
 
 /// What tables must know of the records of protocol `P`.
-pub(crate) const fn record_kind<P: Protocol>() -> RecordKind {
+pub const fn record_kind<P: Protocol>() -> RecordKind {
     RecordKind::new::<P::Header>(settle_deleted::<P>)
 }
 
@@ -242,7 +248,7 @@ impl Abort {
     ///
     /// # Safety
     /// As for [`Abort::into_conflict`].
-    pub(crate) unsafe fn row(&self) -> Option<NonNull<u8>> {
+    pub unsafe fn row(&self) -> Option<NonNull<u8>> {
         // SAFETY: the record was found while the worker was pinned, so it is not freed.
         self.record.and_then(|record| unsafe { newest(record) })
     }
@@ -439,4 +445,38 @@ pub trait Executor {
 
     /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
     fn abort(&mut self, memory: &WorkerMemory);
+}
+
+/// A protocol, described at run time.
+#[derive(Clone, Copy, Debug)]
+pub struct ProtocolDescription {
+    /// See [`Protocol::NAME`].
+    pub name: &'static str,
+    /// See [`Protocol::TITLE`].
+    pub title: &'static str,
+    /// See [`Protocol::SOURCE`].
+    pub source: &'static str,
+    /// See [`Protocol::WORKERS_MAX`].
+    pub workers_max: usize,
+    /// See [`Protocol::USES_HTM`].
+    pub uses_htm: bool,
+    /// See [`Protocol::TWIN`].
+    pub twin: Option<&'static str>,
+    /// See [`Protocol::SINGLE_KEY`].
+    pub single_key: bool,
+}
+
+impl ProtocolDescription {
+    /// The description of a protocol.
+    pub const fn of<P: Protocol>() -> Self {
+        ProtocolDescription {
+            name: P::NAME,
+            title: P::TITLE,
+            source: P::SOURCE,
+            workers_max: P::WORKERS_MAX,
+            uses_htm: P::USES_HTM,
+            twin: P::TWIN,
+            single_key: P::SINGLE_KEY,
+        }
+    }
 }

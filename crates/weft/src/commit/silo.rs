@@ -52,7 +52,8 @@ use crate::store::record::tid::{Tid, fence_before_validation};
 #[derive(Debug)]
 pub enum Silo {}
 
-impl Protocol for Silo {
+// SAFETY: reads, writes and installs are those of `OptimisticExecutor`, which keeps the contract.
+unsafe impl Protocol for Silo {
     const NAME: &'static str = "silo";
     const TITLE: &'static str = "OCC, write locks in order, invisible reads, epoch TIDs";
     const SOURCE: &'static str = "Tu et al., SOSP 2013; SOCC in Wu and Tan, USENIX ATC 2016";

@@ -104,7 +104,8 @@ use crate::store::worker::{LoggedWrite, WorkerMemory};
 #[derive(Debug)]
 pub enum TwoPhaseLocking {}
 
-impl Protocol for TwoPhaseLocking {
+// SAFETY: a record is read and changed under its lock alone; access sets install or discard each row once.
+unsafe impl Protocol for TwoPhaseLocking {
     const NAME: &'static str = "2pl";
     const TITLE: &'static str = "two-phase locking, wait-die";
     const SOURCE: &'static str =
@@ -128,7 +129,8 @@ impl Protocol for TwoPhaseLocking {
 #[derive(Debug)]
 pub enum TwoPhaseLockingNoWait {}
 
-impl Protocol for TwoPhaseLockingNoWait {
+// SAFETY: a record is read and changed under its lock alone; access sets install or discard each row once.
+unsafe impl Protocol for TwoPhaseLockingNoWait {
     const NAME: &'static str = "2pl-nowait";
     const TITLE: &'static str = "two-phase locking, aborts instead of waiting";
     const SOURCE: &'static str = "Eswaran et al., CACM 1976";

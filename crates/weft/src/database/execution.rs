@@ -27,7 +27,8 @@ impl<P: Protocol> Database<P> {
     /// has changed.
     ///
     /// ```
-    /// # use weft::{Database, Error, Record, Table, Transaction, procedure, protocol::{Htcc, HtccOptions, Protocol}};
+    /// # use weft::{Database, Error, Record, Table, Transaction, procedure, protocol::Protocol};
+    /// # use weft_protocols::{Htcc, HtccOptions};
     /// #[derive(Clone, Record)]
     /// struct Page { #[record(key)] id: u32, views: u64 }
     ///

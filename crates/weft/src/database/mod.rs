@@ -432,8 +432,9 @@ impl<P: Protocol> Database<P> {
     }
 
     /// What its transactions work on.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn engine(&self) -> &Engine<P> {
+    pub fn engine(&self) -> &Engine<P> {
         &self.inner.engine
     }
 
@@ -449,8 +450,9 @@ impl<P: Protocol> Database<P> {
     }
 
     /// This thread's worker; makes the thread one if need be.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
+    pub fn worker(&self) -> Result<&Worker<P>, Failure> {
         match registered(&self.inner) {
             Some(worker) => Ok(worker),
             None => register(&self.inner),

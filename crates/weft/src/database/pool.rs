@@ -83,7 +83,8 @@ impl PoolOptions {
 /// Dropping the pool runs all that was submitted to its end, and then ends the threads.
 ///
 /// ```
-/// use weft::{Database, Error, PoolOptions, Record, column_of, protocol::Doppel};
+/// use weft::{Database, Error, PoolOptions, Record, column_of};
+/// use weft_protocols::Doppel;
 ///
 /// #[derive(Clone, Record)]
 /// struct Auction {

@@ -35,7 +35,8 @@ use crate::transaction::Transaction;
 ///
 /// ```
 /// use std::collections::VecDeque;
-/// use weft::{Database, Error, Record, column_of, protocol::Doppel};
+/// use weft::{Database, Error, Record, column_of};
+/// use weft_protocols::Doppel;
 ///
 /// #[derive(Clone, Record)]
 /// struct Page {

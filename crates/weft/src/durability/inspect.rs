@@ -12,9 +12,6 @@ use std::sync::{Arc, PoisonError};
 use weft_htm::blocking::Mutex;
 use weft_htm::word::{Ordering, Word};
 
-use crate::row::column::DecodeError;
-use crate::row::description::{RowChange, TableDescription};
-
 use super::backend::Backend;
 use super::checkpoint;
 use super::directory;
@@ -24,6 +21,8 @@ use super::parallel;
 use super::recovery::{StoredTable, scan_all};
 use super::segments::{self, Cut, LoggerLog, Segment};
 use crate::error::StorageError;
+use crate::row::column::DecodeError;
+use crate::row::description::{RowChange, TableDescription};
 
 /// How often the files are read if they change meanwhile.
 const ATTEMPTS: usize = 5;

@@ -42,13 +42,12 @@
 
 use std::path::Path;
 
-use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
-use crate::row::description::TableDescription;
-
 use super::backend::Backend;
 use super::directory;
 use super::format::FrameKind;
 use crate::error::StorageError;
+use crate::row::column::{ColumnValue, DecodeError, read_leb128, write_leb128};
+use crate::row::description::TableDescription;
 
 /// The version of the manifest's layout.
 pub const MANIFEST_VERSION: u32 = 1;

@@ -26,9 +26,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::row::column::DecodeError;
-use crate::row::description::{RowChange, TableDescription};
-
 use super::backend::{Backend, File};
 use super::checkpoint;
 use super::directory;
@@ -36,6 +33,8 @@ use super::manifest::{LoggerSegments, Manifest};
 use super::parallel;
 use super::segments::{self, Assessment, Cut, Listing, LoggerLog, Segment, SegmentScan};
 use crate::error::StorageError;
+use crate::row::column::DecodeError;
+use crate::row::description::{RowChange, TableDescription};
 
 mod replay;
 mod schema;

@@ -12,9 +12,8 @@ use std::time::Instant;
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
-use crate::step::{Instance, Parts};
-
 use super::{History, HistoryKey, HistoryRange, Operation, Status, Transaction};
+use crate::step::{Instance, Parts};
 
 /// Who wrote a row, and by which of its writes. Of type `u64` both, so that it lies behind any row.
 ///

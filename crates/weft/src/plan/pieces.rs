@@ -55,7 +55,7 @@ impl Pieces {
     }
 
     /// All steps as one piece, whatever was found.
-    pub(crate) fn one(procedure: &'static str, chopped: &Chopped) -> Pieces {
+    pub fn one(procedure: &'static str, chopped: &Chopped) -> Pieces {
         let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
         Pieces {
             procedure,
@@ -69,32 +69,32 @@ impl Pieces {
     }
 
     /// Has each be a region, where there is hardware for that.
-    pub(crate) fn in_regions(self) -> Pieces {
+    pub fn in_regions(self) -> Pieces {
         Pieces { in_regions: true, ..self }
     }
 
     /// Makes each step a piece, as no analysis would.
     #[cfg(feature = "canary")]
-    pub(crate) fn unmerge(&mut self) {
+    pub fn unmerge(&mut self) {
         let steps = self.start(self.count());
         self.starts = (0..=steps).collect();
     }
 
     /// Has them commit by columns; `shape` is the procedure's.
-    pub(crate) fn by_columns(self, shape: &Shape) -> Pieces {
+    pub fn by_columns(self, shape: &Shape) -> Pieces {
         Pieces { columns: Some(StepColumns::of_steps(shape)), ..self }
     }
 
     /// Leaves out what columns have to be as they were, as no step says.
     #[cfg(feature = "canary")]
-    pub(crate) fn neglect_columns(&mut self) {
+    pub fn neglect_columns(&mut self) {
         for step in self.columns.iter_mut().flatten() {
             step.matters = crate::row::column::ColumnSet::NONE;
         }
     }
 
     /// The columns of the steps, if they commit by columns.
-    pub(crate) fn columns(&self) -> Option<&[StepColumns]> {
+    pub fn columns(&self) -> Option<&[StepColumns]> {
         self.columns.as_deref()
     }
 

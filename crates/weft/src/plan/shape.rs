@@ -121,7 +121,7 @@ impl TableShape {
     }
 
     /// The columns of these names.
-    pub(crate) fn columns_named(&self, names: &[&str]) -> ColumnSet {
+    pub fn columns_named(&self, names: &[&str]) -> ColumnSet {
         let named =
             |(position, column): (usize, &Column)| names.contains(&column.name).then_some(position);
         ColumnSet::of(self.columns.iter().enumerate().filter_map(named))

@@ -16,11 +16,10 @@ pub struct StepColumns {
 
 impl StepColumns {
     /// Nothing is known: all matter.
-    pub(crate) const ALL: StepColumns =
-        StepColumns { matters: ColumnSet::ALL, adds: ColumnSet::NONE };
+    pub const ALL: StepColumns = StepColumns { matters: ColumnSet::ALL, adds: ColumnSet::NONE };
 
     /// Of each step.
-    pub(crate) fn of_steps(shape: &Shape) -> Vec<StepColumns> {
+    pub fn of_steps(shape: &Shape) -> Vec<StepColumns> {
         shape.steps.iter().map(StepColumns::of).collect()
     }
 

@@ -4,6 +4,7 @@ use std::iter::Fuse;
 use std::ptr::NonNull;
 
 use arrayvec::ArrayVec;
+use weft_htm::prefetch::{BATCH_KEYS, LINE_BYTES, prefetch_lines};
 use weft_htm::word::Ordering;
 
 use super::Snapshot;
@@ -16,7 +17,6 @@ use crate::store::record::version::VersionHeader;
 use crate::store::record::{newest_word, record_at};
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, with_form};
 use crate::store::worker::StoredForm;
-use weft_htm::prefetch::{BATCH_KEYS, LINE_BYTES, prefetch_lines};
 
 /// The rows with some primary keys, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::get_many`].

@@ -10,6 +10,8 @@ use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
+
 use super::Snapshot;
 use crate::error::Failure;
 #[cfg(feature = "history")]
@@ -21,7 +23,6 @@ use crate::store::ranges::{Bounds, check_ordered, is_empty, is_reversed};
 use crate::store::table::Secondary;
 use crate::store::table::{Entry, FormIndex, PickForm, Table, TableInner};
 use crate::store::worker::{StoredForm, WorkerState};
-use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// The rows of a range, as a [`Snapshot`] sees them, in the order of the keys; from
 /// [`Snapshot::range`] and its like.

@@ -16,7 +16,7 @@ impl Iteration {
 
     /// Of the loops with a lesser depth.
     #[inline(always)]
-    pub(crate) fn outer(mut self, depth: usize) -> Iteration {
+    pub fn outer(mut self, depth: usize) -> Iteration {
         self.0[depth..].fill(0);
         self
     }
@@ -27,7 +27,7 @@ impl Iteration {
     }
 
     #[inline(always)]
-    pub(crate) fn set(&mut self, depth: usize, number: u32) {
+    pub fn set(&mut self, depth: usize, number: u32) {
         self.0[depth] = number;
         self.0[depth + 1..].fill(0);
     }

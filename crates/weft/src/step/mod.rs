@@ -1,8 +1,8 @@
 //! Which execution of which step of a procedure something belongs to ([`Instance`]), and lists that are grouped by it
-//! (`Parts`).
+//! ([`Parts`]).
 
 mod instance;
 mod parts;
 
 pub use instance::{Instance, Iteration, LOOPS_MAX};
-pub(crate) use parts::Parts;
+pub use parts::Parts;

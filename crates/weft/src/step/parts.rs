@@ -7,7 +7,7 @@ use super::Instance;
 
 /// The parts of `N` lists that instances have added to, in the order in which they did.
 #[derive(Debug)]
-pub(crate) struct Parts<const N: usize> {
+pub struct Parts<const N: usize> {
     begun: Vec<Part<N>>,
     /// Where the part was that was asked for last. Mostly the next one is behind it.
     asked: usize,

@@ -64,7 +64,7 @@ pub struct Batch {
 const BATCH_BYTES: usize = 96 << 10;
 
 /// A batch is sealed when it holds this many entries, whatever their size.
-const BATCH_ENTRIES: usize = if cfg!(feature = "hasty-reclamation") { 4 } else { 512 };
+const BATCH_ENTRIES: usize = if crate::store::IS_HASTY { 4 } else { 512 };
 
 /// A worker's garbage.
 #[derive(Debug, Default)]

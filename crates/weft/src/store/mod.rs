@@ -10,3 +10,6 @@ pub mod record;
 pub mod retention;
 pub mod table;
 pub mod worker;
+
+/// Whether memory is freed, and old versions let go of, after a few entries: for tests, whose runs are short.
+pub const IS_HASTY: bool = cfg!(feature = "hasty-reclamation");

@@ -8,16 +8,16 @@ use crate::row::schema::{Record, Storage};
 use crate::store::table::Secondary;
 
 /// A range of encoded keys.
-pub(crate) type Bounds<K> = (Bound<K>, Bound<K>);
+pub type Bounds<K> = (Bound<K>, Bound<K>);
 
-pub(crate) fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K> {
+pub fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K> {
     (range.start_bound().map(K::from_key), range.end_bound().map(K::from_key))
 }
 
 /// The range of a secondary index's entries whose columns lie in `range`. The entries of a
 /// non-unique index go on behind the columns, with the primary key; so an included end means all
 /// entries that begin with it, and an excluded start means none of them.
-pub(crate) fn encode_index_range<F: KeyForm, K: Key>(
+pub fn encode_index_range<F: KeyForm, K: Key>(
     _index: &Secondary<F>,
     range: &impl RangeBounds<K>,
 ) -> Bounds<F> {
@@ -51,7 +51,7 @@ pub(crate) fn encode_index_range<F: KeyForm, K: Key>(
     (start, end)
 }
 
-pub(crate) fn prefix_of<F: KeyForm, K: Key>(
+pub fn prefix_of<F: KeyForm, K: Key>(
     _index: &Secondary<F>,
     prefix: &impl KeyPrefix<K>,
 ) -> Bounds<F> {
@@ -59,7 +59,7 @@ pub(crate) fn prefix_of<F: KeyForm, K: Key>(
 }
 
 /// The ends of a range, for people.
-pub(crate) fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
+pub fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
     let describe = |bound: Bound<&T>| match bound {
         Bound::Included(key) => format!("{key:?}"),
         Bound::Excluded(key) => format!("{key:?} (excluded)"),
@@ -69,7 +69,7 @@ pub(crate) fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, St
 }
 
 /// Whether a range is written the wrong way round. (One that is merely empty is not.)
-pub(crate) fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
+pub fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match bounds {
         (Unbounded, _) | (_, Unbounded) => false,
@@ -78,14 +78,14 @@ pub(crate) fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
 }
 
 /// Whether a range has no keys because it excludes the only one.
-pub(crate) fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
+pub fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included};
     matches!(bounds, (Excluded(start), Excluded(end) | Included(end))
         | (Included(start), Excluded(end)) if start == end)
 }
 
 /// Fails for tables that have no order.
-pub(crate) fn check_ordered<T: Record>() -> Result<(), Failure> {
+pub fn check_ordered<T: Record>() -> Result<(), Failure> {
     match T::STORAGE {
         Storage::Ordered => Ok(()),
         Storage::Hash => Err(Failure::UnorderedTable { table: T::TABLE }),

@@ -14,6 +14,8 @@ use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use self::core::RowsOf;
+pub use self::core::{Rebase, TableCore, TableRef};
 use crate::durability::format::STORED_BYTES_MAX;
 use crate::error::Failure;
 use crate::index::bplus_tree::{Direction, LeafHint, Page};
@@ -23,15 +25,21 @@ use crate::row::encoding::{EncodedKey, Key, KeyForm};
 use crate::row::schema::{Record, Storage};
 use crate::store::record::{RecordKind, record_at};
 use crate::store::worker::WorkerMemory;
-
-use self::core::RowsOf;
-pub use self::core::{Rebase, TableCore, TableRef};
+pub use forms::with_form;
+pub(crate) use forms::with_secondary;
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
-pub(crate) use forms::{with_form, with_secondary};
 
 /// A handle to a table of row type `T`. Cheap to clone, and usable from any thread; get it from [`Database::table`](crate::Database::table).
 pub struct Table<T: Record> {
     pub(crate) inner: Arc<TableInner<T>>,
+}
+
+impl<T: Record> Table<T> {
+    /// The table itself, for protocols of other crates.
+    #[doc(hidden)]
+    pub fn inner(&self) -> &TableInner<T> {
+        &self.inner
+    }
 }
 
 impl<T: Record> Clone for Table<T> {

@@ -314,7 +314,7 @@ impl WorkerMemory {
         // In hasty builds a batch is a few entries.
         let grace = &self.shared.grace;
         let many = (grace.slots_used() as u64 / 4).max(2);
-        !cfg!(feature = "hasty-reclamation") && grace.sealed_since(self.slot) > many
+        !crate::store::IS_HASTY && grace.sealed_since(self.slot) > many
     }
 
     /// The present epoch.

@@ -9,6 +9,7 @@
 use std::ops::Bound;
 use std::ptr::NonNull;
 
+use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 use weft_htm::word::Ordering;
 
 use super::Transaction;
@@ -27,7 +28,6 @@ use crate::store::record::{RecordPointer, row_offset};
 use crate::store::table::TableRef;
 use crate::store::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
 use crate::store::worker::StoredForm;
-use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// The rows of a range, in the order of the keys; from [`Transaction::range`] and its like.
 ///

@@ -284,7 +284,8 @@ impl<P: Protocol> Transaction<'_, P> {
     ///
     /// # Safety
     /// `new` is a row of the table, in a block of its own, and the caller's; from here on it is not.
-    pub(crate) unsafe fn replace_untyped(
+    #[doc(hidden)]
+    pub unsafe fn replace_untyped(
         &self,
         table: TableRef,
         record: RecordOf<P>,

@@ -1,8 +1,9 @@
 //! Crashes at every operation that changes the disk, of one thread's work that is the same each time.
 
 use weft::durability::{SimulatedDisk, StorageError};
-use weft::protocol::{Dbx, Protocol, TimestampOrdering, TwoPhaseLocking};
+use weft::protocol::{Dbx, Protocol, TwoPhaseLocking};
 use weft::{Acknowledge, DurabilityOptions, Error, Failure, TransactionOptions};
+use weft_protocols::TimestampOrdering;
 
 use super::accounts::{Bank, State, builder};
 use super::place;

@@ -3,11 +3,12 @@
 
 use weft::durability::SimulatedDisk;
 use weft::procedure::Procedure;
-use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Record, Table, Transaction,
     TransactionOptions, column_of, procedure,
 };
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::concurrent::{Workplace, rounds};
 use super::place;

@@ -4,9 +4,11 @@
 
 use weft::durability::SimulatedDisk;
 use weft::operation::{Add, Max, OrderedPut, TopK, TopKInsert};
-use weft::protocol::doppel::{JoinedProtocol, PhaseReconciliation};
-use weft::protocol::{PhaseOptions, Silo, TwoPhaseLocking};
+use weft::protocol::{Silo, TwoPhaseLocking};
 use weft::{Acknowledge, Database, DurabilityOptions, Error, Record, Table, column_of};
+use weft_protocols::PhaseOptions;
+use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
+use weft_protocols::{BuilderExt, LabelledDatabase};
 
 use super::concurrent::{Workplace, rounds};
 use super::place;

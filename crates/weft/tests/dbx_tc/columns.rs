@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::thread::scope;
 
 use weft::procedure::{Procedure, Shape};
-use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table, Transaction, Violation, column_of, procedure};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{Meanwhile, NOTHING, at};
 

@@ -8,8 +8,9 @@ use weft::durability::SimulatedDisk;
 use weft::procedure;
 use weft::procedure::Procedure;
 use weft::procedure::chopping::{Options, PieceKind};
-use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Snapshot, Table, Transaction};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{
     BEGINNING, Bank, Branch, CLONES_PANIC, NOTHING, Pay, Refused, Slip, open, open_by, options,

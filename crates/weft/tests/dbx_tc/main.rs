@@ -20,8 +20,9 @@ use std::time::Duration;
 use support::panic_quietly;
 use weft::procedure::Procedure;
 use weft::procedure::chopping::PieceKind;
-use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, procedure};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Account {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use weft::htm::Choice;
 use weft::{Database, Error};
 use weft_htm::word::{Ordering, Word};
+use weft_protocols::BuilderExt;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]
 use super::hardware;
@@ -83,7 +84,7 @@ pub(super) fn lose_no_cent<B>(bank: &Bank, payments: u64, begin: impl Fn(u64) ->
 fn many_threads_lose_no_cent() {
     for by_columns in [true, false] {
         let software =
-            Database::builder().protocol::<weft::protocol::DbxTc>().htm(Choice::Software);
+            Database::builder().protocol::<weft_protocols::DbxTc>().htm(Choice::Software);
         let bank = open_by(software.dbx_tc(options().by_columns(by_columns)));
         lose_no_cent(&bank, 300 * stress() as u64, |_| ());
         let metrics = bank.database.metrics();
@@ -99,7 +100,7 @@ fn many_threads_lose_no_cent_in_hardware_regions() {
     let Some(htm) = hardware::hardware(2) else { return };
     let _here = hardware::on_thread(0, 0);
     let bank = open_by(
-        Database::builder().protocol::<weft::protocol::DbxTc>().dbx_tc(options()).custom_htm(htm),
+        Database::builder().protocol::<weft_protocols::DbxTc>().dbx_tc(options()).custom_htm(htm),
     );
     lose_no_cent(&bank, 25 * stress() as u64, |seed| hardware::on_thread(10_000, seed));
     assert!(bank.database.metrics().htm.committed > 0, "nothing has been tested");

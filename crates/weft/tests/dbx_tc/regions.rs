@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft::{Database, Error, Failure};
+use weft_protocols::BuilderExt;
 
 use super::hardware::{hardware, is_native, on_thread};
 use super::many_threads::lose_no_cent;
@@ -15,7 +16,7 @@ fn open(conflict: u32) -> Option<Bank> {
     let htm = hardware(conflict)?;
     let _here = on_thread(0, 0);
     let builder = Database::builder()
-        .protocol::<weft::protocol::DbxTc>()
+        .protocol::<weft_protocols::DbxTc>()
         .custom_htm(htm)
         .dbx_tc(options().in_regions(true));
     Some(open_by(builder))

@@ -8,8 +8,9 @@ use std::time::Duration;
 use weft::durability::SimulatedDisk;
 use weft::procedure::Procedure;
 use weft::procedure::chopping::{NotAdmitted, Options};
-use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+use weft::protocol::Protocol;
 use weft::{Database, DurabilityOptions, Error, Failure, Table, Transaction, procedure};
+use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{Account, BEGINNING, Bank, Branch, Pay, Slip, at, open, open_by, options};
 

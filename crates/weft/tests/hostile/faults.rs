@@ -14,12 +14,12 @@ use weft::encoding::{Key, KeyEncoder};
 use weft::operation::{Add, ColumnOf, Max};
 use weft::procedure::Procedure;
 use weft::procedure::chopping::Options;
-use weft::protocol::*;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Table, Transaction,
     TransactionOptions, procedure,
 };
 use weft_htm::blocking::{self, MutexGuard};
+use weft_protocols::*;
 
 use crate::hook::{Misbehaved, use_transaction, with_transaction};
 use crate::live::{self, Live};
@@ -137,7 +137,7 @@ macro_rules! under_each {
             $(
                 #[test]
                 fn $name() {
-                    super::$test::<weft::protocol::$protocol>();
+                    super::$test::<weft_protocols::$protocol>();
                 }
             )*
         }

@@ -35,7 +35,7 @@ mod run;
 mod types;
 mod workload;
 
-use weft::protocol::*;
+use weft_protocols::*;
 
 macro_rules! suites {
     ($($test:ident $protocol:ident)*) => {

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use weft::durability::SimulatedDisk;
-use weft::protocol::{HtmNaive, Protocol};
+use weft::protocol::Protocol;
 use weft::{Error, Failure};
 use weft_htm::blocking::{self, Mutex};
+use weft_protocols::HtmNaive;
 
 use crate::hook::{
     Calls, Misbehaviour, Operation, Plan, arm, await_block, disarm, quietly, release, set_act,

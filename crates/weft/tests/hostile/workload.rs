@@ -14,14 +14,16 @@ use std::time::{Duration, Instant};
 use weft::durability::SimulatedDisk;
 use weft::operation::Add;
 use weft::procedure::Procedure;
-use weft::protocol::{
-    DbxTcOptions, Doppel, DoppelLocking, HtccOptions, HtmNaive, PhaseOptions, Protocol,
-};
+use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table, Transaction,
     TransactionOptions, column_of, procedure,
 };
 use weft_htm::blocking::Mutex;
+use weft_protocols::{
+    BuilderExt, DbxTcOptions, Doppel, DoppelLocking, HtccOptions, HtmNaive, LabelledDatabase,
+    PhaseOptions,
+};
 
 use crate::hook::{Answer, Misbehaved, Misbehaviour, Operation, called, quietly, with_transaction};
 use crate::live::violation;

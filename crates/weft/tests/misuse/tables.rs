@@ -1,6 +1,6 @@
 //! Tables and ranges that are not there, or not what they are taken for.
 
-use weft::protocol::NoControl;
+use weft_protocols::NoControl;
 
 use super::*;
 

@@ -11,8 +11,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use weft::htm::Htm;
-use weft::protocol::{Dbx, Protocol, TimestampOrdering};
+use weft::protocol::{Dbx, Protocol};
 use weft::{Database, Error, Record, Table};
+use weft_protocols::TimestampOrdering;
 
 use hardware::{hardware, is_native, on_thread};
 

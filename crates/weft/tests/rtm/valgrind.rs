@@ -7,8 +7,9 @@
 use std::process::Command;
 
 use weft::htm::{Htm, RetryPolicy};
-use weft::protocol::{Dbx, DbxSpin, HtmNaive, Protocol, Silo, TimestampOrdering};
+use weft::protocol::{Dbx, Protocol, Silo};
 use weft::{Database, Error, Record};
+use weft_protocols::{DbxSpin, HtmNaive, TimestampOrdering};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 #[record(table = "postings", key(account, sequence))]

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use fastrand::Rng;
-use weft::protocol::{Doppel, PhaseMetrics, PhaseOptions};
+use weft::protocol::PhaseMetrics;
 use weft::{Database, Error, Record, Table, column_of};
+use weft_protocols::{BuilderExt, Doppel, PhaseOptions};
 use weft_sim::{Options, Profile, Program, cycles, run};
 
 #[derive(Clone, Debug, PartialEq, Record)]

@@ -4,7 +4,8 @@
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use weft::protocol::{HtmNaive, Protocol};
+use weft::protocol::Protocol;
+use weft_protocols::HtmNaive;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Protocols
 /// that make single operations on single rows atomic, and refuse everything else, have no
@@ -12,12 +13,12 @@ use weft::protocol::{HtmNaive, Protocol};
 #[allow(unused_macros, reason = "each test file uses its own part")]
 macro_rules! for_each_protocol {
     (|$parameter:ident| $body:expr) => {
-        for protocol in weft::protocol::PROTOCOLS {
+        for protocol in weft_protocols::PROTOCOLS {
             if protocol.single_key {
                 continue;
             }
             let _named = $crate::support::Named(protocol.name);
-            weft::protocol::with_protocol!(protocol.name, |$parameter| $body)
+            weft_protocols::with_protocol!(protocol.name, |$parameter| $body)
                 .expect("a listed protocol");
         }
     };
@@ -37,10 +38,10 @@ macro_rules! for_each_executor {
         )
     };
     ([$($protocol:ident),*] |$parameter:ident| $body:expr) => {
-        for name in [$(<weft::protocol::$protocol as weft::protocol::Protocol>::NAME),*] {
+        for name in [$(<weft_protocols::$protocol as weft::protocol::Protocol>::NAME),*] {
             let _named = $crate::support::Named(name);
-            $(if name == <weft::protocol::$protocol as weft::protocol::Protocol>::NAME {
-                type $parameter = weft::protocol::$protocol;
+            $(if name == <weft_protocols::$protocol as weft::protocol::Protocol>::NAME {
+                type $parameter = weft_protocols::$protocol;
                 $body
             })*
         }

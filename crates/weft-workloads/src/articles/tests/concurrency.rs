@@ -4,7 +4,8 @@ use std::thread;
 
 use weft::column_of;
 use weft::operation::Add;
-use weft::protocol::{Doppel, Protocol, with_protocol};
+use weft::protocol::Protocol;
+use weft_protocols::{Doppel, LabelledDatabase, with_protocol};
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::schema::Article;

@@ -11,7 +11,8 @@ mod procedures;
 use std::time::Duration;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol};
+use weft::protocol::Protocol;
+use weft_protocols::PROTOCOLS;
 
 use super::conditions::Rule;
 use super::{Articles, Mix, Parameters};

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use weft::Error;
-use weft::protocol::{Protocol, with_protocol};
+use weft::protocol::Protocol;
+use weft_protocols::with_protocol;
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::load::{Discussion, draw_user};

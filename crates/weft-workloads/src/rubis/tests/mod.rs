@@ -7,7 +7,8 @@ mod population;
 mod procedures;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol};
+use weft::protocol::Protocol;
+use weft_protocols::PROTOCOLS;
 
 use super::{Parameters, Rubis};
 use crate::workload::{Condition, LoadOptions, Workload};

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use arrayvec::ArrayVec;
 use weft::Error;
-use weft::protocol::{Dbx, Protocol, with_protocol};
+use weft::protocol::{Dbx, Protocol};
+use weft_protocols::with_protocol;
 
 use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::rubis::load::{

@@ -2,7 +2,8 @@
 
 use std::thread;
 
-use weft::protocol::{Protocol, with_protocol};
+use weft::protocol::Protocol;
+use weft_protocols::with_protocol;
 
 use super::{assert_consistent, load, runnable_protocols};
 use crate::snapshots::Snapshots;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use weft::protocol::{Dbx, Protocol, with_protocol};
+use weft::protocol::{Dbx, Protocol};
+use weft_protocols::with_protocol;
 
 use super::{assert_consistent, load, runnable_protocols};
 use crate::tatp::changes::{self, Change, NotMade};

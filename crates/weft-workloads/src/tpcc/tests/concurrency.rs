@@ -63,7 +63,7 @@ fn the_standard_mix_keeps_every_condition() {
     for_each_protocol(|name| {
         for warehouses in [1, 3] {
             let (ended, rolled_back) =
-                weft::protocol::with_protocol!(name, |P| run::<Dbx>(warehouses, Mix::STANDARD, 11))
+                weft_protocols::with_protocol!(name, |P| run::<Dbx>(warehouses, Mix::STANDARD, 11))
                     .expect("a name of the list");
             assert!(ended.iter().all(|&count| count > 20), "{name}: {ended:?}");
             let new_orders = ended[TransactionType::NewOrder as usize];
@@ -80,7 +80,7 @@ fn the_standard_mix_keeps_every_condition() {
 fn orders_against_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([60, 0, 10, 30, 0]).expect("a mix");
-        weft::protocol::with_protocol!(name, |P| run::<Dbx>(1, mix, 12))
+        weft_protocols::with_protocol!(name, |P| run::<Dbx>(1, mix, 12))
             .expect("a name of the list");
     });
 }
@@ -94,7 +94,7 @@ fn snapshots_beside_orders_and_deliveries_keep_every_condition() {
             let parameters =
                 Parameters { mix, scale: Scale::TINY, snapshots, ..Parameters::default() };
             let (ended, _) =
-                weft::protocol::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
+                weft_protocols::with_protocol!(name, |P| run_with::<P>(parameters.clone(), 15))
                     .expect("a name of the list");
             assert!(ended[TransactionType::StockLevel as usize] > 0, "{name}");
             assert!(ended[TransactionType::OrderStatus as usize] > 0, "{name}");
@@ -135,7 +135,7 @@ fn each_transaction_alone_keeps_every_condition() {
     for_each_protocol(|name| {
         for transaction in TransactionType::ALL {
             let mix = Mix::only(transaction);
-            let (ended, _) = weft::protocol::with_protocol!(name, |P| run::<Dbx>(1, mix, 13))
+            let (ended, _) = weft_protocols::with_protocol!(name, |P| run::<Dbx>(1, mix, 13))
                 .expect("a name of the list");
             assert!(ended[transaction as usize] > 0);
         }
@@ -241,7 +241,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
 fn readers_see_one_state_while_orders_are_entered() {
     for_each_protocol(|name| {
         let mix = Mix::only(TransactionType::NewOrder);
-        weft::protocol::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
+        weft_protocols::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
             .expect("a name of the list");
     });
 }
@@ -251,7 +251,7 @@ fn readers_see_one_state_while_orders_are_entered() {
 fn readers_see_one_state_while_orders_are_delivered() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([80, 0, 0, 20, 0]).expect("a mix");
-        weft::protocol::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
+        weft_protocols::with_protocol!(name, |P| readers_see_one_state::<P>(mix))
             .expect("a name of the list");
     });
 }

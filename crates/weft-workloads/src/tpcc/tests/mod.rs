@@ -8,7 +8,8 @@ mod population;
 mod procedures;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol};
+use weft::protocol::Protocol;
+use weft_protocols::PROTOCOLS;
 
 use super::{Parameters, Tpcc};
 use crate::workload::{LoadOptions, Workload};

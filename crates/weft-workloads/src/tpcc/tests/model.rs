@@ -347,7 +347,7 @@ fn agrees_with_the_model<P: Protocol>() {
 #[test]
 fn every_protocol_agrees_with_the_model() {
     for name in runnable_protocols() {
-        weft::protocol::with_protocol!(name, |P| agrees_with_the_model::<P>())
+        weft_protocols::with_protocol!(name, |P| agrees_with_the_model::<P>())
             .expect("a name of the list");
     }
 }

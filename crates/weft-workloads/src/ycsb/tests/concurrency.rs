@@ -4,7 +4,7 @@ use std::thread;
 
 use weft::Error;
 use weft::htm::word::{Ordering, Word};
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 
 use super::{
     HashRow, Kind, Mix, Parameters, Protocol, RawYcsb, Row, TreeRow, Ycsb, assert_invariants,

@@ -5,7 +5,8 @@ mod concurrency;
 mod model;
 
 use weft::htm::Choice;
-use weft::protocol::{PROTOCOLS, Protocol, ProtocolDescription};
+use weft::protocol::{Protocol, ProtocolDescription};
+use weft_protocols::PROTOCOLS;
 
 use super::row::{FixedRow, InHashTable, InTree};
 use super::{Distribution, Kind, Mix, Parameters, RawYcsb, Row, Ycsb};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use weft::protocol::with_protocol;
+use weft_protocols::with_protocol;
 
 use super::{
     HashRow, Kind, Mix, Parameters, Protocol, RawYcsb, Row, TreeRow, Ycsb, assert_invariants,

@@ -1,7 +1,8 @@
 //! The lock word under every interleaving.
 
-use super::*;
 use loom::thread;
+
+use super::*;
 
 /// A lock, and two words that only its exclusive holder changes, together.
 #[derive(Default)]

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::row::column::DecodeError;
-use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, compare};
-
 use super::super::format::{LogWrite, WriteKind};
 use super::super::manifest::Manifest;
 use super::StoredTable;
 use crate::error::StorageError;
+use crate::row::column::DecodeError;
+use crate::row::description::{Adaptation, SchemaMismatch, TableDescription, compare};
 
 /// The tables of today, by the numbers that stored rows have.
 pub(super) struct Targets {

@@ -15,12 +15,11 @@ use std::cmp;
 use std::ptr::{self, NonNull};
 
 use weft_htm::Region;
+use weft_htm::prefetch::prefetch_lines;
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
 use super::BPlusTree;
-use weft_htm::prefetch::prefetch_lines;
-
 use super::node::{Inner, LOCKED, Leaf, Node, OBSOLETE, least};
 
 /// How an operation makes sure that the nodes it reads and writes hold still.

@@ -63,13 +63,13 @@ mod tests;
 use std::ptr::NonNull;
 
 use weft_htm::Region;
+use weft_htm::prefetch::prefetch_lines;
 use weft_htm::word::{Ordering, WordPointer};
 
 use super::key::Staged;
 use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
 use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
 use resize::{Array, retire_bucket};
-use weft_htm::prefetch::prefetch_lines;
 
 /// A map from keys to record addresses, without order.
 ///

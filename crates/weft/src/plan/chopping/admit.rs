@@ -1,12 +1,12 @@
 //! A procedure that comes later.
 
-use crate::error::OutlineError;
 use std::fmt;
 
 use super::Options;
 use super::analysis::chop;
 use super::outline::{Outline, Outlines};
 use super::result::{Chopping, PieceKind, StepNumber};
+use crate::error::OutlineError;
 
 /// Why a procedure cannot run beside others that run already.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -1,6 +1,5 @@
 //! The analysis: conflicts, what is deferred, and the pieces of each procedure.
 
-use crate::error::OutlineError;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
@@ -13,6 +12,7 @@ use super::partition::Partition;
 use super::result::{
     Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing, StepNumber,
 };
+use crate::error::OutlineError;
 
 /// Chops procedures that run beside each other.
 ///

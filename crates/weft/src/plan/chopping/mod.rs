@@ -93,13 +93,15 @@ pub use admit::{Change, NotAdmitted, admit};
 pub use analysis::chop;
 pub use conflict::Meeting;
 pub use order::{Before, Why};
-pub(crate) use outline::has_integers;
+pub use outline::has_integers;
 pub use outline::{Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token};
 pub use result::{
     Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing,
     StepNumber, Vertex,
 };
 pub use text::TextError;
+
+pub use crate::error::OutlineError;
 
 /// What the analysis makes use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

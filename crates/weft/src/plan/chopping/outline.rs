@@ -449,7 +449,7 @@ fn is_at_once(step: &plan::Step) -> bool {
 }
 
 /// Whether sums in a column are the same in any order.
-pub(crate) fn has_integers(table: &TableShape, name: &str) -> bool {
+pub fn has_integers(table: &TableShape, name: &str) -> bool {
     use ColumnType::{I8, I16, I32, I64, I128, U8, U16, U32, U64, U128};
     let column = table.columns.iter().find(|column| column.name == name);
     let type_of = column.and_then(|column| column.type_of.as_ref());

@@ -6,9 +6,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::row::column::DecodeError;
-
 use super::{ColumnDescription, RowChange, TableDescription, TypeDescription};
+use crate::row::column::DecodeError;
 
 /// How rows of a table as it was stored become rows of the same table as it is now.
 #[derive(Clone, Debug)]

@@ -2,9 +2,8 @@
 
 use smallvec::SmallVec;
 
-use crate::row::column::DecodeError;
-
 use super::{StoredOperation, TableDescription};
+use crate::row::column::DecodeError;
 
 /// What becomes of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,12 +4,11 @@
 
 use std::cmp::Ordering;
 
+use super::{RowChange, TableDescription, TypeDescription};
 use crate::row::column::{
     ColumnValue, DecodeError, read_is_some, read_leb128, read_list_length, write_leb128,
 };
 use crate::row::operation::OperationKind;
-
-use super::{RowChange, TableDescription, TypeDescription};
 
 /// An operation on a column of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! [`TableDescription`]: a table, as owned data.
 
+use super::{TypeDescription, Value, read_list, read_positions, write_list};
 use crate::row::column::{ColumnValue, DecodeError, read_text, write_leb128, write_text};
 use crate::row::schema::{Record, Storage};
-
-use super::{TypeDescription, Value, read_list, read_positions, write_list};
 
 /// A table: its name, its columns, its primary key and its indexes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use super::{read_list, write_list};
 use crate::row::column::{
     ColumnType, DecodeError, read_is_some, read_leb128, read_list_length, read_text, write_leb128,
     write_text,
 };
-
-use super::{read_list, write_list};
 
 /// How deep types may be nested in a description that is read. The compiler gives up long before.
 const DEPTH_MAX: usize = 256;

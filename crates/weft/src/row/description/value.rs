@@ -2,12 +2,11 @@
 
 use std::fmt;
 
+use super::TypeDescription as Type;
 use crate::row::column::{
     ColumnValue, DecodeError, read_is_some, read_leb128, read_list_length, read_text, write_leb128,
     write_text,
 };
-
-use super::TypeDescription as Type;
 
 /// A column's value, in a form that fits all types.
 ///

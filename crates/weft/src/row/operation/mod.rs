@@ -94,7 +94,8 @@ use std::fmt;
 pub use bits::{And, Or};
 #[doc(hidden)]
 pub use erased::ColumnOperation;
-pub(crate) use erased::UndoLog;
+#[doc(hidden)]
+pub use erased::UndoLog;
 pub use integers::{Add, Integer, Max, Min, Mul};
 pub use ordered::{Ordered, OrderedPut, OrderedTuple};
 pub use set::{BoundedSet, Union};
@@ -277,7 +278,7 @@ impl<R: Record, V> ColumnOf<R, V> {
     }
 
     /// Whether a secondary index is ordered by it.
-    pub(crate) fn is_indexed(self) -> bool {
+    pub fn is_indexed(self) -> bool {
         R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
     }
 }

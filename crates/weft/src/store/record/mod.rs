@@ -32,10 +32,10 @@ pub mod version;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 
+use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 use weft_htm::word::{Ordering, WordPointer};
 
 use self::version::VersionHeader;
-use weft_htm::prefetch::{LINE_BYTES, prefetch_lines};
 
 /// A record with protocol header `H`; the inline version follows.
 #[repr(C, align(16))]

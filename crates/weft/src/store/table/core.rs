@@ -181,7 +181,7 @@ impl TableCore {
     /// # Safety
     /// `row` is a row of this table that is not dropped meanwhile.
     #[cfg(feature = "history")]
-    pub(crate) unsafe fn history_key(&self, row: NonNull<u8>) -> crate::history::HistoryKey {
+    pub unsafe fn history_key(&self, row: NonNull<u8>) -> crate::history::HistoryKey {
         // SAFETY: passed on to the caller.
         unsafe { (self.history_key)(row) }
     }

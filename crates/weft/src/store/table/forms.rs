@@ -206,6 +206,8 @@ impl AnyIndex {
 }
 
 /// Evaluates an expression with the form of keys of a given constant width as a type parameter.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! with_form {
     ($width:expr, |$form:ident| $body:expr) => {
         match const { $crate::store::table::form_of($width) } {
@@ -224,7 +226,7 @@ macro_rules! with_form {
         }
     };
 }
-pub(crate) use with_form;
+pub use with_form;
 
 /// Evaluates an expression with a secondary index of whatever form.
 macro_rules! with_secondary {

@@ -2,9 +2,8 @@
 
 use weft_htm::word::{Ordering, Word};
 
-use crate::store::table::TableRef;
-
 use super::Counters;
+use crate::store::table::TableRef;
 
 /// How often attempts gave way over which table: like [`Counters`], for each worker, with a counter for each of
 /// the database's indexes. They are apart since there are as many as a database has of them.
@@ -56,8 +55,8 @@ impl AbortsByTable {
 mod tests {
     use weft_htm::word::{Ordering, Word};
 
+    use crate::commit::Silo;
     use crate::commit::{Dbx, Protocol, TwoPhaseLockingNoWait};
-    use crate::protocols::Occ;
     use crate::{Database, Error, Record, Table, Transaction};
 
     /// With an index, so that tables are not numbered one after the other.
@@ -136,7 +135,7 @@ mod tests {
     #[test]
     fn an_abort_counts_for_the_table_that_it_is_about() {
         counts::<Dbx>();
-        counts::<Occ>();
+        counts::<Silo>();
         counts::<TwoPhaseLockingNoWait>();
     }
 

@@ -161,7 +161,7 @@ pub enum Written {
 
 /// How many entries a worker gathers before it puts them on the common lists. (It does so with fewer when it
 /// collects its garbage.)
-const RETAINED_AT_ONCE: usize = if cfg!(feature = "hasty-reclamation") { 1 } else { 64 };
+const RETAINED_AT_ONCE: usize = if crate::store::IS_HASTY { 1 } else { 64 };
 
 impl WorkerMemory {
     /// Draws the snapshot number of the transaction that is being committed, and returns its

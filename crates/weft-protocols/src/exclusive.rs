@@ -29,19 +29,18 @@ use std::ops::Bound;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft::commit::access_set::is_inline;
+use weft::commit::{Abort, Executor, Never, Observation, Refusal, Settled, Visible};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::store::garbage::DeletedRecord;
+use weft::store::record::version::{UNNUMBERED, VersionHeader};
+use weft::store::record::{Newest, RecordPointer, StoredRecord};
+use weft::store::retention::NONE_OPEN;
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
 use weft_htm::word::{Ordering, fence};
-
-use crate::commit::access_set::is_inline;
-use crate::commit::{Abort, Executor, Never, Observation, Refusal, Settled, Visible};
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::store::garbage::DeletedRecord;
-use crate::store::record::version::{UNNUMBERED, VersionHeader};
-use crate::store::record::{Newest, RecordPointer, StoredRecord};
-use crate::store::retention::NONE_OPEN;
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedWrite, NOT_STAGED, WorkerMemory, Written};
 
 /// How a transaction gets the database to itself.
 pub trait Exclusion: Default + Send + Sync + 'static {

@@ -96,7 +96,7 @@
 //!
 //! **Starvation.** One that gives way is run again after a randomized wait, with a new timestamp,
 //! hence as the youngest; long transactions lose against short ones. One that has lost very often
-//! [closes the turnstile](crate::Database#starvation). A wait for another transaction is long but
+//! [closes the turnstile](weft::Database#starvation). A wait for another transaction is long but
 //! bounded, and ends with a conflict, so that deadlines hold while somebody sleeps in a
 //! transaction.
 //!
@@ -114,27 +114,27 @@
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use weft::ConflictReason;
+use weft::commit::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
+use weft::commit::optimistic::{abort_at, node_version, stored};
+use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::store::record::tid::{Tid, TidWord};
+use weft::store::record::{Newest, RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::Regions;
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
-
-use crate::commit::access_set::{AccessSet, Replaced, TidHeader, WriteEntry, visible, written_at};
-use crate::commit::optimistic::{abort_at, node_version, stored};
-use crate::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
-use crate::error::ConflictReason;
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::store::record::tid::{Tid, TidWord};
-use crate::store::record::{Newest, RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedWrite, WorkerMemory};
 
 /// Timestamp ordering with small hardware regions. See the [module](self) for the paper and the
 /// idea.
 #[derive(Debug)]
 pub enum TimestampOrdering {}
 
-impl Protocol for TimestampOrdering {
+// SAFETY: a record is changed under the lock in its header; access sets install or discard each row once.
+unsafe impl Protocol for TimestampOrdering {
     const NAME: &'static str = "tso";
     const TITLE: &'static str = "timestamp ordering, one small HTM region per access";
     const SOURCE: &'static str = "Leis et al., ICDE 2014; HTO in Wu and Tan, USENIX ATC 2016";

@@ -6,20 +6,20 @@ use std::mem;
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
+use weft::Failure;
+use weft::Transaction;
+use weft::commit::access_set::TidHeader;
+use weft::commit::{Engine, Worker};
+use weft::operation::ColumnOperation;
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::Pinned;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 use super::contention::{Contended, add, gather, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
-use crate::commit::access_set::TidHeader;
-use crate::commit::{Engine, Worker};
-use crate::error::Failure;
-use crate::row::operation::ColumnOperation;
-use crate::store::record::{RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::Pinned;
-use crate::transaction::Transaction;
 
 /// A record is split if transactions have had a conflict about it for every so many that committed,
 const COMMITS_PER_CONFLICT_MAX: u64 = 100;

@@ -5,11 +5,11 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weft::store::record::NewestWord;
+use weft::{Database, Error, Failure};
 use weft_htm::Htm;
 
 use super::*;
-use crate::store::record::NewestWord;
-use crate::{Database, Error, Failure};
 
 /// What an access returns needs no memory behind it: rows are told apart by their addresses.
 fn row(number: usize) -> NonNull<u8> {
@@ -294,7 +294,7 @@ fn what_commits_has_read_what_a_run_in_the_order_of_timestamps_reads() {
 
 // ---- in a database ----------------------------------------------------------------------------
 
-#[derive(Clone, Debug, PartialEq, crate::Record)]
+#[derive(Clone, Debug, PartialEq, weft::Record)]
 #[record(table = "lamps")]
 struct Lamp {
     #[record(key)]

@@ -18,11 +18,10 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
-
-use crate::row::operation::ColumnOperation;
-use crate::store::record::version::VersionHeader;
-use crate::store::table::TableRef;
-use crate::store::worker::{WorkerMemory, contain};
+use weft::operation::ColumnOperation;
+use weft::store::record::version::VersionHeader;
+use weft::store::table::TableRef;
+use weft::store::worker::{WorkerMemory, contain};
 
 /// The most records that are split at a time.
 pub const SPLITS_MAX: usize = 64;

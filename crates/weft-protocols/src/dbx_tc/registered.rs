@@ -1,21 +1,19 @@
 //! The procedures that a database knows, and the pieces in which they run beside each other.
 
-use crate::error::OutlineError;
 use std::sync::{Arc, PoisonError};
 
+use weft::plan::chopping::{Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop};
+use weft::plan::{Pieces, Shape};
+use weft::procedure::chopping::OutlineError;
+use weft::sync::gate::Gate;
 use weft_htm::word::{Mutex, Ordering, Word};
-
-use crate::plan::chopping::{
-    Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop,
-};
-use crate::plan::{Pieces, Shape};
-use crate::sync::gate::Gate;
 
 /// What `dbx-tc` knows of procedures when a database is opened.
 ///
 /// ```
 /// use weft::procedure::Procedure;
-/// use weft::protocol::{DbxTc, DbxTcOptions, Protocol};
+/// use weft::protocol::Protocol;
+/// use weft_protocols::{DbxTc, DbxTcOptions};
 /// use weft::{Database, Error, Record, Table, Transaction, procedure};
 ///
 /// #[derive(Clone, Record)]

@@ -4,10 +4,10 @@
 
 use loom::sync::Arc;
 use loom::thread;
+use weft::store::record::NewestWord;
 use weft_htm::Htm;
 
 use super::*;
-use crate::store::record::NewestWord;
 
 /// Two records that hold numbers, where their rows would be, and an index of one node and one key.
 struct Kernel {

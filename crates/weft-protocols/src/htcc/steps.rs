@@ -20,18 +20,18 @@
 
 use std::ptr::NonNull;
 
-use crate::commit::access_set::{
+use weft::commit::access_set::{
     AccessSet, NodeEntry, ReadEntry, Replaced, Superseded, TidHeader, WriteEntry, WriteKey,
     drop_private,
 };
-use crate::commit::optimistic::{discard_placeholder, node_version, stored};
-use crate::index::NodeChange;
-use crate::row::encoding::EncodedKey;
-use crate::step::{Instance, Parts};
-use crate::store::record::RecordPointer;
-use crate::store::record::tid::Tid;
-use crate::store::table::TableRef;
-use crate::store::worker::{NOT_STAGED, WorkerMemory};
+use weft::commit::optimistic::{discard_placeholder, node_version, stored};
+use weft::encoding::EncodedKey;
+use weft::index::NodeChange;
+use weft::step::{Instance, Parts};
+use weft::store::record::RecordPointer;
+use weft::store::record::tid::Tid;
+use weft::store::table::TableRef;
+use weft::store::worker::{NOT_STAGED, WorkerMemory};
 
 /// A write of an operation.
 struct StepWrite<H> {

@@ -13,18 +13,19 @@
 //! **Serialization point**: `begin` takes a flag that only one transaction at a time can hold; a
 //! second thread gets an error, not a wait.
 
+use weft::commit::{Protocol, Refusal, Settled};
+use weft::store::record::StoredRecord;
+use weft::store::worker::WorkerMemory;
 use weft_htm::word::{Ordering, Word};
 
 use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
-use crate::commit::{Protocol, Refusal, Settled};
-use crate::store::record::StoredRecord;
-use crate::store::worker::WorkerMemory;
 
 /// No concurrency control: one transaction at a time. See the [module](self).
 #[derive(Debug)]
 pub enum NoControl {}
 
-impl Protocol for NoControl {
+// SAFETY: `ExclusiveExecutor` keeps the contract; one thread runs transactions at a time.
+unsafe impl Protocol for NoControl {
     const NAME: &'static str = "none";
     const TITLE: &'static str = "no concurrency control, one thread: the cost floor";
     const SOURCE: &'static str = "-";

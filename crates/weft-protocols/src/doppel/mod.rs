@@ -5,7 +5,7 @@
 //!
 //! The idea. A protocol that serializes transactions has those that change the same record come one
 //! after the other, on one core at a time, by locks or by aborts. But many such changes are commutative
-//! [operations](crate::operation): add one, take the greater. So the database goes through phases. In a
+//! [operations](weft::operation): add one, take the greater. So the database goes through phases. In a
 //! *joined* phase all is as under the protocol below, `silo` or `2pl`, and records about which
 //! transactions conflict are counted. In a *split* phase the most contended ones are *split*: each for
 //! one operation on each column, of which every worker gathers its own in a *slice* of its own, without
@@ -29,7 +29,7 @@
 //! to split records comes, as to these, anywhere in the phase, since nobody sees what they are before
 //! its end (§5.6). So any order that is right for the other records is right for them.
 //!
-//! **Errors.** An operation that might not fit (see [`operation`](crate::operation#errors)) is not
+//! **Errors.** An operation that might not fit (see [`operation`](weft::operation#errors)) is not
 //! gathered, but waits for the joined phase, where it is known whether it does. So an overflow is an
 //! error at the same place as under any other protocol.
 //!
@@ -41,7 +41,7 @@
 //!
 //! **Waiting.** A transaction that meets a split record is rolled back. `transact` waits for the next
 //! joined phase, which comes at once if nobody else is in a transaction, and runs it again. A
-//! [`Stash`](crate::Stash), as the workers of a [`Pool`](crate::Pool) have them, sets it aside instead (the
+//! [`Stash`](weft::Stash), as the workers of a [`Pool`](weft::Pool) have them, sets it aside instead (the
 //! paper's *stashed* transactions), and goes on with others. In the next joined phase those come first, and a
 //! split phase begins only when all of them have been run.
 //!
@@ -77,31 +77,31 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
+use weft::commit::access_set::TidHeader;
+use weft::commit::optimistic::abort_at;
+use weft::commit::{
+    Abort, Engine, Executor, Never, Observation, PhaseMetrics, Protocol, ProtocolOptions,
+    ProtocolShared, Refusal, Settled, Silo, SplitsRecords, Target, TwoPhaseLocking, Visible,
+    Worker,
+};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::operation::{ColumnOperation, UndoLog};
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
+use weft::{ConflictReason, Failure};
 use weft_htm::word::{Ordering, Word};
 
 use self::contention::Sketch;
+pub use self::labels::LabelledDatabase;
 use self::metrics::{Count, MetricWords};
 pub use self::options::PhaseOptions;
 use self::phases::{Phase, Phases, Present};
 use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
 use self::turn::Turn;
-use crate::commit::access_set::TidHeader;
-use crate::commit::optimistic::abort_at;
-use crate::commit::{
-    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
-    Settled, SplitsRecords, Target, Visible,
-};
-use crate::commit::{Engine, PhaseMetrics, Silo, TwoPhaseLocking, Worker};
-use crate::database::Builder;
-use crate::error::{ConflictReason, Failure};
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::row::operation::{ColumnOperation, UndoLog};
-use crate::store::record::{RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedOperation, LoggedWrite, WorkerMemory};
 
 /// Phase reconciliation over optimistic concurrency control. See the [module](self) for the paper and
 /// the idea.
@@ -135,7 +135,8 @@ impl JoinedProtocol for TwoPhaseLocking {
     const RECONCILED_TITLE: &'static str = "phase reconciliation over two-phase locking";
 }
 
-impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
+// SAFETY: what is not split is the joined protocol's; a slice is its worker's own until it is merged into the row.
+unsafe impl<J: JoinedProtocol> Protocol for PhaseReconciliation<J> {
     const NAME: &'static str = J::RECONCILED_NAME;
     const TITLE: &'static str = J::RECONCILED_TITLE;
     const SOURCE: &'static str = "Narula et al., OSDI 2014";
@@ -241,13 +242,6 @@ struct Slot {
     stashed: Count,
 }
 
-impl<P: Protocol> Builder<P> {
-    /// Sets how phases are to be, under a protocol that has them (`doppel`).
-    pub fn phases(self, phases: PhaseOptions) -> Self {
-        self.protocol_options(phases)
-    }
-}
-
 impl<J: Protocol> ProtocolShared for Reconciliation<J> {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         Ok(Reconciliation {
@@ -286,18 +280,18 @@ impl<J: Protocol> Reconciliation<J> {
         let sum =
             |count: fn(&Slot) -> &Count| self.slots.iter().map(|slot| count(slot).load()).sum();
         let (awaited, stashed): (u64, u64) = (sum(|slot| &slot.awaited), sum(|slot| &slot.stashed));
-        PhaseMetrics {
-            is_split: self.phases.present().phase() == Some(Phase::Split),
-            split_phases: load(&self.metrics.split_phases),
-            hurried: load(&self.metrics.hurried),
-            reconciled_rows: load(&self.metrics.reconciled_rows),
-            split_records: load(&self.chosen),
-            // Of two counts, lest more be stashed than refused between two readings.
-            refused: awaited + stashed,
-            stashed,
-            split_time: Duration::from_nanos(load(&self.metrics.split_nanoseconds)),
-            changing_time: Duration::from_nanos(load(&self.metrics.changing_nanoseconds)),
-        }
+        let mut metrics = PhaseMetrics::default();
+        metrics.is_split = self.phases.present().phase() == Some(Phase::Split);
+        metrics.split_phases = load(&self.metrics.split_phases);
+        metrics.hurried = load(&self.metrics.hurried);
+        metrics.reconciled_rows = load(&self.metrics.reconciled_rows);
+        metrics.split_records = load(&self.chosen);
+        // Of two counts, lest more be stashed than refused between two readings.
+        metrics.refused = awaited + stashed;
+        metrics.stashed = stashed;
+        metrics.split_time = Duration::from_nanos(load(&self.metrics.split_nanoseconds));
+        metrics.changing_time = Duration::from_nanos(load(&self.metrics.changing_nanoseconds));
+        metrics
     }
 }
 

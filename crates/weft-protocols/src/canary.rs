@@ -57,22 +57,6 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use weft_htm::word::{Ordering, Word, WordPointer, yield_now};
-
-use crate::commit::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, successor};
-use crate::commit::optimistic::{
-    lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
-};
-use crate::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
-use crate::error::ConflictReason;
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::store::record::tid::{Tid, TidWord, fence_before_validation};
-use crate::store::record::{Newest, RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedWrite, WorkerMemory};
-
 use Mutation::{
     AbortedWriteStays, AbsenceNotNoted, AnyInsertionCountsAsOwn, ConclusionsNotValidated,
     DirtyRead, EntryStays, ForgottenUnlock, LockedCountsAsUnchanged, NoNodeValidation,
@@ -80,6 +64,20 @@ use Mutation::{
     NumberBeforeLocks, OneLockAtATime, RefusedWriteNotNoted, ShortReads, SplitNotNoted,
     StaleSnapshot, TornRead, UnlockBeforeInstall, ValidationBeforeLocks, VersionStays,
 };
+use weft::ConflictReason;
+use weft::commit::access_set::{AccessSet, ReadEntry, Replaced, TidHeader, is_inline, successor};
+use weft::commit::optimistic::{
+    lock_expected, read_conflict, stored, unlock, validate_nodes, write_conflict,
+};
+use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::store::record::tid::{Tid, TidWord, fence_before_validation};
+use weft::store::record::{Newest, RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, WorkerMemory};
+use weft_htm::word::{Ordering, Word, WordPointer, yield_now};
 
 // ---- the mutations ----------------------------------------------------------------------------
 
@@ -171,7 +169,8 @@ impl Mutation {
 #[derive(Debug)]
 pub enum Canary {}
 
-impl Protocol for Canary {
+// SAFETY: what it does wrong is the order of its steps; each row is installed or discarded once all the same.
+unsafe impl Protocol for Canary {
     const NAME: &'static str = "canary";
     const TITLE: &'static str = "OCC that is wrong on purpose, for the conformance suite";
     const SOURCE: &'static str = "-";

@@ -21,8 +21,8 @@
 //! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
 //!
 //! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
-//! for which [`procedure`](mod@crate::procedure) decides what runs. The workset cache lies where
-//! records are looked up, in [`Transaction`](crate::Transaction).
+//! for which [`procedure`](mod@weft::procedure) decides what runs. The workset cache lies where
+//! records are looked up, in [`Transaction`](weft::Transaction).
 //!
 //! **The serialization point** is that of DBX. Locks on hot records are not needed for it.
 //!
@@ -52,35 +52,35 @@ mod steps;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft::Failure;
+use weft::commit::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
+use weft::commit::dbx::commit_hot_and_cold;
+use weft::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
+};
+use weft::commit::{
+    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
+    RepairsTransactions, Settled, Visible,
+};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::step::Instance;
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, WorkerMemory};
 use weft_htm::word::{spin_loop, yield_now};
 
 use self::heat::{Conflict, HeatHeader};
 use self::steps::Steps;
-use crate::commit::access_set::{AccessSet, Positions, Replaced, TidHeader, WriteEntry};
-use crate::commit::dbx::commit_hot_and_cold;
-use crate::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, settle_deleted, stored,
-};
-use crate::commit::{
-    Abort, Executor, Never, Observation, Protocol, ProtocolOptions, ProtocolShared, Refusal,
-    RepairsTransactions, Settled, Visible,
-};
-use crate::database::Builder;
-use crate::error::Failure;
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::step::Instance;
-use crate::store::record::{RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedWrite, WorkerMemory};
 
 /// HTCC: locks for hot records, HTM for cold ones, repair. See the [module](self) for the paper and the
 /// idea.
 #[derive(Debug)]
 pub enum Htcc {}
 
-impl Protocol for Htcc {
+// SAFETY: cold records are those of `OptimisticExecutor`; hot ones are read and changed under their locks.
+unsafe impl Protocol for Htcc {
     const NAME: &'static str = "htcc";
     const TITLE: &'static str =
         "locks for hot records, HTM for cold ones, repair instead of restart";
@@ -145,7 +145,7 @@ pub struct HtccOptions {
     /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
     /// `HTCC(-SC)`.
     pub repairs: bool,
-    /// Whether [procedures](crate::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
+    /// Whether [procedures](weft::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
     /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
     /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. On two cores that is faster by far: an
     /// operation on what is in the caches costs less than to keep account of it. With many cores it may be worth
@@ -164,7 +164,7 @@ pub struct HtccOptions {
 impl Default for HtccOptions {
     fn default() -> Self {
         // In tests everything is to happen often.
-        let is_test = cfg!(feature = "hasty-reclamation");
+        let is_test = weft::store::IS_HASTY;
         let (hot_at, dependencies) = if is_test { (1, true) } else { (32, false) };
         HtccOptions {
             hot: HotRecords::Automatic,
@@ -218,13 +218,6 @@ impl HtccOptions {
 #[derive(Debug)]
 pub struct HtccShared {
     options: HtccOptions,
-}
-
-impl<P: Protocol> Builder<P> {
-    /// Sets what the protocol `htcc` is to do.
-    pub fn htcc(self, htcc: HtccOptions) -> Self {
-        self.protocol_options(htcc)
-    }
 }
 
 impl ProtocolShared for HtccShared {
@@ -432,7 +425,7 @@ impl HybridExecutor {
             }
             let conflict = match self.round + self.attempt {
                 // In tests every record is to become hot soon.
-                _ if cfg!(feature = "hasty-reclamation") => Conflict::Again,
+                _ if weft::store::IS_HASTY => Conflict::Again,
                 0 => Conflict::First,
                 1 => Conflict::Again,
                 // One that starves says no more about the record than that.

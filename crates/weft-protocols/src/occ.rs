@@ -41,7 +41,7 @@
 //! **The serialization point** is where the epoch is read, with all locks held.
 //!
 //! **Starvation.** As for all optimistic protocols: a randomized wait between attempts, and [the
-//! turnstile](crate::Database#starvation) for one that has lost very often.
+//! turnstile](weft::Database#starvation) for one that has lost very often.
 //!
 //! **Departures from the paper**
 //! - Phantoms are found by the versions of index nodes, as in Silo. Nodes carry no read timestamp,
@@ -50,22 +50,22 @@
 
 use std::ptr::NonNull;
 
-use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
-
-use crate::commit::access_set::{AccessSet, TidHeader, written_at};
-use crate::commit::optimistic::{
+use weft::commit::access_set::{AccessSet, TidHeader, written_at};
+use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, install, lock_expected, settle_deleted,
     stored, unlock, validate_reads,
 };
-use crate::commit::{Abort, Protocol, Settled};
-use crate::store::record::tid::{Tid, TidWord, fence_before_validation};
-use crate::store::record::{RecordPointer, StoredRecord};
+use weft::commit::{Abort, Protocol, Settled};
+use weft::store::record::tid::{Tid, TidWord, fence_before_validation};
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 /// Classic OCC. See the [module](self) for the papers and the idea.
 #[derive(Debug)]
 pub enum Occ {}
 
-impl Protocol for Occ {
+// SAFETY: reads, writes and installs are those of `OptimisticExecutor`, which keeps the contract.
+unsafe impl Protocol for Occ {
     const NAME: &'static str = "occ";
     const TITLE: &'static str = "classic OCC, locks on all accessed, tracks anti-dependencies";
     const SOURCE: &'static str = "Kung and Robinson, TODS 1981; Wu and Tan, USENIX ATC 2016, §5";

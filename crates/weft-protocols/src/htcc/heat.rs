@@ -1,10 +1,9 @@
 //! What HTCC keeps with every record besides its version (§3.1): whether it is hot, how often it was the
 //! reason of a conflict lately, and the lock that hot records are accessed under.
 
+use weft::commit::access_set::TidHeader;
+use weft::store::record::tid::{Tid, TidWord};
 use weft_htm::word::{Ordering, Word};
-
-use crate::commit::access_set::TidHeader;
-use crate::store::record::tid::{Tid, TidWord};
 
 /// The header of a record: its version, and its heat.
 ///

@@ -22,16 +22,17 @@
 
 use std::ptr::NonNull;
 
+use weft::column::ColumnSet;
+use weft::commit::access_set::{Superseded, TidOnly, WriteEntry, visible};
+use weft::commit::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
+use weft::commit::{Abort, Visible};
+use weft::plan::StepColumns;
+use weft::store::record::RecordPointer;
+use weft::store::record::version::VersionHeader;
+use weft::store::table::Rebase;
+use weft::store::worker::WorkerMemory;
+
 use super::PieceExecutor;
-use crate::commit::access_set::{Superseded, TidOnly, WriteEntry, visible};
-use crate::commit::optimistic::{read_conflict, read_newest, validate_nodes, write_conflict};
-use crate::commit::{Abort, Visible};
-use crate::plan::StepColumns;
-use crate::row::column::ColumnSet;
-use crate::store::record::RecordPointer;
-use crate::store::record::version::VersionHeader;
-use crate::store::table::Rebase;
-use crate::store::worker::WorkerMemory;
 
 /// Which step has accessed what, of a piece that may commit by columns.
 #[derive(Default)]

@@ -12,12 +12,11 @@
 use std::ptr::NonNull;
 
 use smallvec::SmallVec;
-
-use crate::commit::Abort;
-use crate::row::encoding::EncodedKey;
-use crate::row::operation::ColumnOperation;
-use crate::store::table::TableRef;
-use crate::store::worker::WorkerMemory;
+use weft::commit::Abort;
+use weft::encoding::EncodedKey;
+use weft::operation::ColumnOperation;
+use weft::store::table::TableRef;
+use weft::store::worker::WorkerMemory;
 
 /// Entries of a sketch.
 const ENTRIES: usize = 16;
@@ -168,10 +167,10 @@ pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<Contend
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::commit::Dbx;
-    use crate::row::encoding::KeyForm;
-    use crate::row::operation::{Add, ColumnOf, Integer, Max, Operation};
-    use crate::{Database, Record, column_of};
+    use weft::commit::Dbx;
+    use weft::encoding::KeyForm;
+    use weft::operation::{Add, ColumnOf, Integer, Max, Operation};
+    use weft::{Database, Record, column_of};
 
     #[derive(Clone, Record)]
     struct Counter {
@@ -203,7 +202,7 @@ mod tests {
     fn a_sketch_keeps_the_most_contended_records() {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
-        let table = counters.inner.reference();
+        let table = counters.inner().reference();
         let worker = database.worker().unwrap();
         let memory = &worker.memory;
         database
@@ -221,7 +220,7 @@ mod tests {
         let mut sketch = Sketch::default();
         for round in 0..100 {
             for id in [7, 20 + round % 20] {
-                let reason = crate::ConflictReason::WriteChanged;
+                let reason = weft::ConflictReason::WriteChanged;
                 let abort = Abort { reason, table, record: Some(record(id)) };
                 sketch.note(&abort, std::iter::once(add), memory);
             }

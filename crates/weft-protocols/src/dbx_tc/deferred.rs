@@ -2,7 +2,7 @@
 //!
 //! A *publisher*'s step adds to columns that nobody looks at but *subscribers*. It would connect the two, and so
 //! merge what need not be: Delivery adds to a customer's balance, which Payment reads. The analysis (see
-//! [`chopping`](mod@crate::procedure::chopping)) says of which steps it is in order that they wait: then
+//! [`chopping`](mod@weft::procedure::chopping)) says of which steps it is in order that they wait: then
 //! all subscribers that have not seen what is waiting come before its publishers, and all that come later
 //! behind them.
 //!
@@ -31,18 +31,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::PoisonError;
 
+use weft::Failure;
+use weft::commit::DeferredChange;
+use weft::commit::access_set::TidOnly;
+use weft::commit::optimistic::OptimisticExecutor;
+use weft::commit::{Executor, Visible};
+use weft::store::record::version::VersionHeader;
+use weft::store::table::TableRef;
+use weft::store::worker::Committing;
+use weft::store::worker::{Discarded, WorkerMemory};
 use weft_htm::word::{Mutex, Ordering, Word, yield_now};
 
 use super::DbxTc;
-use crate::commit::DeferredChange;
-use crate::commit::access_set::TidOnly;
-use crate::commit::optimistic::OptimisticExecutor;
-use crate::commit::{Executor, Visible};
-use crate::error::Failure;
-use crate::store::record::version::VersionHeader;
-use crate::store::table::TableRef;
-use crate::store::worker::Committing;
-use crate::store::worker::{Discarded, WorkerMemory};
 
 /// What one procedure has deferred.
 pub type Batch = Vec<DeferredChange<TidOnly>>;
@@ -106,7 +106,7 @@ impl Deferred {
     }
 
     /// Whether something has waited since an epoch before this one, or so much waits that sums which had
-    /// [room](crate::column::ColumnValue::has_room) each might have none together.
+    /// [room](weft::column::ColumnValue::has_room) each might have none together.
     #[inline(always)]
     pub fn is_due(&self, epoch: impl FnOnce() -> u64) -> bool {
         // Relaxed: a hint.

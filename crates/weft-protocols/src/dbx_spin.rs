@@ -15,7 +15,7 @@
 //! **The serialization point** is where the epoch is read, inside the lock.
 //!
 //! **Starvation.** As for [`dbx`](super::dbx): a transaction that has lost very often [closes the
-//! turnstile](crate::Database#starvation). The lock itself is not fair.
+//! turnstile](weft::Database#starvation). The lock itself is not fair.
 //!
 //! **Departures from the paper**
 //! - The paper takes the lock for reading a record as well, because there a read is a region of
@@ -23,20 +23,20 @@
 //!   replace; the lock bit of the TID word tells readers that a version is being installed.
 //! - A transaction that has written nothing takes the lock too: its validation was in a region.
 
-use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
-
-use crate::commit::access_set::{AccessSet, TidOnly};
-use crate::commit::optimistic::{
+use weft::commit::access_set::{AccessSet, TidOnly};
+use weft::commit::optimistic::{
     CommitContext, CommitPhases, OptimisticExecutor, commit_with_locks, settle_deleted,
 };
-use crate::commit::{Abort, Protocol, Settled};
-use crate::store::record::StoredRecord;
+use weft::commit::{Abort, Protocol, Settled};
+use weft::store::record::StoredRecord;
+use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
 /// DBX with a spinlock in place of its commit region. See the [module](self).
 #[derive(Debug)]
 pub enum DbxSpin {}
 
-impl Protocol for DbxSpin {
+// SAFETY: reads, writes and installs are those of `OptimisticExecutor`, which keeps the contract.
+unsafe impl Protocol for DbxSpin {
     const NAME: &'static str = "dbx-spin";
     const TITLE: &'static str = "OCC, validation and write phase under one spinlock";
     const SOURCE: &'static str = "Wang et al., EuroSys 2014, §7.3";

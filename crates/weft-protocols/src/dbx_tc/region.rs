@@ -23,19 +23,19 @@
 //!
 //! **The serialization point** is the end of the region.
 
+use weft::commit::access_set::{Replaced, TidHeader, TidOnly, visible};
+use weft::commit::dbx::install_in_region;
+use weft::commit::optimistic::stored;
+use weft::commit::{Observation, Visible};
+use weft::store::record::RecordPointer;
+use weft::store::record::tid::Tid;
+use weft::store::worker::WorkerMemory;
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 use weft_htm::{Opened, RetryPolicy};
 
 use super::{PieceExecutor, Standing};
-use crate::commit::access_set::{Replaced, TidHeader, TidOnly, visible};
-use crate::commit::dbx::install_in_region;
-use crate::commit::optimistic::stored;
-use crate::commit::{Observation, Visible};
-use crate::store::record::RecordPointer;
-use crate::store::record::tid::Tid;
-use crate::store::worker::WorkerMemory;
 
 /// At so many aborts by the size of a region it is given up. Once may be the doing of another thread on the same core.
 const CAPACITY_ABORTS_MAX: u32 = 2;

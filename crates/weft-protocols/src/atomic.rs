@@ -14,7 +14,7 @@
 //!
 //! That other is refused: under a protocol with [`Protocol::SINGLE_KEY`] a transaction is one
 //! `get`, `insert`, `update`, `upsert` or `delete`. A second operation, a scan, or a table with
-//! secondary indexes is [`Failure::SingleKey`](crate::Failure::SingleKey).
+//! secondary indexes is [`Failure::SingleKey`](weft::Failure::SingleKey).
 //!
 //! Header of a record: nothing. Everything is in the word that leads to the newest row, so that
 //! one instruction can change it; rows are aligned to 16 bytes, which leaves four bits.
@@ -59,24 +59,24 @@
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use weft::ConflictReason;
+use weft::commit::access_set::is_inline;
+use weft::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::store::record::version::{UNNUMBERED, VersionHeader};
+use weft::store::record::{Newest, RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{LoggedWrite, Outcome, Replaced, WorkerMemory, Written};
 use weft_htm::word::{Ordering, yield_now};
-
-use crate::commit::access_set::is_inline;
-use crate::commit::{Abort, Executor, Never, Observation, Protocol, Refusal, Settled, Visible};
-use crate::error::ConflictReason;
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::row::encoding::EncodedKey;
-use crate::store::record::version::{UNNUMBERED, VersionHeader};
-use crate::store::record::{Newest, RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{LoggedWrite, Outcome, Replaced, WorkerMemory, Written};
 
 /// One atomic instruction per transaction. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
 pub enum Atomic {}
 
-impl Protocol for Atomic {
+// SAFETY: an operation is one exchange of a record's row, which hands the one that it has replaced on.
+unsafe impl Protocol for Atomic {
     const NAME: &'static str = "atomic";
     const TITLE: &'static str = "one atomic instruction on one row: the bound for locking schemes";
     const SOURCE: &'static str = "Narula et al., OSDI 2014, §8.2";

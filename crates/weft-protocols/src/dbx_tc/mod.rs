@@ -4,12 +4,12 @@
 //! In-Memory Transaction Processing*, 2015; sections below are that paper's.
 //!
 //! The idea. A transaction that is known beforehand can be cut into pieces that commit one by one, and still be
-//! serializable together with all others that are known (§3: [`chopping`](crate::procedure::chopping)). A
+//! serializable together with all others that are known (§3: [`chopping`](weft::procedure::chopping)). A
 //! piece is short: it meets others less often, and if it does, it alone is done again. And it touches little,
 //! so that a hardware region can hold it.
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
-//! [admitted](crate::Database::admit) later, and [executed](crate::Database::execute). All other transactions
+//! [admitted](weft::Database::admit) later, and [executed](weft::Database::execute). All other transactions
 //! are kept apart from procedures that are between two pieces: see `gate`.
 //!
 //! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.
@@ -34,8 +34,8 @@
 //! - A number for a snapshot is taken when no procedure is between two pieces, so it is consistent at once. The
 //!   paper's *eventual snapshots* (§4) are taken at any moment, and made consistent by redoing operations on newer
 //!   versions. As there, readers share a number that is taken now and then
-//!   ([`open_recent_snapshot`](crate::Database::open_recent_snapshot)), or take one each, which the paper calls
-//!   ROEP ([`open_snapshot`](crate::Database::open_snapshot)).
+//!   ([`open_recent_snapshot`](weft::Database::open_recent_snapshot)), or take one each, which the paper calls
+//!   ROEP ([`open_snapshot`](weft::Database::open_snapshot)).
 //! - Read-only procedures that are run as transactions wait until no procedure is between two pieces.
 //! - What is durable goes by epochs, as under DBX, and not by the numbers of snapshots. If the database has a
 //!   log, an epoch ends as a stranger comes: when no procedure is between two pieces. So all pieces of a
@@ -57,6 +57,27 @@ mod registered;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use weft::commit::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
+use weft::commit::dbx::commit_in_region_or_with_locks;
+use weft::commit::optimistic::{
+    CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
+};
+use weft::commit::{
+    Abort, ChopsProcedures, DeferredChange, Engine, Executor, Never, Observation, Protocol,
+    ProtocolOptions, ProtocolShared, Refusal, Settled, Visible, Worker,
+};
+use weft::encoding::EncodedKey;
+use weft::index::bplus_tree::ScannedRange;
+use weft::index::{NodeChange, NodeVersion};
+use weft::plan::chopping::{Chopping, NotAdmitted};
+use weft::plan::{Pieces, Shape, StepColumns};
+use weft::step::Instance;
+use weft::store::record::{RecordPointer, StoredRecord};
+use weft::store::table::TableRef;
+use weft::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
+use weft::sync::gate::{Gate, Stranger};
+use weft::{Database, Failure};
+
 use self::columns::Accesses;
 use self::deferred::{Batch, Deferred};
 pub use self::registered::DbxTcOptions;
@@ -64,34 +85,13 @@ pub use self::registered::DbxTcOptions;
 #[doc(hidden)]
 pub use self::registered::Flaw;
 use self::registered::{Known, Procedures};
-use crate::commit::access_set::{AccessSet, Replaced, Superseded, TidOnly, drop_private};
-use crate::commit::dbx::commit_in_region_or_with_locks;
-use crate::commit::optimistic::{
-    CommitContext, CommitPhases, OptimisticExecutor, discard_placeholder, settle_deleted,
-};
-use crate::commit::{
-    Abort, ChopsProcedures, Executor, Never, Observation, Protocol, ProtocolOptions,
-    ProtocolShared, Refusal, Settled, Visible,
-};
-use crate::commit::{DeferredChange, Engine, Worker};
-use crate::database::{Builder, Database};
-use crate::error::Failure;
-use crate::index::bplus_tree::ScannedRange;
-use crate::index::{NodeChange, NodeVersion};
-use crate::plan::chopping::{Chopping, NotAdmitted};
-use crate::plan::{Pieces, Shape, StepColumns};
-use crate::row::encoding::EncodedKey;
-use crate::step::Instance;
-use crate::store::record::{RecordPointer, StoredRecord};
-use crate::store::table::TableRef;
-use crate::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
-use crate::sync::gate::{Gate, Stranger};
 
 /// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
 pub enum DbxTc {}
 
-impl Protocol for DbxTc {
+// SAFETY: a piece runs in an `OptimisticExecutor`; rows of earlier pieces are kept until the procedure has ended.
+unsafe impl Protocol for DbxTc {
     const NAME: &'static str = "dbx-tc";
     const TITLE: &'static str = "known transactions in pieces, each in one HTM region";
     const SOURCE: &'static str = "Qian et al., 2015";
@@ -162,13 +162,6 @@ pub struct DbxTcShared {
     in_regions: bool,
 }
 
-impl<P: Protocol> Builder<P> {
-    /// Sets what the protocol `dbx-tc` knows of procedures.
-    pub fn dbx_tc(self, dbx_tc: DbxTcOptions) -> Self {
-        self.protocol_options(dbx_tc)
-    }
-}
-
 impl ProtocolShared for DbxTcShared {
     fn new(options: &ProtocolOptions) -> Result<Self, Failure> {
         let given = options.given.get::<DbxTcOptions>().cloned().unwrap_or_default();
@@ -190,20 +183,27 @@ impl ProtocolShared for DbxTcShared {
     }
 }
 
-impl Database<DbxTc> {
+/// What a database under `dbx-tc` can be asked about its procedures.
+pub trait ChoppedDatabase {
     /// Adds a procedure to those that run in pieces, if it can run beside them without any of them being chopped
     /// otherwise.
     ///
     /// # Errors
     /// It cannot; the error names a procedure that would have to be chopped otherwise, and the cycle. Then, and
     /// before, the procedure is executed nevertheless, but never while another is between two pieces.
-    pub fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
-        self.inner().protocol.procedures.admit(shape)
-    }
+    fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted>;
 
     /// In which pieces procedures run, and why.
-    pub fn chopping(&self) -> Chopping {
-        self.inner().protocol.procedures.get().chopping.clone()
+    fn chopping(&self) -> Chopping;
+}
+
+impl ChoppedDatabase for Database<DbxTc> {
+    fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
+        self.engine().protocol.procedures.admit(shape)
+    }
+
+    fn chopping(&self) -> Chopping {
+        self.engine().protocol.procedures.get().chopping.clone()
     }
 }
 

@@ -53,18 +53,19 @@
 //! out (without RTM, or after its region was aborted); two threads that hold transactions on two
 //! such databases, each waiting for the other's, wait for ever.
 
+use weft::commit::{Protocol, Refusal, Settled};
+use weft::store::record::StoredRecord;
+use weft::store::worker::WorkerMemory;
 use weft_htm::ElidedLock;
 
 use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
-use crate::commit::{Protocol, Refusal, Settled};
-use crate::store::record::StoredRecord;
-use crate::store::worker::WorkerMemory;
 
 /// Whole transactions in hardware regions. See the [module](self) for the papers and the idea.
 #[derive(Debug)]
 pub enum HtmNaive {}
 
-impl Protocol for HtmNaive {
+// SAFETY: `ExclusiveExecutor` keeps the contract; while it runs nobody else changes anything.
+unsafe impl Protocol for HtmNaive {
     const NAME: &'static str = "htm-naive";
     const TITLE: &'static str = "the whole transaction in one HTM region, coarse fallback lock";
     const SOURCE: &'static str = "Wang et al., EuroSys 2014, §7.3.2; DBX-TC, §2.2";

@@ -1,0 +1,136 @@
+//! Labels: rows that a program wants split, contended or not (Doppel, §5.5).
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use weft::Database;
+use weft::Failure;
+use weft::commit::access_set::TidHeader;
+use weft::encoding::{EncodedKey, Key, KeyForm};
+use weft::operation::{ColumnOf, ColumnOperation, Operation};
+use weft::schema::Record;
+use weft::store::record::StoredRecord;
+use weft::store::table::{Table, with_form};
+use weft::store::worker::Pinned;
+
+use super::contention::Contended;
+use super::{JoinedProtocol, PhaseReconciliation, transition};
+
+/// Labels of rows that are to be split, in a database under a protocol with phases.
+pub trait LabelledDatabase {
+    /// Labels a row: as long as it is there, it is split for the operation `O` on a column in every split
+    /// phase, contended or not. It may be labelled for other columns, too; the last label for a column
+    /// counts.
+    ///
+    /// What is contended is found out by itself. A label spares the first transactions of a rush that is
+    /// foreseen the conflicts by which that would be noticed.
+    ///
+    /// ```
+    /// # use weft::operation::Add;
+    /// # use weft_protocols::Doppel;
+    /// # use weft::{Database, Error, Record, column_of};
+    /// # #[derive(Clone, Record)]
+    /// # struct Page { #[record(key)] id: u32, likes: u64 }
+    /// # let database = Database::builder().protocol::<Doppel>().table::<Page>().open()?;
+    /// # let pages = database.table::<Page>()?;
+    /// # database.transact(|tx| tx.insert(&pages, Page { id: 7, likes: 0 }))?;
+    /// database.label_split::<_, _, Add<_>>(&pages, &7, column_of!(Page.likes))?;
+    /// for _ in 0..100 {
+    ///     database.transact(|tx| tx.add(&pages, &7, column_of!(Page.likes), 1))?;
+    /// }
+    /// assert!(database.metrics().phases.unwrap().split_phases > 0);
+    /// let likes = database.transact(|tx| Ok::<_, Error>(tx.get(&pages, &7)?.unwrap().likes))?;
+    /// assert_eq!(likes, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Failure::NoSuchRow`]; [`Failure::Unsplittable`] if the column is in a secondary index or owns
+    /// memory, or the table has checks; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
+    /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    fn label_split<T: Record, V: 'static, O: Operation<V>>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+    ) -> Result<(), Failure>;
+
+    /// Takes all labels of a row back.
+    ///
+    /// # Errors
+    /// [`Failure::NoSuchRow`]; [`Failure::ForeignTable`]; [`Failure::NestedTransaction`];
+    /// [`Failure::TooManyWorkers`], [`Failure::Closed`].
+    fn remove_split_labels<T: Record>(&self, table: &Table<T>, key: &T::Key)
+    -> Result<(), Failure>;
+}
+
+impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
+    fn label_split<T: Record, V: 'static, O: Operation<V>>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+        column: ColumnOf<T, V>,
+    ) -> Result<(), Failure> {
+        let unsplittable = |reason| Failure::Unsplittable {
+            table: T::TABLE,
+            column: column.name(),
+            operation: O::KIND,
+            reason,
+        };
+        if T::IS_CHECKED {
+            return Err(unsplittable("the table has checks, which need whole rows"));
+        }
+        if column.is_indexed() {
+            return Err(unsplittable("an index is ordered by the column"));
+        }
+        let Some(operation) = ColumnOperation::new::<T, V, O>(column) else {
+            return Err(unsplittable("the column owns memory"));
+        };
+        with_record(self, table, key, |record, key| {
+            let contended = Contended::of(record, table.inner().reference(), key);
+            transition::label(self.engine(), contended, operation);
+        })
+    }
+
+    fn remove_split_labels<T: Record>(
+        &self,
+        table: &Table<T>,
+        key: &T::Key,
+    ) -> Result<(), Failure> {
+        with_record(self, table, key, |record, _| {
+            transition::remove_labels(self.engine(), table.inner().reference(), record);
+        })
+    }
+}
+
+/// Runs `body` with the record of a row that is there now, and its key, on a worker that is pinned.
+fn with_record<J: JoinedProtocol, T: Record>(
+    database: &Database<PhaseReconciliation<J>>,
+    table: &Table<T>,
+    key: &T::Key,
+    body: impl FnOnce(NonNull<u8>, EncodedKey),
+) -> Result<(), Failure> {
+    if !Arc::ptr_eq(&table.inner().identity, &database.engine().identity) {
+        return Err(Failure::ForeignTable { table: T::TABLE });
+    }
+    let worker = database.worker()?;
+    if worker.active.get() {
+        return Err(Failure::NestedTransaction);
+    }
+    database.engine().shared.check_open()?;
+    // Before the worker is pinned: it is the user's code.
+    let encoded = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
+    let pinned = Pinned::new(worker);
+    // SAFETY: pinned.
+    let record = unsafe { table.inner().reference().find(&encoded) }.filter(|record| {
+        // SAFETY: the table's own index holds addresses of its records; pinned.
+        let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
+        !stored.header.tid().load_unlocked().is_absent()
+    });
+    let is_there = record.map(|record| body(record, encoded)).is_some();
+    drop(pinned);
+    match is_there {
+        true => Ok(()),
+        false => Err(Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }),
+    }
+}
