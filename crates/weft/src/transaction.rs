@@ -7,6 +7,7 @@
 //! Rows are handed out as plain references. They are never changed while the transaction lasts:
 //! an update makes a new version, also of a row that this transaction has written before.
 
+mod by_columns;
 mod deferred;
 mod lookup;
 mod operations;

@@ -115,10 +115,10 @@
 //! makes sure that all later instances on the same row then run again, too.
 //!
 //! In reading order: `step` and `plan`, where the shape is; `place`; `slot` and `walk`, where it is decided what
-//! runs; `operations`, the methods; `by_columns`, `piecewise` and `stepwise`, the drivers of the protocols. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
+//! runs; `operations`, the methods; `one_piece`, `piecewise` and `stepwise`, the drivers of the protocols. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
 //! which others, is found by [`chopping`].
 
-mod by_columns;
+mod one_piece;
 mod operations;
 mod piecewise;
 mod place;
@@ -126,7 +126,7 @@ mod slot;
 mod stepwise;
 mod walk;
 
-pub(crate) use by_columns::OnePiece;
+pub(crate) use one_piece::OnePiece;
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, Scanned};

@@ -1,54 +1,12 @@
-//! Commits by columns, and the driver of procedures that run as one piece, under protocols that chop.
+//! Commits by columns, of procedures that run as one piece, under protocols that chop.
 
 use super::Transaction;
 use crate::commit::{Abort, ChopsProcedures, Executor, Protocol};
 use crate::plan::StepColumns;
-use crate::procedure::{Driver, Next, Passes};
-use crate::step::{Instance, Iteration};
 use crate::store::worker::Counters;
 
 /// How often a commit is tried again with the versions that are there now, before the piece is done again.
 const CARRIED_OVER_MAX: u32 = 8;
-
-/// Executes a procedure in a transaction that somebody else commits, and says which step it is at.
-pub(crate) struct OnePiece<'t, 'db, P: Protocol> {
-    transaction: &'t Transaction<'db, P>,
-    columns: Option<&'t [StepColumns]>,
-}
-
-impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
-    /// For a transaction that has just begun. `columns` are those of the steps, if it is to be committed
-    /// [by columns](Transaction::finish).
-    pub(crate) fn new(
-        transaction: &'t Transaction<'db, P>,
-        columns: Option<&'t [StepColumns]>,
-    ) -> Self {
-        OnePiece { transaction, columns }
-    }
-}
-
-impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
-    const PASSES: Passes = Passes::One;
-
-    #[inline(always)]
-    fn transaction(&self) -> &Transaction<'_, P> {
-        self.transaction
-    }
-
-    #[inline(always)]
-    fn come_to(&self, step: usize) {
-        if self.columns.is_some() {
-            let instance = Instance { step, iteration: Iteration::NONE };
-            if let Some(chopping) = self.transaction.worker.executor().chopping() {
-                chopping.enter_step(instance);
-            }
-        }
-    }
-
-    fn end_pass(&self, _is_ok: bool) -> Next {
-        Next::Return
-    }
-}
 
 impl<P: Protocol> Transaction<'_, P> {
     /// The columns of the steps by which a procedure is committed, which are these if it has any. What is recorded
