@@ -63,7 +63,7 @@ fn the_standard_mix_keeps_every_condition() {
     for_each_protocol(|name| {
         for warehouses in [1, 3] {
             let (ended, rolled_back) =
-                weft_protocols::with_protocol!(name, |P| run::<Dbx>(warehouses, Mix::STANDARD, 11))
+                weft_protocols::with_protocol!(name, |P| run::<P>(warehouses, Mix::STANDARD, 11))
                     .expect("a name of the list");
             assert!(ended.iter().all(|&count| count > 20), "{name}: {ended:?}");
             let new_orders = ended[TransactionType::NewOrder as usize];
@@ -80,8 +80,7 @@ fn the_standard_mix_keeps_every_condition() {
 fn orders_against_deliveries_keep_every_condition() {
     for_each_protocol(|name| {
         let mix = Mix::weighted([60, 0, 10, 30, 0]).expect("a mix");
-        weft_protocols::with_protocol!(name, |P| run::<Dbx>(1, mix, 12))
-            .expect("a name of the list");
+        weft_protocols::with_protocol!(name, |P| run::<P>(1, mix, 12)).expect("a name of the list");
     });
 }
 
@@ -135,7 +134,7 @@ fn each_transaction_alone_keeps_every_condition() {
     for_each_protocol(|name| {
         for transaction in TransactionType::ALL {
             let mix = Mix::only(transaction);
-            let (ended, _) = weft_protocols::with_protocol!(name, |P| run::<Dbx>(1, mix, 13))
+            let (ended, _) = weft_protocols::with_protocol!(name, |P| run::<P>(1, mix, 13))
                 .expect("a name of the list");
             assert!(ended[transaction as usize] > 0);
         }
