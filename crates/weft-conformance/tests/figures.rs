@@ -12,9 +12,10 @@ use std::cell::Cell;
 use std::thread::{self, ScopedJoinHandle, scope};
 use std::time::Duration;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Record, Table, Transaction, column_of, procedure};
+use weft::{Database, Error, Record, Table, Transaction, column_of};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure, Shape};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions, Flaw};
 
 /// A row that is overwritten.

@@ -162,12 +162,13 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 }
 
 /// Makes a procedure of a function: beside the function, which stays as it is, comes a struct of its arguments
-/// that implements `weft::procedure::Procedure`.
+/// that implements `weft_procedures::Procedure`.
 ///
 /// ```
-/// use weft::procedure::Procedure;
+/// use weft_procedures::Procedure;
 /// use weft::protocol::{Dbx, Protocol};
-/// use weft::{Error, Record, Table, Transaction, procedure};
+/// use weft::{Error, Record, Table, Transaction};
+/// use weft_procedures::procedure;
 ///
 /// #[derive(Clone, Record)]
 /// pub struct Counter { #[record(key)] id: u32, next: Option<u32>, value: i64 }

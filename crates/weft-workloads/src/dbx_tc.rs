@@ -7,7 +7,7 @@
 
 use serde::Serialize;
 use weft::Metrics;
-use weft::procedure::chopping::Options;
+use weft_procedures::chopping::Options;
 use weft_protocols::DbxTcOptions;
 
 use crate::variants::Variant;

@@ -3,8 +3,8 @@
 #[cfg(test)]
 pub(crate) mod rehearsal;
 
-use weft::procedure::Shape;
-use weft::procedure::chopping::Outlines;
+use weft_procedures::Shape;
+use weft_procedures::chopping::Outlines;
 
 use crate::{articles, incr, like, rubis, tatp, tpcc};
 
@@ -24,7 +24,7 @@ pub fn of_workload(name: &str) -> Option<Vec<&'static Shape>> {
     }
 }
 
-/// What is known of a workload's procedures for [chopping](weft::procedure::chopping): by their shapes, and by
+/// What is known of a workload's procedures for [chopping](weft_procedures::chopping): by their shapes, and by
 /// what it declares. `None` if it is none of [`WORKLOADS`].
 pub fn outlines_of_workload(name: &str) -> Option<Outlines> {
     let outlines = Outlines::of(of_workload(name)?);

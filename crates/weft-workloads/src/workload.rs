@@ -13,10 +13,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use weft::htm::RetryPolicy;
-use weft::procedure::Shape;
-use weft::procedure::chopping::Token;
 use weft::protocol::Protocol;
 use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
+use weft_procedures::Shape;
+use weft_procedures::chopping::Token;
 use weft_protocols::{BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
 
 /// Told how much of a long task is done: `(done, total)`, in rows.

@@ -65,10 +65,7 @@
 //!
 //! 6. [`operation`]: changes of a column that commute, for rows that many want to change at a time.
 //!
-//! 7. [`procedure`](mod@procedure): transactions whose steps are known beforehand, for protocols that
-//!    can do better with them.
-//!
-//! 8. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
+//! 7. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
 //!    survives its process, and crashes.
 //!
 //! # For who reads it
@@ -93,11 +90,11 @@
 //!     `access_set`, what a transaction remembers; `optimistic`, the phases that optimistic protocols share; `dbx`,
 //!     `silo` and `two_phase_locking`.
 //! 11. `transaction`: the operations on tables. `snapshot`: read-only views.
-//! 12. [`procedure`](mod@procedure): transactions by steps, and what drives them.
-//! 13. `database`: opening (`builder`), the run loop (`run`), the directory (`storage`), filling tables (`load`),
+//! 12. `database`: opening (`builder`), the run loop (`run`), the directory (`storage`), filling tables (`load`),
 //!     metrics, pools and stashes.
 //!
-//! The laboratory's protocols are in the crate `weft-protocols`, from `none`, the floor, on.
+//! The laboratory's protocols are in the crate `weft-protocols`, from `none`, the floor, on. Transactions whose steps
+//! are known beforehand, and in which pieces they may commit, are in `weft-procedures`.
 //!
 //! With the cargo feature `history` there is also `history`, which records what transactions did,
 //! for a checker.
@@ -118,7 +115,6 @@ pub mod history;
 pub mod index;
 #[doc(hidden)]
 pub mod plan;
-pub mod procedure;
 #[doc(hidden)]
 pub mod raw_tree;
 mod row;
@@ -132,15 +128,17 @@ pub mod sync;
 mod transaction;
 
 pub use weft_htm as htm;
-pub use weft_macros::{ColumnValue, Record, procedure};
+pub use weft_macros::{ColumnValue, Record};
 
 pub use commit::CommitToken;
 pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Submission, SubmissionFuture};
+#[doc(hidden)]
+pub use database::run;
 pub use database::stash::Stash;
 pub use database::storage::{Acknowledge, CheckpointReport, DurabilityOptions};
 pub use database::{Builder, Database, TransactionOptions, WORKERS_MAX_DEFAULT};
-pub use error::{Conflict, ConflictReason, Error, Failure};
+pub use error::{Conflict, ConflictReason, Error, Failure, OutlineError};
 pub use row::column::ColumnValue;
 pub use row::schema::{Index, Record, Violation};
 pub use row::{column, description, encoding, operation, schema};
@@ -152,7 +150,7 @@ pub use transaction::{Scan, Transaction};
 /// Concurrency-control protocols for applications, and what any protocol is to the engine.
 ///
 /// Those of the laboratory are in the crate `weft-protocols`. What a protocol is made from, the modules `commit`, `store`,
-/// `sync`, `plan`, `step` and `index`, can be used by other crates, but is not part of the promise of stability.
+/// `sync`, `plan`, `step`, `run` and `index`, can be used by other crates, but is not part of the promise of stability.
 pub mod protocol {
     pub use crate::commit::{
         Abort, ChopsProcedures, Dbx, Executor, Never, Observation, PhaseMetrics, Protocol,

@@ -59,11 +59,11 @@ use writes::duplicate;
 ///
 /// [`Database::transact`]: crate::Database::transact
 pub struct Transaction<'db, P: Protocol = Dbx> {
-    pub(crate) database: &'db Engine<P>,
-    pub(crate) worker: &'db Worker<P>,
+    database: &'db Engine<P>,
+    worker: &'db Worker<P>,
     /// What dooms it, if anything does.
-    pub(crate) doomed: Cell<Option<Abort>>,
-    pub(crate) deadline: Cell<Option<Deadline>>,
+    doomed: Cell<Option<Abort>>,
+    deadline: Cell<Option<Deadline>>,
     attempt: u32,
     /// Counts operations, so that the deadline is not looked at too often.
     operations: Cell<u32>,
@@ -107,8 +107,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// What has to be done before a transaction is there. If this returns without an error, it has to be
     /// made next, by [`Transaction::started`].
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn start(
+    pub fn start(
         database: &Engine<P>,
         worker: &Worker<P>,
         attempt: u32,
@@ -149,8 +150,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// The transaction that was started on this worker.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn started(
+    pub fn started(
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
@@ -168,6 +170,40 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             is_torn: Cell::new(false),
             is_in_steps: Cell::new(false),
         }
+    }
+
+    // ---- for drivers of procedures, in other crates -----------------------------------------
+
+    /// The worker that it runs on.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn worker(&self) -> &'db Worker<P> {
+        self.worker
+    }
+
+    /// What it works on.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn engine(&self) -> &'db Engine<P> {
+        self.database
+    }
+
+    /// What dooms it, if anything does.
+    #[doc(hidden)]
+    pub fn doomed(&self) -> Option<Abort> {
+        self.doomed.get()
+    }
+
+    /// Says that nothing dooms it any more: what it has done since was undone.
+    #[doc(hidden)]
+    pub fn forget_doom(&self) {
+        self.doomed.set(None);
+    }
+
+    /// Says that it has no deadline any more.
+    #[doc(hidden)]
+    pub fn forget_deadline(&self) {
+        self.deadline.set(None);
     }
 
     // ---- point operations -------------------------------------------------------------------
@@ -452,8 +488,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn commit_here(&self) -> Result<CommitToken, Abort> {
+    pub fn commit_here(&self) -> Result<CommitToken, Abort> {
         if let Some(abort) = self.doomed.get() {
             return Err(abort);
         }
@@ -473,8 +510,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Encodes what is to be logged, before anything is locked or installed. If the user's types panic,
     /// this does, and the transaction rolls back.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(super) fn stage_writes(&self) {
+    pub fn stage_writes(&self) {
         assert!(
             !self.is_torn.get(),
             "an operation of this transaction was left half done, because the row's type has panicked or does \
@@ -504,13 +542,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// The conflict behind an error or a panic of the caller's; `None` if that was the caller's
     /// own, concluded from what still is current.
-    pub(crate) fn conflict(&self) -> Option<Abort> {
+    #[doc(hidden)]
+    pub fn conflict(&self) -> Option<Abort> {
         self.doomed.get().or_else(|| self.worker.executor().validate().err())
     }
 
     /// Spells out why the transaction must give way.
+    #[doc(hidden)]
     #[cold]
-    pub(crate) fn describe(&self, abort: Abort) -> Conflict {
+    pub fn describe(&self, abort: Abort) -> Conflict {
         // SAFETY: pinned, as long as `self` is there.
         unsafe { abort.into_conflict() }
     }
@@ -529,8 +569,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Undoes what it was to write, for the body to be run again as the same transaction: the worker stays
     /// pinned, and what the operations have found is known (HTCC §4). Whether that can be done.
+    #[doc(hidden)]
     #[cold]
-    pub(crate) fn repair(&self) -> bool {
+    pub fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
         let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
         if !worker.executor().repairing().is_some_and(is_on) || !self.may_have_another_round() {
@@ -556,7 +597,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Whether the transaction may go into another round. Each keeps it pinned: one that was interrupted for
     /// long, or goes on failing, lets what others have deleted pile up, where scans come across it.
-    pub(crate) fn may_have_another_round(&self) -> bool {
+    #[doc(hidden)]
+    pub fn may_have_another_round(&self) -> bool {
         self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
     }
 
@@ -626,7 +668,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Says that the log was asked already whether the transaction may write.
-    pub(crate) fn set_admitted(&self) {
+    #[doc(hidden)]
+    pub fn set_admitted(&self) {
         self.is_admitted.set(true);
     }
 
@@ -667,8 +710,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Dooms the transaction, and spells out why.
+    #[doc(hidden)]
     #[cold]
-    pub(crate) fn doom_by(&self, abort: Abort) -> Error {
+    pub fn doom_by(&self, abort: Abort) -> Error {
         self.doomed.set(Some(abort));
         self.describe(abort).into()
     }

@@ -25,7 +25,6 @@ const LAYERS: &[&str] = &[
     "commit",
     "transaction",
     "snapshot",
-    "procedure",
     "database",
     "raw_tree",
 ];

@@ -5,8 +5,9 @@ use std::cell::Cell;
 use std::thread;
 
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Metrics, Record, Table, Transaction, procedure};
+use weft::{Database, Error, Failure, Metrics, Record, Table, Transaction};
 use weft_htm::word::{Ordering, Word};
+use weft_procedures::{Execute, procedure};
 use weft_protocols::{BuilderExt, HotRecords, Htcc, HtccOptions};
 
 #[derive(Clone, Debug, PartialEq, Record)]

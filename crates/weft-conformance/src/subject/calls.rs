@@ -4,12 +4,11 @@
 //! Beside each other, some of them can be chopped: what they insert into the journal, and add to totals, may
 //! be committed by itself, since none of the others looks at it. Everything else does.
 
-use weft::procedure::chopping::Options;
-use weft::procedure::{OwnedOutput, Procedure};
 use weft::protocol::Protocol;
-use weft::{
-    Database, Error, Record, Snapshot, Table, Transaction, TransactionOptions, column_of, procedure,
-};
+use weft::{Database, Error, Record, Snapshot, Table, Transaction, TransactionOptions, column_of};
+use weft_procedures::chopping::Options;
+use weft_procedures::procedure;
+use weft_procedures::{Execute, OwnedOutput, Procedure};
 use weft_protocols::BuilderExt;
 use weft_protocols::DbxTcOptions;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft::procedure::chopping::{Chopping, PieceKind, StepNumber};
+use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 
 use super::edges::{Place, Sort, edges, in_graph};
 use super::text::{label, title};

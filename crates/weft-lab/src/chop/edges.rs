@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft::procedure::chopping::{Chopping, Standing};
+use weft_procedures::chopping::{Chopping, Standing};
 
 /// A piece of an instance, as in pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

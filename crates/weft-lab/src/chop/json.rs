@@ -15,7 +15,7 @@
 use serde::Serialize;
 use serde_json::json as value;
 use serde_json::{Value, to_string_pretty};
-use weft::procedure::chopping::{Chopping, Conflict, Standing, StepNumber};
+use weft_procedures::chopping::{Chopping, Conflict, Standing, StepNumber};
 
 use super::names;
 use weft_bench::stop::Stop;

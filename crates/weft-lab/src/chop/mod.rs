@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use weft::procedure::chopping::{Options, Outlines, admit, chop};
+use weft_procedures::chopping::{Options, Outlines, admit, chop};
 use weft_workloads::procedures::{WORKLOADS, outlines_of_workload};
 
 use weft_bench::input::read_text;

@@ -17,7 +17,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use weft::procedure::chopping::{Chopping, PieceKind, StepNumber};
+use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 
 use super::edges::{Edge, Place, Sort, edges, in_graph};
 use super::text::{label, title};
@@ -219,7 +219,7 @@ fn draw_piece(out: &mut String, chopping: &Chopping, place: Place, shape: &Shape
 
 #[cfg(test)]
 mod tests {
-    use weft::procedure::chopping::{Options, chop};
+    use weft_procedures::chopping::{Options, chop};
     use weft_workloads::procedures::{WORKLOADS, outlines_of_workload};
 
     use super::*;

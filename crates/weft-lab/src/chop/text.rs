@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft::procedure::chopping::{Chopping, Options, Standing, StepNumber};
+use weft_procedures::chopping::{Chopping, Options, Standing, StepNumber};
 
 use super::names;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft::procedure::{Dependency, Shape};
+use weft_procedures::{Dependency, Shape};
 
 use super::text::place;
 

@@ -11,7 +11,7 @@
 //! ones, the depth of the outermost loop in question, else `null`.
 
 use serde::Serialize;
-use weft::procedure::{Dependency, Shape};
+use weft_procedures::{Dependency, Shape};
 
 use weft_bench::stop::Stop;
 

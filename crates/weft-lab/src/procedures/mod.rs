@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
-use weft::procedure::Shape;
+use weft_procedures::Shape;
 use weft_workloads::procedures::{WORKLOADS, of_workload};
 
 use weft_bench::stop::Stop;

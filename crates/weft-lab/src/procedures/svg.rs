@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft::procedure::{Dependency, Shape, Step};
+use weft_procedures::{Dependency, Shape, Step};
 
 use super::layout::{Arrow, Kind, lanes};
 use super::text::place;

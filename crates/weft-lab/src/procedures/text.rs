@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft::procedure::{Dependency, Shape, Step};
+use weft_procedures::{Dependency, Shape, Step};
 
 /// One procedure below the other.
 pub fn text(shapes: &[&Shape]) -> String {

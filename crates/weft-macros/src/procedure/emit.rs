@@ -39,7 +39,7 @@ pub fn procedure(function: &Function, steps: &Steps, flow: &Flow) -> Result<Toke
             unused_variables,
             reason = "the function above is the one that is looked at"
         )]
-        impl #impl_generics ::weft::procedure::Procedure<#protocol> for #name #type_generics #where_clause {
+        impl #impl_generics ::weft_procedures::Procedure<#protocol> for #name #type_generics #where_clause {
             type Output<'tx> = #output where Self: 'tx;
             type Error = #error;
             #shape
@@ -61,7 +61,7 @@ fn owned_output(function: &Function) -> Option<TokenStream> {
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
     Some(quote! {
         #[automatically_derived]
-        impl #impl_generics ::weft::procedure::OwnedOutput<#protocol> for #name #type_generics #where_clause {
+        impl #impl_generics ::weft_procedures::OwnedOutput<#protocol> for #name #type_generics #where_clause {
             type Owned = #output;
             fn into_owned<'tx>(output: Self::Output<'tx>) -> Self::Owned
             where
@@ -239,17 +239,17 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
     });
     let body = &steps.body;
     quote! {
-        fn execute<'tx, D: ::weft::procedure::Driver<#protocol>>(
+        fn execute<'tx, D: ::weft_procedures::Driver<#protocol>>(
             &mut self,
             __weft_driver: &'tx D,
         ) -> ::core::result::Result<Self::Output<'tx>, Self::Error>
         where
             Self: 'tx,
         {
-            #(let #slots = ::weft::procedure::Slot::default();)*
-            let __weft_walk = ::weft::procedure::Walk::<#protocol, D>::new(
+            #(let #slots = ::weft_procedures::Slot::default();)*
+            let __weft_walk = ::weft_procedures::Walk::<#protocol, D>::new(
                 __weft_driver,
-                <Self as ::weft::procedure::Procedure<#protocol>>::shape(),
+                <Self as ::weft_procedures::Procedure<#protocol>>::shape(),
             );
             loop {
                 __weft_walk.begin_pass();
@@ -264,7 +264,7 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
                     #(__weft_walk.sweep(#numbers, &#slots);)*
                 }
                 if !__weft_walk.end_pass(__weft_is_ok) {
-                    return ::weft::procedure::Walk::<#protocol, D>::ended(__weft_result);
+                    return ::weft_procedures::Walk::<#protocol, D>::ended(__weft_result);
                 }
                 if __weft_walk.is_to_note_writes() {
                     #(__weft_walk.note_writes(#numbers, &#slots);)*
@@ -288,16 +288,16 @@ fn shape(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream,
     let loops = steps.loops.iter().zip(&flow.loops).map(|(site, guards)| {
         let ((first, end), depth, line) = (site.steps, site.depth, site.line as u32);
         let guards = dependencies(guards);
-        quote!(::weft::procedure::Loop { steps: (#first, #end), depth: #depth, guards: #guards, line: #line })
+        quote!(::weft_procedures::Loop { steps: (#first, #end), depth: #depth, guards: #guards, line: #line })
     });
     let rollbacks = flow.rollbacks.iter().map(|&(before, line)| {
         let line = line as u32;
-        quote!(::weft::procedure::Rollback { before: #before, line: #line })
+        quote!(::weft_procedures::Rollback { before: #before, line: #line })
     });
     Ok(quote! {
-        fn shape() -> &'static ::weft::procedure::Shape {
+        fn shape() -> &'static ::weft_procedures::Shape {
             const {
-                &::weft::procedure::Shape {
+                &::weft_procedures::Shape {
                     name: #name,
                     steps: &[#(#described),*],
                     loops: &[#(#loops),*],
@@ -328,7 +328,7 @@ fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, 
         quote!((#name, #on))
     });
     Ok(quote! {
-        ::weft::procedure::Step {
+        ::weft_procedures::Step {
             method: #method,
             access: #access,
             table: #table,
@@ -358,7 +358,7 @@ fn table(function: &Function, table: &Expr) -> Result<TokenStream, Error> {
     };
     let (name, of) = (&parameter.name, with_lifetime(&parameter.of, "'_"));
     let span = table.span();
-    Ok(quote_spanned!(span=> ::weft::procedure::TableShape::reached(|#name: &#of| #table)))
+    Ok(quote_spanned!(span=> ::weft_procedures::TableShape::reached(|#name: &#of| #table)))
 }
 
 /// The variable in which a place lies.
@@ -378,7 +378,7 @@ fn dependencies(origins: &Origins) -> TokenStream {
             Some(depth) => quote!(::core::option::Option::Some(#depth)),
             None => quote!(::core::option::Option::None),
         };
-        quote!(::weft::procedure::Dependency { on: #on, carried: #carried })
+        quote!(::weft_procedures::Dependency { on: #on, carried: #carried })
     });
     quote!(&[#(#each),*])
 }

@@ -49,7 +49,7 @@ macro_rules! method {
     };
 }
 
-/// THE list of operations: what `weft::procedure::At` has, and nothing else.
+/// THE list of operations: what `weft_procedures::At` has, and nothing else.
 const METHODS: &[Method] = &[
     method!(get, Access::Read, Key),
     method!(get_many, Access::Read, Key),
@@ -111,11 +111,11 @@ impl Access {
     pub fn tokens(self, kind: Option<&str>) -> TokenStream {
         let plain = |name: &str| {
             let name = quote::format_ident!("{name}");
-            quote!(::weft::procedure::Access::#name)
+            quote!(::weft_procedures::Access::#name)
         };
         let operation = |name: &str| {
             let name = quote::format_ident!("{name}");
-            quote!(::weft::procedure::Access::Operation(::weft::operation::OperationKind::#name))
+            quote!(::weft_procedures::Access::Operation(::weft::operation::OperationKind::#name))
         };
         match self {
             Access::Read => plain("Read"),

@@ -14,7 +14,7 @@ use syn::{
 
 use super::methods::{self, Access, Argument, Method};
 
-/// The most loops around an operation: `weft::procedure::LOOPS_MAX`.
+/// The most loops around an operation: `weft_procedures::LOOPS_MAX`.
 const LOOPS_MAX: usize = 3;
 
 /// An operation of the body.

@@ -3,7 +3,8 @@
 
 use weft::operation::Add;
 use weft::protocol::Protocol;
-use weft::{Error, Record, Table, Transaction, column_of, procedure};
+use weft::{Error, Record, Table, Transaction, column_of};
+use weft_procedures::procedure;
 
 #[derive(Clone, Record)]
 struct Row {

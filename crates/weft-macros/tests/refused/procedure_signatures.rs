@@ -2,7 +2,8 @@
 #![allow(unused)]
 
 use weft::protocol::Protocol;
-use weft::{Error, Record, Table, Transaction, procedure};
+use weft::{Error, Record, Table, Transaction};
+use weft_procedures::procedure;
 
 #[derive(Clone, Record)]
 struct Row {

@@ -2,7 +2,7 @@
 //!
 //! A *publisher*'s step adds to columns that nobody looks at but *subscribers*. It would connect the two, and so
 //! merge what need not be: Delivery adds to a customer's balance, which Payment reads. The analysis (see
-//! [`chopping`](mod@weft::procedure::chopping)) says of which steps it is in order that they wait: then
+//! [`chopping`](mod@weft_procedures::chopping)) says of which steps it is in order that they wait: then
 //! all subscribers that have not seen what is waiting come before its publishers, and all that come later
 //! behind them.
 //!

@@ -4,7 +4,7 @@
 //! In-Memory Transaction Processing*, 2015; sections below are that paper's.
 //!
 //! The idea. A transaction that is known beforehand can be cut into pieces that commit one by one, and still be
-//! serializable together with all others that are known (§3: [`chopping`](weft::procedure::chopping)). A
+//! serializable together with all others that are known (§3: [`chopping`](weft_procedures::chopping)). A
 //! piece is short: it meets others less often, and if it does, it alone is done again. And it touches little,
 //! so that a hardware region can hold it.
 //!
@@ -69,7 +69,6 @@ use weft::commit::{
 use weft::encoding::EncodedKey;
 use weft::index::bplus_tree::ScannedRange;
 use weft::index::{NodeChange, NodeVersion};
-use weft::plan::chopping::{Chopping, NotAdmitted};
 use weft::plan::{Pieces, Shape, StepColumns};
 use weft::step::Instance;
 use weft::store::record::{RecordPointer, StoredRecord};
@@ -77,6 +76,7 @@ use weft::store::table::TableRef;
 use weft::store::worker::{Counters, Discarded, LoggedWrite, Pinned, WorkerMemory};
 use weft::sync::gate::{Gate, Stranger};
 use weft::{Database, Failure};
+use weft_procedures::chopping::{Chopping, NotAdmitted};
 
 use self::columns::Accesses;
 use self::deferred::{Batch, Deferred};

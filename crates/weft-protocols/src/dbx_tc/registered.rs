@@ -2,19 +2,22 @@
 
 use std::sync::{Arc, PoisonError};
 
-use weft::plan::chopping::{Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop};
 use weft::plan::{Pieces, Shape};
-use weft::procedure::chopping::OutlineError;
 use weft::sync::gate::Gate;
 use weft_htm::word::{Mutex, Ordering, Word};
+use weft_procedures::chopping::OutlineError;
+use weft_procedures::chopping::{
+    Chopping, NotAdmitted, Options, Outline, Outlines, Token, admit, chop, one_piece_of, pieces_of,
+};
 
 /// What `dbx-tc` knows of procedures when a database is opened.
 ///
 /// ```
-/// use weft::procedure::Procedure;
+/// use weft_procedures::Procedure;
 /// use weft::protocol::Protocol;
 /// use weft_protocols::{DbxTc, DbxTcOptions};
-/// use weft::{Database, Error, Record, Table, Transaction, procedure};
+/// use weft::{Database, Error, Record, Table, Transaction};
+/// use weft_procedures::procedure;
 ///
 /// #[derive(Clone, Record)]
 /// struct Item { #[record(key)] id: u32, left: u32 }
@@ -224,9 +227,9 @@ impl Registered {
         let Cut { in_pieces, by_columns, finest, in_regions } = cut;
         let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
             let pieces = match in_pieces {
-                false => Pieces::one(name, chopped),
+                false => one_piece_of(name, chopped),
                 true if chopped.on_snapshot => return None,
-                true => Pieces::of(name, chopped, finest || !by_columns),
+                true => pieces_of(name, chopped, finest || !by_columns),
             };
             Some(if in_regions { pieces.in_regions() } else { pieces })
         });

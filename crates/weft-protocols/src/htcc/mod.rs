@@ -21,7 +21,7 @@
 //! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
 //!
 //! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
-//! for which [`procedure`](mod@weft::procedure) decides what runs. The workset cache lies where
+//! for which [`procedure`](mod@weft_procedures::procedure) decides what runs. The workset cache lies where
 //! records are looked up, in [`Transaction`](weft::Transaction).
 //!
 //! **The serialization point** is that of DBX. Locks on hot records are not needed for it.

@@ -53,9 +53,9 @@ mod tests;
 
 use std::hint::black_box;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Table, Transaction};
+use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Rank};
 pub use mix::{Mix, TransactionType};
@@ -241,7 +241,7 @@ impl<P: Protocol> Articles<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

@@ -4,7 +4,8 @@
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
-use weft::{Error, Transaction, column_of, procedure};
+use weft::{Error, Transaction, column_of};
+use weft_procedures::procedure;
 
 use super::Tables;
 use super::schema::{Article, Comment, Text, new_id, numbered_id};

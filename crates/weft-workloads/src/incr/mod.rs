@@ -34,9 +34,10 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of, procedure};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Increment};
 
@@ -178,7 +179,7 @@ pub struct Incr<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![IncrementCounter::<Dbx>::shape()]

@@ -31,9 +31,10 @@ mod tests;
 
 use std::hint::black_box;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, column_of, procedure};
+use weft::{Database, Error, Failure, Record, Table, Transaction, column_of};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Rank, Request};
 
@@ -117,7 +118,7 @@ pub struct Like<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![LikePage::<Dbx>::shape(), ReadPage::<Dbx>::shape()]

@@ -16,10 +16,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use weft::procedure::{Accessed, Driver, Instance, Next, Place, Selection, Shape};
 use weft::protocol::Dbx;
 use weft::schema::Record;
 use weft::{Conflict, ConflictReason, Database, Error, Table, Transaction};
+use weft_procedures::{Accessed, Driver, Instance, Next, Place, Selection, Shape};
 
 type Tx<'db> = Transaction<'db, Dbx>;
 
@@ -299,7 +299,7 @@ macro_rules! subject {
                 known.expect("it was noted")
             },
             run: Box::new(|tx| {
-                use weft::procedure::Procedure;
+                use weft_procedures::Procedure;
                 let mut scratch = <$type>::default();
                 let result = {
                     let $scratch = &mut scratch;
@@ -310,7 +310,7 @@ macro_rules! subject {
                 format!("{:?}", result.map(|output| (output, scratch)))
             }),
             execute: Box::new(|driver| {
-                use weft::procedure::Procedure;
+                use weft_procedures::Procedure;
                 let mut scratch = <$type>::default();
                 let result = {
                     let $scratch = &mut scratch;
@@ -325,7 +325,7 @@ macro_rules! subject {
 pub(crate) use subject;
 
 /// Notes the shape of a procedure.
-pub fn note_shape<S: weft::procedure::Procedure<Dbx>>(_: &S, shape: &mut Option<&'static Shape>) {
+pub fn note_shape<S: weft_procedures::Procedure<Dbx>>(_: &S, shape: &mut Option<&'static Shape>) {
     *shape = Some(S::shape());
 }
 
@@ -455,7 +455,7 @@ fn uncovered(shape: &Shape, before: &Runs, after: &Runs, changes: &[Change]) -> 
 
 /// A shape that says nothing of one dependency.
 pub fn without(shape: &Shape, step: usize, on: usize) -> Shape {
-    let others = |all: &[weft::procedure::Dependency]| -> &'static [weft::procedure::Dependency] {
+    let others = |all: &[weft_procedures::Dependency]| -> &'static [weft_procedures::Dependency] {
         let all: Vec<_> = all.iter().copied().filter(|dependency| dependency.on != on).collect();
         Vec::leak(all)
     };

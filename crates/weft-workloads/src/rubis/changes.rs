@@ -3,7 +3,8 @@
 //! Their new rows are drawn beforehand, keys included, so that none of them has to ask for a key.
 
 use weft::protocol::Protocol;
-use weft::{Error, Transaction, column_of, procedure};
+use weft::{Error, Transaction, column_of};
+use weft_procedures::procedure;
 
 use super::Tables;
 use super::interactions::TransactionType;

@@ -94,9 +94,9 @@ mod tests;
 
 use std::hint::black_box;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Table, Transaction};
+use weft_procedures::{Execute, Procedure, Shape};
 
 pub use changes::Change;
 pub use client::Client;
@@ -257,7 +257,7 @@ impl<P: Protocol> Rubis<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

@@ -10,7 +10,8 @@
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Transaction, procedure};
+use weft::{Error, Transaction};
+use weft_procedures::procedure;
 
 use super::Tables;
 use super::interactions::TransactionType;

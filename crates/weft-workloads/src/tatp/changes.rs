@@ -4,7 +4,8 @@
 //! have changed nothing: what they had changed before is rolled back.
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction, procedure};
+use weft::{Error, Failure, Transaction};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::load::{draw_location, draw_number};

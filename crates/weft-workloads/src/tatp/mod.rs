@@ -38,9 +38,9 @@ pub mod schema;
 #[cfg(test)]
 mod tests;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::{Database, Failure, Table};
+use weft_procedures::{Procedure, Shape};
 
 pub use client::Client;
 pub(crate) use client::unevenness;
@@ -92,7 +92,7 @@ pub struct Tatp<P: Protocol> {
     ledgers: Ledgers,
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

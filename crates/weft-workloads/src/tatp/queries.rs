@@ -4,7 +4,8 @@ use std::hint::black_box;
 
 use arrayvec::ArrayVec;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, procedure};
+use weft::{Error, Failure};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::schema::{AccessInfo, Number, START_TIMES, Subscriber};

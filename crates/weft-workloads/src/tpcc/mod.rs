@@ -54,11 +54,11 @@ pub mod stock_level;
 mod tests;
 
 use weft::htm::word::{Ordering, Word};
-use weft::procedure::chopping::Token;
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
 use weft::schema::Record;
 use weft::{Builder, Database, Failure, Table};
+use weft_procedures::chopping::Token;
+use weft_procedures::{Procedure, Shape};
 
 pub use client::Client;
 pub use mix::Mix;
@@ -203,7 +203,7 @@ impl<P: Protocol> Tpcc<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft::procedure).
+/// The shapes of its [procedures](mod@weft_procedures::procedure).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

@@ -7,7 +7,8 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction, procedure};
+use weft::{Error, Failure, Transaction};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::random::is_original;

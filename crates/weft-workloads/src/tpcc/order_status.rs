@@ -6,7 +6,8 @@ use std::hint::black_box;
 
 use arrayvec::{ArrayString, ArrayVec};
 use weft::protocol::Protocol;
-use weft::{Error, Failure, procedure};
+use weft::{Error, Failure};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::customer::{Selector, middle};

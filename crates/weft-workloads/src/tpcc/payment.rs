@@ -8,7 +8,8 @@ use std::hint::black_box;
 
 use arrayvec::ArrayString;
 use weft::protocol::Protocol;
-use weft::{Error, Failure, Transaction, procedure};
+use weft::{Error, Failure, Transaction};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::customer::{Selector, middle};

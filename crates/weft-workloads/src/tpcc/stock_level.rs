@@ -7,7 +7,8 @@
 use std::hint::black_box;
 
 use weft::protocol::Protocol;
-use weft::{Error, Failure, procedure};
+use weft::{Error, Failure};
+use weft_procedures::{Execute, procedure};
 
 use super::client::Client;
 use super::{Tables, Tpcc, failure_of};

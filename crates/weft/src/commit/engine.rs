@@ -16,6 +16,12 @@ pub struct CommitToken {
 }
 
 impl CommitToken {
+    /// The token of a commit in an epoch.
+    #[doc(hidden)]
+    pub fn of(epoch: u64) -> Self {
+        CommitToken { epoch }
+    }
+
     /// The epoch of the commit: a database can be [opened](crate::Builder::at_epoch) as it was at
     /// the end of it.
     pub fn epoch(self) -> u64 {

@@ -1,11 +1,11 @@
 //! Databases: opening one, registering its tables, running transactions on it.
 
 mod builder;
-mod execution;
 mod load;
 pub mod metrics;
 pub mod pool;
-mod run;
+#[doc(hidden)]
+pub mod run;
 mod snapshots;
 pub mod stash;
 pub mod storage;
@@ -298,8 +298,9 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Waits until the transaction may be acknowledged.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
+    pub fn acknowledge(&self, token: CommitToken) -> Result<(), Failure> {
         self.inner.acknowledge(|| self.registered_worker(), token)
     }
 

@@ -23,7 +23,7 @@ use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
 
 /// What a body has come to. What it has returned is its caller's.
-pub(super) enum Outcome {
+pub enum Outcome {
     /// It has returned a value: the transaction is to be committed.
     Returned,
     /// It has returned an error, which is its own, unless a conflict is behind it. If that `is_decided`, none is.
@@ -51,12 +51,11 @@ impl Outcome {
 
 /// What runs in a transaction. It is told the columns of the steps by which the transaction is committed, if it is
 /// committed by columns.
-pub(super) type Body<'b, P> =
-    dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> Outcome + 'b;
+pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> Outcome + 'b;
 
 /// How a transaction is run.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Strategy<'s> {
+pub struct Strategy<'s> {
     /// The pieces of the procedure that it is, under a protocol that [chops](Protocol::CHOPS).
     pub pieces: Option<&'s Pieces>,
     /// Whether its body is a driver, which does the repairs.
@@ -67,7 +66,7 @@ pub(super) struct Strategy<'s> {
 }
 
 /// How a transaction has ended.
-pub(super) enum Ran {
+pub enum Ran {
     /// It has committed.
     Committed(CommitToken),
     /// Its body has failed, and it was rolled back.
@@ -77,7 +76,7 @@ pub(super) enum Ran {
 }
 
 /// As [`Ran`], with what the body has returned.
-pub(crate) enum Ended<R, E> {
+pub enum Ended<R, E> {
     /// With this result.
     With(Result<(R, CommitToken), E>),
     /// A split record was refused to it, and it is to be run again in a joined phase.
@@ -98,7 +97,7 @@ impl<R, E: From<Error>> Ended<R, E> {
 
     /// The result, of a transaction that is not set aside.
     #[inline(always)]
-    pub(super) fn result(self) -> Result<(R, CommitToken), E> {
+    pub fn result(self) -> Result<(R, CommitToken), E> {
         match self {
             Ended::With(result) => result,
             Ended::SetAside => unreachable!("it waits instead"),
@@ -109,8 +108,9 @@ impl<R, E: From<Error>> Ended<R, E> {
 impl<P: Protocol> Database<P> {
     /// Runs a closure as a transaction until it has ended; or, if it `sets_aside`, until a split record is refused
     /// to it.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn run_closure<R, E: From<Error>>(
+    pub fn run_closure<R, E: From<Error>>(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,
@@ -124,8 +124,9 @@ impl<P: Protocol> Database<P> {
     }
 
     /// Runs a body that puts what it returns into the place that it is given, which is empty then.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(super) fn run_keeping<R, E: From<Error>>(
+    pub fn run_keeping<R, E: From<Error>>(
         &self,
         worker: &Worker<P>,
         options: &TransactionOptions,

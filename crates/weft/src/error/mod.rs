@@ -414,7 +414,15 @@ fn describe(what: &str, table: &str, index: Option<&str>, key: Option<&str>) -> 
     format!("{what} (table {table}{index}{key})")
 }
 
-/// What is wrong with what the [chopping](crate::procedure::chopping) of procedures is to start from.
+/// What is wrong with what the chopping of procedures is to start from.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct OutlineError(pub(crate) String);
+pub struct OutlineError(String);
+
+impl OutlineError {
+    /// An error with this message.
+    #[doc(hidden)]
+    pub fn new(message: String) -> Self {
+        OutlineError(message)
+    }
+}

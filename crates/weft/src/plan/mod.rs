@@ -1,11 +1,11 @@
 //! What a procedure declares before it runs, and what follows from it: its [`Shape`], the columns that matter to each of
-//! its steps, and the [pieces](Pieces) in which it may be committed beside others, which [`chopping`] finds.
+//! its steps, and the [pieces](Pieces) in which it may be committed beside others. (Who finds these is the crate
+//! `weft-procedures`, which also runs procedures.)
 
-pub mod chopping;
 mod pieces;
 mod shape;
 mod step_columns;
 
 pub use pieces::Pieces;
-pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape};
+pub use shape::{Access, Dependency, Loop, Rollback, Shape, Step, TableShape, has_integers};
 pub use step_columns::StepColumns;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::row::column::ColumnSet;
+use crate::row::column::{ColumnSet, ColumnType};
 use crate::row::operation::OperationKind;
 use crate::row::schema::{Column, IndexDescription, Record};
 use crate::step::{Instance, Iteration};
@@ -251,4 +251,12 @@ impl Shape {
         let mut all = self.steps[dependent.step].dependencies();
         all.any(|dependency| self.reaches(dependency, source, dependent))
     }
+}
+
+/// Whether sums in a column are the same in any order.
+pub fn has_integers(table: &TableShape, name: &str) -> bool {
+    use ColumnType::{I8, I16, I32, I64, I128, U8, U16, U32, U64, U128};
+    let column = table.columns.iter().find(|column| column.name == name);
+    let type_of = column.and_then(|column| column.type_of.as_ref());
+    matches!(type_of, Some(I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64 | U128))
 }

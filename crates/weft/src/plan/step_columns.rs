@@ -1,6 +1,6 @@
 //! Which columns of a row matter to a step, for protocols that validate by columns.
 
-use crate::plan::chopping::has_integers;
+use super::shape::has_integers;
 use crate::plan::{Access, Shape, Step};
 use crate::row::column::ColumnSet;
 use crate::row::operation::OperationKind;

@@ -11,17 +11,16 @@ const CARRIED_OVER_MAX: u32 = 8;
 impl<P: Protocol> Transaction<'_, P> {
     /// The columns of the steps by which a procedure is committed, which are these if it has any. What is recorded
     /// is committed by rows, since whoever judges a history knows of rows alone.
-    pub(crate) fn columns<'p>(
-        &self,
-        steps: Option<&'p [StepColumns]>,
-    ) -> Option<&'p [StepColumns]> {
+    #[doc(hidden)]
+    pub fn columns<'p>(&self, steps: Option<&'p [StepColumns]>) -> Option<&'p [StepColumns]> {
         steps.filter(|_| !self.is_recorded())
     }
 
     /// Commits by `commit`, and if that fails, though nothing that matters has changed, once more with the versions
     /// that are there now.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn commit_by_columns<R>(
+    pub fn commit_by_columns<R>(
         &self,
         columns: Option<&[StepColumns]>,
         commit: impl Fn() -> Result<R, Abort>,

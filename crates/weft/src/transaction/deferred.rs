@@ -12,7 +12,8 @@ use crate::store::table::{Table, TableInner};
 impl<P: Protocol> Transaction<'_, P> {
     /// As [`Transaction::update`], with a closure that does nothing but add to some columns; they are added to
     /// later.
-    pub(crate) fn update_later<T: Record, R>(
+    #[doc(hidden)]
+    pub fn update_later<T: Record, R>(
         &self,
         table: &Table<T>,
         key: &T::Key,
@@ -28,7 +29,8 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// As [`Transaction::apply`], of an addition, which is done later.
-    pub(crate) fn apply_later<T: Record, V: 'static, O: Operation<V>>(
+    #[doc(hidden)]
+    pub fn apply_later<T: Record, V: 'static, O: Operation<V>>(
         &self,
         table: &Table<T>,
         key: &T::Key,

@@ -88,8 +88,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// The newest row of a record, which was found in the table in this transaction, if its key is this one.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn newest_row<T: Record>(
+    pub fn newest_row<T: Record>(
         &self,
         _table: &TableInner<T>,
         key: &T::Key,

@@ -77,8 +77,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Records that the transaction is at its serialization point.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn record_serialization(&self) {
+    pub fn record_serialization(&self) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().note_serialization();
@@ -86,8 +87,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Whether any of this is recorded.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn is_recorded(&self) -> bool {
+    pub fn is_recorded(&self) -> bool {
         #[cfg(feature = "history")]
         return self.worker.recorder.is_some();
         #[cfg(not(feature = "history"))]
@@ -95,8 +97,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Records that the transaction has committed.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn record_commit(&self) {
+    pub fn record_commit(&self) {
         #[cfg(feature = "history")]
         record_end(self.worker, Status::Committed);
     }
@@ -109,8 +112,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Records that a procedure's operation runs, or goes on.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn record_step(&self, instance: Instance, goes_on: bool) {
+    pub fn record_step(&self, instance: Instance, goes_on: bool) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().enter_step(instance, goes_on);
@@ -118,8 +122,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Records that what a procedure's operation did in the last round stands.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn record_kept_step(&self, instance: Instance) {
+    pub fn record_kept_step(&self, instance: Instance) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().keep_step(instance);
@@ -127,8 +132,9 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 
     /// Records that a procedure begins anew.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(crate) fn record_next_round(&self) {
+    pub fn record_next_round(&self) {
         #[cfg(feature = "history")]
         if let Some(recorder) = &self.worker.recorder {
             recorder.borrow_mut().next_round();

@@ -1,6 +1,6 @@
 //! Procedures whose pieces are known beforehand.
 
-use weft::procedure::chopping::{
+use weft_procedures::chopping::{
     Chopping, NotAdmitted, NotDeferred, Options, Outlines, PieceKind, admit, chop,
 };
 
@@ -12,7 +12,7 @@ fn outlines(text: &str) -> Outlines {
 fn pieces(text: &str, options: Options) -> (Chopping, Vec<Vec<String>>) {
     let chopping = chop(&outlines(text), options).expect("it is possible");
     let each = chopping.each().map(|(outline, chopped)| {
-        let piece = |piece: &weft::procedure::chopping::Piece| {
+        let piece = |piece: &weft_procedures::chopping::Piece| {
             let labels = piece.steps.iter().map(|&step| outline.steps[step].label.as_str());
             format!("{}: {}", piece.kind, labels.collect::<Vec<_>>().join(" "))
         };

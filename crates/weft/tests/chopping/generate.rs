@@ -1,7 +1,7 @@
 //! Random small sets of procedures.
 
 use weft::operation::OperationKind;
-use weft::procedure::chopping::{Columns, Options, OutlineAccess, OutlineStep, Token};
+use weft_procedures::chopping::{Columns, Options, OutlineAccess, OutlineStep, Token};
 
 use crate::program::{COLUMNS, KeyOf, Program, Set};
 

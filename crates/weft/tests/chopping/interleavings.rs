@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft::operation::OperationKind;
-use weft::procedure::chopping::{Chopping, OutlineAccess, PieceKind, Standing, StepNumber};
+use weft_procedures::chopping::{Chopping, OutlineAccess, PieceKind, Standing, StepNumber};
 
 use crate::program::{COLUMNS, ITERATIONS, KeyOf, Program, Set, applied, has};
 
@@ -213,7 +213,7 @@ impl State {
             },
         };
         let only_operates = step.access == OutlineAccess::Update
-            && step.reads == weft::procedure::chopping::Columns::NONE
+            && step.reads == weft_procedures::chopping::Columns::NONE
             && !step.operations.is_empty()
             && step.writes == step.reads;
         // An operation tells nothing, so that it is the same whether it is deferred or not.

@@ -8,7 +8,7 @@ mod program;
 mod properties;
 mod text;
 
-use weft::procedure::chopping::{Options, Outlines, PieceKind, chop};
+use weft_procedures::chopping::{Options, Outlines, PieceKind, chop};
 
 use generate::{Generator, options};
 use interleavings::{Run, explore, serial_outcomes};

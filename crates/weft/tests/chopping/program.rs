@@ -1,7 +1,7 @@
 //! Procedures that can be executed: outlines, with what they leave open.
 
 use weft::operation::OperationKind;
-use weft::procedure::chopping::{
+use weft_procedures::chopping::{
     Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token,
 };
 

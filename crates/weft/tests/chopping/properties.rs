@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft::procedure::chopping::{
+use weft_procedures::chopping::{
     Chopping, NotAdmitted, Options, Outlines, PieceKind, Standing, StepNumber, admit, chop,
 };
 
@@ -87,7 +87,7 @@ fn there_is_no_cycle_left_and_no_more_pieces_are_possible() {
             }
             let context = format!("set {number}: {outlines}\n{options:?}\n{chopped:?}");
             let steps = chopping.outline(procedure).steps.len();
-            let cuts = |chopped: &[weft::procedure::chopping::Piece]| -> u32 {
+            let cuts = |chopped: &[weft_procedures::chopping::Piece]| -> u32 {
                 let ends = chopped.iter().filter_map(|piece| piece.steps.last());
                 ends.filter(|&&last| last + 1 < steps).map(|&last| 1 << last).sum()
             };
@@ -137,7 +137,7 @@ fn what_is_admitted_leaves_the_others_in_their_pieces() {
         let before = chop(&running, Options::ALL).expect("it is possible");
         let after = chop(&outlines, Options::ALL).expect("it is possible");
         let are_same = before.procedures.iter().zip(&after.procedures).all(|(old, new)| {
-            let steps = |pieces: &[weft::procedure::chopping::Piece]| {
+            let steps = |pieces: &[weft_procedures::chopping::Piece]| {
                 pieces.iter().map(|piece| piece.steps.clone()).collect::<Vec<_>>()
             };
             steps(&old.pieces) == steps(&new.pieces)

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
-use weft::procedure::chopping::{Outlines, TextError};
+use weft_procedures::chopping::{Outlines, TextError};
 
 /// How long the parser may take for about a megabyte, in an unoptimized build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,12 +2,13 @@
 //! and with all that it depends on.
 
 use weft::durability::SimulatedDisk;
-use weft::procedure::Procedure;
 use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Record, Table, Transaction,
-    TransactionOptions, column_of, procedure,
+    TransactionOptions, column_of,
 };
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::concurrent::{Workplace, rounds};

@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::thread::scope;
 
-use weft::procedure::{Procedure, Shape};
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, Violation, column_of, procedure};
+use weft::{Database, Error, Failure, Record, Table, Transaction, Violation, column_of};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure, Shape};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{Meanwhile, NOTHING, at};

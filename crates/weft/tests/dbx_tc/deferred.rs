@@ -5,11 +5,11 @@ use std::sync::{Arc, mpsc};
 use std::thread::scope;
 
 use weft::durability::SimulatedDisk;
-use weft::procedure;
-use weft::procedure::Procedure;
-use weft::procedure::chopping::{Options, PieceKind};
 use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Snapshot, Table, Transaction};
+use weft_procedures::chopping::{Options, PieceKind};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{

@@ -18,10 +18,11 @@ use std::thread::{self, scope};
 use std::time::Duration;
 
 use support::panic_quietly;
-use weft::procedure::Procedure;
-use weft::procedure::chopping::PieceKind;
 use weft::protocol::Protocol;
-use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions, procedure};
+use weft::{Database, Error, Failure, Record, Table, Transaction, TransactionOptions};
+use weft_procedures::chopping::PieceKind;
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 #[derive(Clone, Debug, PartialEq, Record)]

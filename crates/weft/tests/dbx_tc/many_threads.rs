@@ -6,6 +6,7 @@ use std::time::Duration;
 use weft::htm::Choice;
 use weft::{Database, Error};
 use weft_htm::word::{Ordering, Word};
+use weft_procedures::Execute;
 use weft_protocols::BuilderExt;
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"))]

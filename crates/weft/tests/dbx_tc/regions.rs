@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft::{Database, Error, Failure};
+use weft_procedures::Execute;
 use weft_protocols::BuilderExt;
 
 use super::hardware::{hardware, is_native, on_thread};

@@ -6,10 +6,11 @@ use std::thread::{self, ScopedJoinHandle, scope};
 use std::time::Duration;
 
 use weft::durability::SimulatedDisk;
-use weft::procedure::Procedure;
-use weft::procedure::chopping::{NotAdmitted, Options};
 use weft::protocol::Protocol;
-use weft::{Database, DurabilityOptions, Error, Failure, Table, Transaction, procedure};
+use weft::{Database, DurabilityOptions, Error, Failure, Table, Transaction};
+use weft_procedures::chopping::{NotAdmitted, Options};
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 
 use super::{Account, BEGINNING, Bank, Branch, Pay, Slip, at, open, open_by, options};

@@ -12,13 +12,14 @@ use weft::column::{ColumnType, ColumnValue, DecodeError};
 use weft::durability::SimulatedDisk;
 use weft::encoding::{Key, KeyEncoder};
 use weft::operation::{Add, ColumnOf, Max};
-use weft::procedure::Procedure;
-use weft::procedure::chopping::Options;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Table, Transaction,
-    TransactionOptions, procedure,
+    TransactionOptions,
 };
 use weft_htm::blocking::{self, MutexGuard};
+use weft_procedures::chopping::Options;
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::*;
 
 use crate::hook::{Misbehaved, use_transaction, with_transaction};

@@ -13,13 +13,14 @@ use std::time::{Duration, Instant};
 
 use weft::durability::SimulatedDisk;
 use weft::operation::Add;
-use weft::procedure::Procedure;
 use weft::protocol::Protocol;
 use weft::{
     Acknowledge, Database, DurabilityOptions, Error, Failure, Record, Snapshot, Table, Transaction,
-    TransactionOptions, column_of, procedure,
+    TransactionOptions, column_of,
 };
 use weft_htm::blocking::Mutex;
+use weft_procedures::procedure;
+use weft_procedures::{Execute, Procedure};
 use weft_protocols::{
     BuilderExt, DbxTcOptions, Doppel, DoppelLocking, HtccOptions, HtmNaive, LabelledDatabase,
     PhaseOptions,
@@ -154,7 +155,7 @@ pub fn open<P: Protocol>(disk: Option<Arc<SimulatedDisk>>) -> Result<Database<P>
         .dbx_tc(
             DbxTcOptions::new()
                 .procedures([Post::<P>::shape(), Audit::<P>::shape()])
-                .chopping(weft::procedure::chopping::Options::ALL)
+                .chopping(weft_procedures::chopping::Options::ALL)
                 .finest(true),
         );
     if !P::SINGLE_KEY {

@@ -1,8 +1,9 @@
 //! What the analysis finds.
 
-use weft::procedure::{Access, Procedure};
 use weft::protocol::{Dbx, Protocol};
-use weft::{Error, Transaction, procedure};
+use weft::{Error, Transaction};
+use weft_procedures::procedure;
+use weft_procedures::{Access, Procedure};
 
 use super::{Node, Nodes, Refused, dependencies};
 

@@ -5,8 +5,8 @@
 mod found;
 mod walked;
 
-use weft::procedure::{Dependency, Shape, Step};
 use weft::{Error, Record, Table};
+use weft_procedures::{Dependency, Shape, Step};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Node {

@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 
-use weft::procedure::{Accessed, Again, Direct, Driver, Instance, Next, Procedure, Selection};
 use weft::protocol::{Dbx, Protocol};
-use weft::{Conflict, ConflictReason, Database, Error, Record, Transaction, procedure};
+use weft::{Conflict, ConflictReason, Database, Error, Record, Transaction};
+use weft_procedures::procedure;
+use weft_procedures::{Accessed, Again, Direct, Driver, Instance, Next, Procedure, Selection};
 
 use super::{Node, Nodes, Refused, dependencies};
 

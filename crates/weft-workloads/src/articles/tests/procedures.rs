@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
-use weft::procedure::Access;
 use weft::protocol::Dbx;
+use weft_procedures::Access;
 
 use super::{TINY, load};
 use crate::articles::load::saying;

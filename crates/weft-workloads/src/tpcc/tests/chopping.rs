@@ -18,13 +18,13 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use weft::procedure::chopping::{
-    Chopping, Options, PieceKind, Standing, StepNumber, Token, admit, chop,
-};
-use weft::procedure::{Access, Accessed, Driver, Next, Place, Procedure};
 use weft::protocol::Dbx;
 use weft::schema::Record;
 use weft::{Error, Transaction};
+use weft_procedures::chopping::{
+    Chopping, Options, PieceKind, Standing, StepNumber, Token, admit, chop,
+};
+use weft_procedures::{Access, Accessed, Driver, Next, Place, Procedure};
 
 use super::load;
 use crate::procedures::outlines_of_workload;
@@ -163,7 +163,7 @@ fn who_may_come_last() {
     }
     // Somebody who reads balances and districts' orders at once.
     let audit = "procedure audit\n update district (d_next_o_id)\n read customer (c_balance)\nend";
-    let audit: weft::procedure::chopping::Outlines = audit.parse().expect("it is an outline");
+    let audit: weft_procedures::chopping::Outlines = audit.parse().expect("it is an outline");
     let error =
         admit(&outlines, &audit.procedures[0], Options::ALL).expect_err("it closes a cycle");
     let text = error.to_string();

@@ -110,7 +110,7 @@ fn try_one(
     tpcc: &Tpcc<Dbx>,
     of_type: TransactionType,
     seed: u64,
-    shape: Option<&weft::procedure::Shape>,
+    shape: Option<&weft_procedures::Shape>,
     tally: &mut Tally,
 ) {
     let mut client = tpcc.client(seed, 0, 1);
@@ -183,7 +183,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
 /// Each dependency that is left out of a shape is missed: the test above could fail.
 #[test]
 fn a_shape_that_lacks_a_dependency_is_found_out() {
-    use weft::procedure::Procedure;
+    use weft_procedures::Procedure;
     let tpcc = tiny();
     let of_new_order = new_order::NewOrder::<Dbx>::shape();
     let of_payment = payment::Payment::<Dbx>::shape();

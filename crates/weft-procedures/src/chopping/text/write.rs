@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::plan::chopping::outline::{Columns, Outline, OutlineAccess, OutlineStep, Outlines};
+use crate::chopping::outline::{Columns, Outline, OutlineAccess, OutlineStep, Outlines};
 
 impl fmt::Display for Outlines {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

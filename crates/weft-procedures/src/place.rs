@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 
-use crate::index::LongKey;
-use crate::row::encoding::{Key, KeyForm, KeyPrefix};
-use crate::store::ranges::Bounds;
-use crate::store::table::{Form, form_of};
+use weft::encoding::{Key, KeyForm, KeyPrefix};
+use weft::index::LongKey;
+use weft::store::ranges::Bounds;
+use weft::store::table::{Form, form_of};
 
 /// What an operation is about: keys or a range of keys of its table.
 #[derive(Clone, PartialEq)]

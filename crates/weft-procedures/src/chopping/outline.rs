@@ -7,10 +7,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashSet};
 
 use super::excerpt::excerpt;
-use crate::error::OutlineError;
-use crate::plan::{self, Shape, TableShape};
-use crate::row::column::ColumnType;
-use crate::row::operation::OperationKind;
+use weft::OutlineError;
+use weft::operation::OperationKind;
+use weft::plan::{self, Shape};
 
 /// Procedures that run beside each other, and what holds for their tables.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -304,7 +303,7 @@ impl Outline {
     }
 
     fn refused(&self, what: &str) -> OutlineError {
-        OutlineError(format!("{}: {what}", excerpt(&self.name)))
+        OutlineError::new(format!("{}: {what}", excerpt(&self.name)))
     }
 
     fn check(&self) -> Result<(), OutlineError> {
@@ -371,7 +370,7 @@ impl Names {
     pub(super) fn add_procedure(&mut self, procedure: &Outline) -> Result<(), OutlineError> {
         if !self.procedures.insert(procedure.name.clone()) {
             let name = excerpt(&procedure.name);
-            return Err(OutlineError(format!("two procedures are called '{name}'")));
+            return Err(OutlineError::new(format!("two procedures are called '{name}'")));
         }
         procedure.check()
     }
@@ -382,7 +381,7 @@ impl Names {
         if let Some(table) = token.tables.iter().find(is_taken) {
             let table = excerpt(table);
             let what = format!("the rows of '{table}' go by tokens of more than one table");
-            return Err(OutlineError(what));
+            return Err(OutlineError::new(what));
         }
         self.by_tokens.extend(token.tables.iter().cloned());
         Ok(())
@@ -391,7 +390,7 @@ impl Names {
 
 /// What a step of a shape touches.
 fn touched(step: &plan::Step, label: &str) -> OutlineStep {
-    use crate::plan::Access;
+    use weft::plan::Access;
     let columns = |names: Option<&'static [&'static str]>| match names {
         Some(names) => Columns::these(names.iter().copied()),
         None => Columns::Any,
@@ -405,7 +404,7 @@ fn touched(step: &plan::Step, label: &str) -> OutlineStep {
         Access::Delete => of(OutlineAccess::Delete),
         Access::ReadWrite if step.method == "upsert" => of(OutlineAccess::Upsert),
         Access::ReadWrite => {
-            let is_integer = |name: &&&'static str| has_integers(&step.table, name);
+            let is_integer = |name: &&&'static str| plan::has_integers(&step.table, name);
             let adds: Vec<&str> = step.adds.iter().filter(is_integer).copied().collect();
             let others = |columns: Columns| match columns {
                 Columns::Any => Columns::Any,
@@ -446,12 +445,4 @@ fn is_at_once(step: &plan::Step) -> bool {
     let is_indexed =
         |name: &&str| step.table.indexes.iter().any(|index| index.columns.contains(name));
     !changes.is_empty() && (step.table.is_checked || changes.iter().any(is_indexed))
-}
-
-/// Whether sums in a column are the same in any order.
-pub fn has_integers(table: &TableShape, name: &str) -> bool {
-    use ColumnType::{I8, I16, I32, I64, I128, U8, U16, U32, U64, U128};
-    let column = table.columns.iter().find(|column| column.name == name);
-    let type_of = column.and_then(|column| column.type_of.as_ref());
-    matches!(type_of, Some(I8 | I16 | I32 | I64 | I128 | U8 | U16 | U32 | U64 | U128))
 }

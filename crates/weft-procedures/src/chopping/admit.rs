@@ -6,7 +6,7 @@ use super::Options;
 use super::analysis::chop;
 use super::outline::{Outline, Outlines};
 use super::result::{Chopping, PieceKind, StepNumber};
-use crate::error::OutlineError;
+use weft::OutlineError;
 
 /// Why a procedure cannot run beside others that run already.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use super::outline::{Columns, OutlineAccess, OutlineStep};
-use crate::row::operation::OperationKind;
+use weft::operation::OperationKind;
 
 /// In what two steps conflict.
 #[derive(Clone, Debug, PartialEq)]

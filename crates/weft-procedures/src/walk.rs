@@ -3,16 +3,16 @@
 use std::cell::{Cell, RefCell};
 use std::panic::resume_unwind;
 
-use crate::commit::Protocol;
-use crate::error::{Conflict, ConflictReason, Error};
-use crate::plan::{Dependency, Shape};
-use crate::procedure::operations::At;
-use crate::procedure::place::Place;
-use crate::procedure::slot::{Entry, Slot};
-use crate::procedure::{Accessed, Again, Driver, Next, Passes, Selection};
-use crate::row::schema::Record;
-use crate::step::{Instance, Iteration, LOOPS_MAX};
-use crate::store::table::Table;
+use crate::operations::At;
+use crate::place::Place;
+use crate::slot::{Entry, Slot};
+use crate::{Accessed, Again, Driver, Next, Passes, Selection};
+use weft::commit::Protocol;
+use weft::plan::{Dependency, Shape};
+use weft::schema::Record;
+use weft::step::{Instance, Iteration, LOOPS_MAX};
+use weft::store::table::Table;
+use weft::{Conflict, ConflictReason, Error};
 
 /// A procedure that is being executed. `#[procedure]` writes what calls it.
 #[doc(hidden)]

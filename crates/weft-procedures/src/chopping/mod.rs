@@ -8,7 +8,7 @@
 //! *SC-cycle*, which has edges of both sorts. Steps on one are merged until there is none.
 //!
 //! ```
-//! use weft::procedure::chopping::{Options, Outlines, PieceKind, chop};
+//! use weft_procedures::chopping::{Options, Outlines, PieceKind, chop};
 //!
 //! let outlines: Outlines = "
 //!     procedure pay
@@ -86,6 +86,7 @@ mod graph;
 mod order;
 mod outline;
 mod partition;
+mod pieces;
 mod result;
 mod text;
 
@@ -93,15 +94,13 @@ pub use admit::{Change, NotAdmitted, admit};
 pub use analysis::chop;
 pub use conflict::Meeting;
 pub use order::{Before, Why};
-pub use outline::has_integers;
 pub use outline::{Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token};
+pub use pieces::{one_piece_of, pieces_of};
 pub use result::{
     Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing,
     StepNumber, Vertex,
 };
 pub use text::TextError;
-
-pub use crate::error::OutlineError;
 
 /// What the analysis makes use of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,3 +149,5 @@ impl Options {
         static_tables: true,
     };
 }
+
+pub use weft::OutlineError;

@@ -4,11 +4,11 @@ use std::cell::{RefCell, RefMut};
 
 use smallvec::SmallVec;
 
-use crate::procedure::place::Place;
-use crate::step::Iteration;
+use crate::place::Place;
+use weft::step::Iteration;
 
 /// What a step has returned, in each of its instances. One per step, in the frame of
-/// [`Procedure::execute`](crate::procedure::Procedure::execute), where the compiler infers its type.
+/// [`Procedure::execute`](crate::Procedure::execute), where the compiler infers its type.
 #[derive(Debug)]
 pub struct Slot<R>(RefCell<Entries<R>>);
 

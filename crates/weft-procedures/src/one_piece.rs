@@ -1,13 +1,13 @@
 //! The driver of procedures that run as one piece, under protocols that chop.
 
 use super::{Driver, Next, Passes};
-use crate::commit::{ChopsProcedures, Executor, Protocol};
-use crate::plan::StepColumns;
-use crate::step::{Instance, Iteration};
-use crate::transaction::Transaction;
+use weft::Transaction;
+use weft::commit::{ChopsProcedures, Executor, Protocol};
+use weft::plan::StepColumns;
+use weft::step::{Instance, Iteration};
 
 /// Executes a procedure in a transaction that somebody else commits, and says which step it is at.
-pub(crate) struct OnePiece<'t, 'db, P: Protocol> {
+pub struct OnePiece<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     columns: Option<&'t [StepColumns]>,
 }
@@ -15,10 +15,7 @@ pub(crate) struct OnePiece<'t, 'db, P: Protocol> {
 impl<'t, 'db, P: Protocol> OnePiece<'t, 'db, P> {
     /// For a transaction that has just begun. `columns` are those of the steps, if it is to be committed
     /// [by columns](Transaction::finish).
-    pub(crate) fn new(
-        transaction: &'t Transaction<'db, P>,
-        columns: Option<&'t [StepColumns]>,
-    ) -> Self {
+    pub fn new(transaction: &'t Transaction<'db, P>, columns: Option<&'t [StepColumns]>) -> Self {
         OnePiece { transaction, columns }
     }
 }
@@ -35,7 +32,7 @@ impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
     fn come_to(&self, step: usize) {
         if self.columns.is_some() {
             let instance = Instance { step, iteration: Iteration::NONE };
-            if let Some(chopping) = self.transaction.worker.executor().chopping() {
+            if let Some(chopping) = self.transaction.worker().executor().chopping() {
                 chopping.enter_step(instance);
             }
         }

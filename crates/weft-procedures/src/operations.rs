@@ -1,26 +1,26 @@
 //! The operations of a transaction, as steps of a procedure. Each has the name and the arguments of the
-//! method of [`Transaction`](crate::Transaction), behind the slot for what it returns.
+//! method of [`Transaction`](weft::Transaction), behind the slot for what it returns.
 
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 use std::ptr;
 
-use crate::commit::Protocol;
-use crate::error::Error;
-use crate::procedure::place::Place;
-use crate::procedure::slot::Slot;
-use crate::procedure::walk::{Decision, Walk};
-use crate::procedure::{Accessed, Driver, Passes};
-use crate::row::column::ColumnSet;
-use crate::row::encoding::{Key, KeyPrefix};
-use crate::row::operation::{
+use crate::place::Place;
+use crate::slot::Slot;
+use crate::walk::{Decision, Walk};
+use crate::{Accessed, Driver, Passes};
+use weft::Error;
+use weft::column::ColumnSet;
+use weft::commit::Protocol;
+use weft::encoding::{Key, KeyPrefix};
+use weft::operation::{
     Add, And, BoundedSet, ColumnOf, Integer, Max, Min, Mul, Operation, Or, Order, Ordered,
     OrderedPut, Payload, TopK, TopKInsert, Union,
 };
-use crate::row::schema::{Index, Record};
-use crate::step::Instance;
-use crate::store::table::Table;
-use crate::transaction::{Scan, Transaction};
+use weft::schema::{Index, Record};
+use weft::step::Instance;
+use weft::store::table::Table;
+use weft::{Scan, Transaction};
 
 /// An instance of a step that the walk has come to.
 #[doc(hidden)]
@@ -151,7 +151,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
         })
     }
 
-    /// As [`Snapshot::get_many`](crate::Snapshot::get_many).
+    /// As [`Snapshot::get_many`](weft::Snapshot::get_many).
     pub fn get_many<T: Record>(
         self,
         slot: &Slot<Vec<Option<&'tx T>>>,

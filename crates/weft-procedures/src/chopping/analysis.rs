@@ -12,7 +12,7 @@ use super::partition::Partition;
 use super::result::{
     Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing, StepNumber,
 };
-use crate::error::OutlineError;
+use weft::OutlineError;
 
 /// Chops procedures that run beside each other.
 ///

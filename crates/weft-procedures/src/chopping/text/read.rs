@@ -5,11 +5,11 @@ use std::iter::Enumerate;
 use std::str::{FromStr, Lines};
 
 use super::TextError;
-use crate::plan::chopping::excerpt::excerpt;
-use crate::plan::chopping::outline::{
+use crate::chopping::excerpt::excerpt;
+use crate::chopping::outline::{
     Columns, Names, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token,
 };
-use crate::row::operation::OperationKind;
+use weft::operation::OperationKind;
 
 /// How deeply loops may be nested in a text.
 const LOOPS_NESTED_MAX: usize = 64;

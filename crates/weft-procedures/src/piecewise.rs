@@ -15,21 +15,21 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::commit::CommitToken;
-use crate::commit::backoff;
-use crate::commit::{Abort, ChopsProcedures, Executor, Protocol};
-use crate::error::{Error, Failure};
-use crate::plan::{Pieces, StepColumns};
-use crate::procedure::{Accessed, Driver, Next, Passes, Selection};
-use crate::row::schema::Record;
-use crate::step::Instance;
-use crate::store::worker::Committing;
-use crate::store::worker::Counters;
-use crate::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
-use crate::transaction::Transaction;
+use crate::{Accessed, Driver, Next, Passes, Selection};
+use weft::Transaction;
+use weft::commit::CommitToken;
+use weft::commit::backoff;
+use weft::commit::{Abort, ChopsProcedures, Executor, Protocol};
+use weft::plan::{Pieces, StepColumns};
+use weft::schema::Record;
+use weft::step::Instance;
+use weft::store::worker::Committing;
+use weft::store::worker::Counters;
+use weft::sync::turnstile::{ATTEMPTS_BEFORE_CLOSING, Closed};
+use weft::{Error, Failure};
 
 /// Executes a procedure in a transaction, piece by piece.
-pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
+pub struct Piecewise<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     pieces: &'t Pieces,
     /// Whether they are committed one by one, or all at the end.
@@ -68,9 +68,9 @@ pub(crate) struct Piecewise<'t, 'db, P: Protocol> {
 
 impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// For a transaction that has just begun.
-    pub(crate) fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
+    pub fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
         let columns = transaction.columns(pieces.columns());
-        let chopping = transaction.worker.executor().chopping();
+        let chopping = transaction.worker().executor().chopping();
         Piecewise {
             transaction,
             pieces,
@@ -94,12 +94,12 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     }
 
     /// How it has ended: with a commit; with a conflict in its first piece; or with an error that is none.
-    pub(crate) fn ended(&self) -> Option<Result<CommitToken, Abort>> {
+    pub fn ended(&self) -> Option<Result<CommitToken, Abort>> {
         self.ended.take()
     }
 
     /// What there is to say of an error that is no conflict, if a piece has been committed before.
-    pub(crate) fn halfway(&self) -> Option<Failure> {
+    pub fn halfway(&self) -> Option<Failure> {
         self.has_committed
             .get()
             .then(|| Failure::Halfway { procedure: self.pieces.procedure(), step: self.step.get() })
@@ -108,7 +108,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Commits what has been done since the last commit.
     fn commit_piece(&self) -> Result<(), Abort> {
         let transaction = self.transaction;
-        if let Some(abort) = transaction.doomed.get() {
+        if let Some(abort) = transaction.doomed() {
             return Err(abort);
         }
         let epoch = transaction.commit_by_columns(self.columns, || self.try_commit())?;
@@ -126,10 +126,10 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     #[inline]
     fn try_commit(&self) -> Result<u64, Abort> {
         let transaction = self.transaction;
-        let memory = &transaction.worker.memory;
+        let memory = &transaction.worker().memory;
         transaction.stage_writes();
         let _committing = Committing(memory);
-        transaction.worker.executor().commit(memory, || {
+        transaction.worker().executor().commit(memory, || {
             if !self.is_decided.get() {
                 transaction.record_serialization();
                 self.is_recorded.set(true);
@@ -147,7 +147,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Undoes what has been done since the last commit, for it to be done again.
     #[cold]
     fn undo(&self) {
-        let Transaction { worker, database, .. } = self.transaction;
+        let (worker, engine) = (self.transaction.worker(), self.transaction.engine());
         let redone = self.redone.get() + 1;
         self.redone.set(redone);
         if let Some(chopping) = worker.executor().chopping() {
@@ -158,7 +158,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         let mut closed = self.closed.borrow_mut();
         if redone >= ATTEMPTS_BEFORE_CLOSING && closed.is_none() {
             // It does not wait for the turnstile: whoever has closed it may wait for this procedure.
-            *closed = database.shared.turnstile.try_close();
+            *closed = engine.shared.turnstile.try_close();
         }
         backoff(worker, redone);
     }
@@ -166,9 +166,9 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Goes back to the beginning of the present piece, which is undone.
     fn begin_again(&self) {
         // What it remembers of indexes may be of records that are gone.
-        self.transaction.worker.next_serial();
+        self.transaction.worker().next_serial();
         self.transaction.record_next_round();
-        self.transaction.doomed.set(None);
+        self.transaction.forget_doom();
         self.piece.set(self.pieces.of_step(self.first.get()));
         self.is_begun.set(false);
     }
@@ -176,7 +176,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// The simulated machine has rolled back the piece's region: the pass that follows tries another.
     #[cold]
     fn take_up_region(&self) -> Next {
-        let worker = self.transaction.worker;
+        let worker = self.transaction.worker();
         if let Some(chopping) = worker.executor().chopping() {
             chopping.forget_region(&worker.memory);
         }
@@ -187,7 +187,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
 
     /// Ends the region of the present piece, if one is open.
     fn close_region(&self) {
-        let worker = self.transaction.worker;
+        let worker = self.transaction.worker();
         if let Some(chopping) = worker.executor().chopping() {
             chopping.close_region(&worker.memory);
         }
@@ -197,7 +197,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     #[inline]
     fn note_step(&self, instance: Instance) {
         if self.columns.is_some()
-            && let Some(chopping) = self.transaction.worker.executor().chopping()
+            && let Some(chopping) = self.transaction.worker().executor().chopping()
         {
             chopping.enter_step(instance);
         }
@@ -226,7 +226,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
 
     /// What has led to a panic may have been a conflict, and earlier pieces cannot be undone.
     fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
-        let regions = self.transaction.worker.memory.regions();
+        let regions = self.transaction.worker().memory.regions();
         match catch_unwind(AssertUnwindSafe(|| regions.unless_undone(body)))? {
             Some(result) => Ok(result),
             None => {
@@ -259,12 +259,12 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
                 self.first.set(self.end());
                 self.has_committed.set(true);
                 // There is no way back.
-                self.transaction.deadline.set(None);
+                self.transaction.forget_deadline();
             }
             self.piece.set(self.pieces.of_step(step));
         }
         if !self.is_begun.replace(true) && self.in_pieces {
-            let worker = self.transaction.worker;
+            let worker = self.transaction.worker();
             if let Some(chopping) = worker.executor().chopping() {
                 chopping.open_region(self.piece.get(), &worker.memory);
             }
@@ -299,7 +299,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     fn restart_pass(&self) {
-        let regions = self.transaction.worker.memory.regions();
+        let regions = self.transaction.worker().memory.regions();
         match regions.unless_undone(|| self.close_region()) {
             Some(()) => self.undo(),
             None => drop(self.take_up_region()),
@@ -311,7 +311,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         if self.is_undone.take() {
             return self.take_up_region();
         }
-        let memory = &transaction.worker.memory;
+        let memory = &transaction.worker().memory;
         let Some(concluded) = memory.regions().unless_undone(|| self.conclude(is_ok)) else {
             return self.take_up_region();
         };
@@ -322,7 +322,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
                     Counters::count(&memory.counters().committed_in_pieces);
                 }
                 transaction.record_commit();
-                self.ended.set(Some(Ok(CommitToken { epoch: self.epoch.get() })));
+                self.ended.set(Some(Ok(CommitToken::of(self.epoch.get()))));
                 return Next::Return;
             }
             Err(Some(abort)) => abort,

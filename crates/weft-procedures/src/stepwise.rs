@@ -3,43 +3,43 @@
 
 use std::cell::Cell;
 
-use super::Transaction;
-use crate::commit::CommitToken;
-use crate::commit::{Abort, Executor, Protocol, RepairsTransactions};
-use crate::error::Error;
-use crate::procedure::{Accessed, Again, Driver, Next, Selection};
-use crate::row::schema::Record;
-use crate::step::Instance;
-use crate::store::worker::Counters;
+use crate::{Accessed, Again, Driver, Next, Selection};
+use weft::Error;
+use weft::Transaction;
+use weft::commit::CommitToken;
+use weft::commit::{Abort, Executor, Protocol, RepairsTransactions};
+use weft::schema::Record;
+use weft::step::Instance;
+use weft::store::worker::Counters;
 
 /// Executes a procedure in a transaction, which is committed in the end.
-pub(crate) struct Stepwise<'t, 'db, P: Protocol> {
+pub struct Stepwise<'t, 'db, P: Protocol> {
     transaction: &'t Transaction<'db, P>,
     ended: Cell<Option<Result<CommitToken, Abort>>>,
 }
 
 impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
     /// For a transaction that has just begun.
-    pub(crate) fn new(transaction: &'t Transaction<'db, P>) -> Self {
-        if let Some(repairing) = transaction.worker.executor().repairing() {
+    pub fn new(transaction: &'t Transaction<'db, P>) -> Self {
+        if let Some(repairing) = transaction.worker().executor().repairing() {
             repairing.begin_steps();
         }
         Stepwise { transaction, ended: Cell::new(None) }
     }
 
     /// How it has ended: with a commit; with a conflict; or with an error of the procedure's own.
-    pub(crate) fn ended(&self) -> Option<Result<CommitToken, Abort>> {
+    pub fn ended(&self) -> Option<Result<CommitToken, Abort>> {
         self.ended.take()
     }
 
     fn next_round(&self) {
-        let worker = self.transaction.worker;
+        let worker = self.transaction.worker();
         if let Some(repairing) = worker.executor().repairing() {
             repairing.next_round(&worker.memory);
         }
         worker.next_round();
         self.transaction.record_next_round();
-        self.transaction.doomed.set(None);
+        self.transaction.forget_doom();
     }
 }
 
@@ -50,26 +50,26 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
 
     #[inline]
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let Transaction { worker, .. } = self.transaction;
+        let worker = self.transaction.worker();
         if let Some(repairing) = worker.executor().repairing() {
             repairing.enter_step(accessed.instance, false);
         }
         self.transaction.record_step(accessed.instance, false);
         if let Some(again) = accessed.again {
-            self.transaction.expect_again(accessed, again);
+            expect_again(self.transaction, accessed, again);
         }
         Ok(())
     }
 
     fn resume(&self, instance: Instance) {
-        if let Some(repairing) = self.transaction.worker.executor().repairing() {
+        if let Some(repairing) = self.transaction.worker().executor().repairing() {
             repairing.enter_step(instance, true);
         }
         self.transaction.record_step(instance, true);
     }
 
     fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let worker = self.transaction.worker;
+        let worker = self.transaction.worker();
         if let Some(repairing) = worker.executor().repairing() {
             repairing.keep_step(accessed.instance);
         }
@@ -92,7 +92,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
                 None => return Next::Return,
             }
         };
-        let worker = transaction.worker;
+        let worker = transaction.worker();
         if committed.is_ok() || !transaction.may_have_another_round() {
             self.ended.set(Some(committed));
             return Next::Return;
@@ -104,23 +104,26 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 }
 
-impl<P: Protocol> Transaction<'_, P> {
-    /// An operation runs again. If it is about the key that it was about, its record is known (fast
-    /// restoration, §4.1).
-    #[cold]
-    fn expect_again<T: Record>(&self, accessed: &Accessed<'_, T>, again: Again) {
-        let counters = self.worker.memory.counters();
-        let table = &accessed.table.inner;
-        if again == Again::SamePlace
-            && let Some(key) = accessed.key
-            && let Some(repairing) = self.worker.executor().repairing()
-            && let Some(record) = repairing.record_of_step(accessed.instance, table.reference())
-            && let Some(row) = self.newest_row(table, key, record)
-        {
-            self.worker.buffer(table.number()).last = Some((record.address(), row));
-            Counters::count(&counters.restored_fast);
-        } else {
-            Counters::count(&counters.restored_slow);
-        }
+/// An operation runs again. If it is about the key that it was about, its record is known (fast
+/// restoration, §4.1).
+#[cold]
+fn expect_again<P: Protocol, T: Record>(
+    transaction: &Transaction<'_, P>,
+    accessed: &Accessed<'_, T>,
+    again: Again,
+) {
+    let worker = transaction.worker();
+    let counters = worker.memory.counters();
+    let table = accessed.table.inner();
+    if again == Again::SamePlace
+        && let Some(key) = accessed.key
+        && let Some(repairing) = worker.executor().repairing()
+        && let Some(record) = repairing.record_of_step(accessed.instance, table.reference())
+        && let Some(row) = transaction.newest_row(table, key, record)
+    {
+        worker.buffer(table.number()).last = Some((record.address(), row));
+        Counters::count(&counters.restored_fast);
+    } else {
+        Counters::count(&counters.restored_slow);
     }
 }

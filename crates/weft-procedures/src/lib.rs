@@ -1,4 +1,4 @@
-//! Procedures: transactions whose steps are known.
+//! Procedures for the Weft database: transactions whose steps are known.
 //!
 //! `transact(|tx| …)` takes any closure, and the engine knows no more of it than what it does. A
 //! *procedure* says beforehand what it will do, as far as that can be known: its [`Shape`] names its
@@ -21,9 +21,10 @@
 //! [`Procedure`].
 //!
 //! ```
-//! use weft::procedure::{Access, Direct, Procedure};
+//! use weft_procedures::{Access, Direct, Procedure};
 //! use weft::protocol::Protocol;
-//! use weft::{Database, Error, Record, Table, Transaction, procedure};
+//! use weft::{Database, Error, Record, Table, Transaction};
+//! use weft_procedures::procedure;
 //!
 //! #[derive(Clone, Record)]
 //! struct Account { #[record(key)] id: u32, branch: u16, cents: i64 }
@@ -118,6 +119,10 @@
 //! runs; `operations`, the methods; `one_piece`, `piecewise` and `stepwise`, the drivers of the protocols. The analysis is in `weft-macros`. Which pieces a procedure may be cut into, beside
 //! which others, is found by [`chopping`].
 
+#![warn(missing_docs)]
+
+pub mod chopping;
+mod execute;
 mod one_piece;
 mod operations;
 mod piecewise;
@@ -126,30 +131,27 @@ mod slot;
 mod stepwise;
 mod walk;
 
-pub(crate) use one_piece::OnePiece;
+pub use execute::Execute;
 pub use operations::Rows;
 #[doc(hidden)]
 pub use operations::{At, Scanned};
-pub(crate) use piecewise::Piecewise;
 pub use place::Place;
 #[doc(hidden)]
 pub use slot::Slot;
-pub(crate) use stepwise::Stepwise;
 #[doc(hidden)]
 pub use walk::Walk;
 
 #[doc(hidden)]
-pub use crate::plan::StepColumns;
-pub use crate::plan::{
-    Access, Dependency, Loop, Pieces, Rollback, Shape, Step, TableShape, chopping,
-};
-pub use crate::step::{Instance, Iteration, LOOPS_MAX};
+pub use weft::plan::StepColumns;
+pub use weft::plan::{Access, Dependency, Loop, Pieces, Rollback, Shape, Step, TableShape};
+pub use weft::step::{Instance, Iteration, LOOPS_MAX};
 
-use crate::commit::Protocol;
-use crate::error::Error;
-use crate::row::schema::Record;
-use crate::store::table::Table;
-use crate::transaction::Transaction;
+use weft::commit::Protocol;
+use weft::schema::Record;
+use weft::{Error, Table, Transaction};
+
+/// Makes a procedure of a function.
+pub use weft_macros::procedure;
 
 /// A transaction whose steps are known: arguments, and what is done with them.
 /// [`#[procedure]`](macro@crate::procedure) implements it.
@@ -186,7 +188,7 @@ pub trait Procedure<P: Protocol> {
 }
 
 /// A procedure whose output owns what it has, and refers to no rows: what
-/// [`Database::execute`](crate::Database::execute) takes. [`#[procedure]`](macro@crate::procedure) implements it
+/// [`Execute::execute`] takes. [`#[procedure]`](macro@crate::procedure) implements it
 /// where the output's type has no lifetimes.
 pub trait OwnedOutput<P: Protocol>: Procedure<P> {
     /// [`Procedure::Output`].

@@ -1,0 +1,143 @@
+//! From what the analysis has found to the pieces in which a procedure is executed.
+
+use weft::plan::Pieces;
+
+use super::{Chopped, Piece, PieceKind};
+
+/// Those that were found for a procedure. One piece, if they are not ranges of the steps as written.
+///
+/// If not `finest`, pieces that meet nobody in a way that matters join their neighbours: there is nothing to be
+/// won by their commits.
+pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pieces {
+    let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
+    let is_conflicting = |piece: &Piece| piece.kind == PieceKind::Conflicting;
+    let found = &chopped.pieces;
+    let mut conflicting = found.iter().position(is_conflicting);
+    let mut starts = vec![0];
+    if chopped.is_as_written {
+        // Behind the pieces of those at which another begins.
+        let mut ends: Vec<usize> = (0..found.len().saturating_sub(1)).collect();
+        if !finest {
+            let mut ends_that_matter = (0..found.len()).filter(|&end| !meets_nobody(&found[end]));
+            ends_that_matter.next_back();
+            ends = ends_that_matter.collect();
+        }
+        starts.extend(ends.iter().map(|end| found[end + 1].steps[0]));
+        conflicting = conflicting.map(|position| ends.partition_point(|&end| end < position));
+    } else {
+        conflicting = conflicting.map(|_| 0);
+    }
+    starts.push(steps);
+    let mut deferred = vec![false; steps];
+    let are = chopped.pieces.iter().filter(|piece| piece.kind == PieceKind::Deferred);
+    are.flat_map(|piece| &piece.steps).for_each(|&step| deferred[step] = true);
+    Pieces::new(procedure, starts, conflicting, deferred)
+}
+
+/// All steps as one piece, whatever was found.
+pub fn one_piece_of(procedure: &'static str, chopped: &Chopped) -> Pieces {
+    let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
+    Pieces::new(procedure, vec![0, steps], Some(0), vec![false; steps])
+}
+
+/// Whether a piece can be anywhere among others' pieces. It may meet them in a record, but in none of its columns,
+/// or where both only add; a commit [by columns](Pieces::by_columns) knows that.
+fn meets_nobody(piece: &Piece) -> bool {
+    match piece.kind {
+        PieceKind::Commutative | PieceKind::Reading | PieceKind::Static => true,
+        PieceKind::Conflicting | PieceKind::Exclusive | PieceKind::Deferred => false,
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::{Options, Outlines, chop};
+    use super::*;
+
+    fn pieces(text: &str, options: Options) -> Pieces {
+        let outlines: Outlines = text.parse().expect("is well-formed");
+        pieces_of("p", &chop(&outlines, options).expect("is possible").procedures[0], true)
+    }
+
+    #[test]
+    fn pieces_that_meet_nobody_join_their_neighbours() {
+        let of = |text: &str| {
+            let outlines: Outlines = text.parse().expect("is well-formed");
+            let options = Options { reordering: false, ..Options::ALL };
+            let chopping = chop(&outlines, options).expect("is possible");
+            [true, false].map(|finest| {
+                let found = pieces_of("p", &chopping.procedures[0], finest);
+                let starts: Vec<usize> =
+                    (0..found.count()).map(|piece| found.start(piece)).collect();
+                (starts, found.conflicting())
+            })
+        };
+        // Static, conflicting, commutative.
+        let around = "
+            procedure p
+                a: read s (x)
+                b: update t (x); values from a
+                c: add u (x)
+            end
+        ";
+        assert_eq!(of(around), [(vec![0, 1, 2], Some(1)), (vec![0], Some(0))]);
+        // Commutative, all of them.
+        let sums = "
+            procedure p
+                a: add t (x)
+                b: add u (x)
+            end
+        ";
+        assert_eq!(of(sums), [(vec![0, 1], None), (vec![0], None)]);
+        // What the procedure alone has, by the token that it took, is no reason for others to wait; and what comes
+        // before it, and meets nobody, is part of it.
+        let tokens = "
+            token t for o
+            procedure p
+                a: read s (x)
+                b: delete t
+                c: add u (x)
+                d: update o (x)
+                e: add u (y)
+            end
+            procedure q
+                a: insert o
+                b: insert t
+            end
+        ";
+        assert_eq!(of(tokens), [(vec![0, 1, 2, 3, 4], Some(1)), (vec![0, 2], Some(0))]);
+    }
+
+    #[test]
+    fn steps_are_in_the_pieces_that_were_found() {
+        let text = "
+            procedure p
+                a: read s (x)
+                b: update t (x); values from a
+                c: write t (y)
+                d: add u (x)
+            end
+        ";
+        let found = pieces(text, Options { reordering: false, ..Options::ALL });
+        assert_eq!((found.count(), found.conflicting()), (3, Some(1)));
+        assert_eq!([0, 1, 2, 3].map(|step| found.of_step(step)), [0, 1, 1, 2]);
+        assert_eq!([0, 1, 2, 3].map(|piece| found.start(piece)), [0, 1, 3, 4]);
+    }
+
+    #[test]
+    fn steps_in_another_order_are_one_piece() {
+        let text = "
+            procedure p
+                a: update t (x)
+                b: add u (x)
+                c: update t (x)
+            end
+        ";
+        assert!(pieces(text, Options { reordering: false, ..Options::ALL }).count() == 1);
+        let reordered = pieces(text, Options::ALL);
+        assert_eq!(
+            (reordered.count(), reordered.conflicting(), reordered.start(1)),
+            (1, Some(0), 3)
+        );
+    }
+}

@@ -1,0 +1,200 @@
+//! Running procedures on a database.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread;
+
+use weft::commit::{ChopsProcedures, Executor, Protocol, Worker};
+use weft::plan::Pieces;
+use weft::run::{Outcome, Strategy};
+use weft::{CommitToken, Database, Error, Failure, Transaction, TransactionOptions};
+
+use crate::OwnedOutput;
+use crate::one_piece::OnePiece;
+use crate::piecewise::Piecewise;
+use crate::stepwise::Stepwise;
+
+/// Executes procedures on a database.
+pub trait Execute<P: Protocol> {
+    /// Executes a [procedure](crate::Procedure) as a transaction until it commits, and returns its
+    /// output: [`Database::transact`] of its function, with all that is said there.
+    ///
+    /// Under `dbx-tc`, a procedure that is registered runs in pieces. Bounds are those of the first one, and errors
+    /// behind it are errors of the program, by which the transaction is left [halfway](Failure::Halfway).
+    ///
+    /// Under `htcc` with the option `dependencies`, a procedure that has met another transaction does not run again
+    /// from its beginning, but only those of its operations that depend on what has changed.
+    ///
+    /// ```
+    /// use weft::{Database, Error, Record, Table, Transaction, protocol::Protocol};
+    /// use weft_procedures::{Execute, procedure};
+    ///
+    /// #[derive(Clone, Record)]
+    /// struct Page { #[record(key)] id: u32, views: u64 }
+    ///
+    /// #[procedure(View)]
+    /// fn view<P: Protocol>(
+    ///     pages: &Table<Page>,
+    ///     tx: &Transaction<'_, P>,
+    ///     id: u32,
+    /// ) -> Result<Option<u64>, Error> {
+    ///     tx.update(pages, &id, |page| {
+    ///         page.views += 1;
+    ///         page.views
+    ///     })
+    /// }
+    ///
+    /// let database = Database::builder().table::<Page>().open()?;
+    /// let pages = database.table::<Page>()?;
+    /// database.transact(|tx| tx.insert(&pages, Page { id: 7, views: 0 }))?;
+    /// assert_eq!(database.execute(&mut View::new(&pages, 7))?, Some(1));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::transact`]; [`Failure::Halfway`].
+    fn execute<F: OwnedOutput<P>>(&self, procedure: &mut F) -> Result<F::Owned, F::Error> {
+        self.execute_with(&TransactionOptions::default(), procedure)
+    }
+
+    /// As [`Execute::execute`], within bounds.
+    ///
+    /// # Errors
+    /// As [`Database::transact_with`].
+    fn execute_with<F: OwnedOutput<P>>(
+        &self,
+        options: &TransactionOptions,
+        procedure: &mut F,
+    ) -> Result<F::Owned, F::Error>;
+
+    /// As [`Execute::execute_with`], but returns as [`Database::transact_with_token`].
+    ///
+    /// # Errors
+    /// As [`Database::transact_with`].
+    fn execute_with_token<F: OwnedOutput<P>>(
+        &self,
+        options: &TransactionOptions,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error>;
+}
+
+impl<P: Protocol> Execute<P> for Database<P> {
+    fn execute_with<F: OwnedOutput<P>>(
+        &self,
+        options: &TransactionOptions,
+        procedure: &mut F,
+    ) -> Result<F::Owned, F::Error> {
+        let (result, token) = self.execute_with_token(options, procedure)?;
+        self.acknowledge(token).map_err(Error::from)?;
+        Ok(result)
+    }
+
+    #[inline]
+    fn execute_with_token<F: OwnedOutput<P>>(
+        &self,
+        options: &TransactionOptions,
+        procedure: &mut F,
+    ) -> Result<(F::Owned, CommitToken), F::Error> {
+        let worker = self.worker().map_err(Error::from)?;
+        if P::CHOPS {
+            if worker.memory.is_in_user_code() {
+                return Err(Error::from(Failure::NestedOperation).into());
+            }
+            let chopping = worker.executor().chopping();
+            if let Some(pieces) = chopping.and_then(|chopping| chopping.pieces_of(F::shape())) {
+                return execute_in_pieces(self, worker, options, &pieces, procedure);
+            }
+        }
+        if P::REPAIRS && P::executes_steps(&self.engine().protocol) {
+            return execute_stepwise(self, worker, options, procedure);
+        }
+        let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
+        self.run_closure(worker, options, false, &mut body).result()
+    }
+}
+
+/// Executes a procedure piece by piece; or as one piece, if there is but one.
+fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
+    database: &Database<P>,
+    worker: &Worker<P>,
+    options: &TransactionOptions,
+    pieces: &Pieces,
+    procedure: &mut F,
+) -> Result<(F::Owned, CommitToken), F::Error> {
+    if !pieces.are_one_by_one() {
+        let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
+        let ended = database.run_keeping(worker, options, strategy, |tx, columns, returned| {
+            let driver = OnePiece::new(tx, tx.columns(columns));
+            let result = match columns {
+                Some(_) => procedure.execute(&driver).map(F::into_owned),
+                None => procedure.run(tx).map(F::into_owned),
+            };
+            Outcome::of(returned.insert(result))
+        });
+        return ended.result();
+    }
+    let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
+    let ended = database.run_keeping(worker, options, strategy, |tx, _, returned| {
+        let driver = Piecewise::new(tx, pieces);
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let executed = catch_unwind(AssertUnwindSafe(executed));
+        let (ended, halfway) = (driver.ended(), driver.halfway());
+        drop(driver);
+        match (ended, executed) {
+            (Some(Ok(token)), executed) => {
+                if let Some(chopping) = worker.executor().chopping() {
+                    chopping.end_pieces(&worker.memory);
+                }
+                Outcome::Committed(token, keep(executed, returned))
+            }
+            (Some(Err(abort)), _) => Outcome::Conflict(abort),
+            // Its own error: no conflict is behind it, or else there would be another pass.
+            (None, Ok(result)) => match halfway {
+                Some(failure) => Outcome::Refused(Box::new(failure)),
+                None => {
+                    *returned = Some(result);
+                    Outcome::Failed { is_decided: true }
+                }
+            },
+            (None, Err(panic)) => Outcome::Panicked(panic),
+        }
+    });
+    ended.result()
+}
+
+/// Executes a procedure step by step. A conflict that it was not repaired from is one like any other.
+fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
+    database: &Database<P>,
+    worker: &Worker<P>,
+    options: &TransactionOptions,
+    procedure: &mut F,
+) -> Result<(F::Owned, CommitToken), F::Error> {
+    let strategy = Strategy { is_driven: true, ..Strategy::default() };
+    let ended = database.run_keeping(worker, options, strategy, |tx, _, returned| {
+        let driver = Stepwise::new(tx);
+        let executed = || procedure.execute(&driver).map(F::into_owned);
+        let executed = catch_unwind(AssertUnwindSafe(executed));
+        match (driver.ended(), executed) {
+            (Some(Ok(token)), executed) => Outcome::Committed(token, keep(executed, returned)),
+            (Some(Err(abort)), _) => Outcome::Conflict(abort),
+            // Its own error: no conflict is behind it, or else there would be another pass.
+            (None, Ok(result)) => {
+                *returned = Some(result);
+                Outcome::Failed { is_decided: true }
+            }
+            (None, Err(panic)) => resume_unwind(panic),
+        }
+    });
+    ended.result()
+}
+
+/// Keeps what a procedure has returned that has committed, unless it has panicked since.
+fn keep<T>(executed: thread::Result<T>, returned: &mut Option<T>) -> Option<Box<dyn Any + Send>> {
+    match executed {
+        Ok(result) => {
+            *returned = Some(result);
+            None
+        }
+        Err(panic) => Some(panic),
+    }
+}
