@@ -2,7 +2,7 @@
 //!
 //! A suite that is green proves something only if it turns red when a protocol is wrong. This is
 //! the protocol that is wrong: classic optimistic concurrency control with one lock bit per record
-//! written (as the software twin of [`dbx`](super::dbx)), in which a [`Mutation`] breaks one step. It
+//! written (as the software twin of [`dbx`](weft::commit::dbx)), in which a [`Mutation`] breaks one step. It
 //! is chosen when the database is opened ([`Mutation::chosen_for`]). The conformance suite runs its
 //! own checks on every mutation and fails unless it finds what is broken. With
 //! [`Intact`](Mutation::Intact) nothing is broken, and it must find nothing.

@@ -4,17 +4,17 @@
 //! In-Memory Database*, EuroSys 2014, §7.3: the counterpart by which the paper shows what hardware
 //! transactional memory is worth to its transaction layer.
 //!
-//! The idea. Everything is as in [`dbx`](super::dbx), but that validation and write phase are made
+//! The idea. Everything is as in [`dbx`](weft::commit::dbx), but that validation and write phase are made
 //! atomic by one lock for the whole database, which every commit takes, whatever it has read and
 //! written. The index operations stay as they are. With few threads that is cheap; with many they
 //! queue.
 //!
-//! Header of a record: one TID word, as in [`dbx`](super::dbx). Shared by all workers: the lock, a
+//! Header of a record: one TID word, as in [`dbx`](weft::commit::dbx). Shared by all workers: the lock, a
 //! word that is 1 while it is held, on a cache line of its own.
 //!
 //! **The serialization point** is where the epoch is read, inside the lock.
 //!
-//! **Starvation.** As for [`dbx`](super::dbx): a transaction that has lost very often [closes the
+//! **Starvation.** As for [`dbx`](weft::commit::dbx): a transaction that has lost very often [closes the
 //! turnstile](weft::Database#starvation). The lock itself is not fair.
 //!
 //! **Departures from the paper**

@@ -19,7 +19,7 @@
 //! - its worker's last one.
 //!
 //! So the order of the timestamps is a serial order of the transactions. Silo does without that
-//! (see [`silo`](super::silo)), and the difference between the two is what writing to shared
+//! (see [`silo`](weft::commit::silo)), and the difference between the two is what writing to shared
 //! memory for every record read costs.
 //!
 //! Header of a record: three words.

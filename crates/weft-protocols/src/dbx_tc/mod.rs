@@ -9,7 +9,7 @@
 //! so that a hardware region can hold it.
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
-//! [admitted](weft::Database::admit) later, and [executed](weft::Database::execute). All other transactions
+//! [admitted](weft::Database::admit) later, and [executed](weft_procedures::Execute::execute). All other transactions
 //! are kept apart from procedures that are between two pieces: see `gate`.
 //!
 //! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.
@@ -21,7 +21,7 @@
 //! versions of rows fails; `region`, pieces as hardware regions; here, what a worker does. Where a piece
 //! ends and what is done again is decided by the driver, in `transaction::pieces`.
 //!
-//! **The serialization point** of a piece is that of [DBX](super::dbx). That of a procedure is the one of its
+//! **The serialization point** of a piece is that of [DBX](weft::commit::dbx). That of a procedure is the one of its
 //! conflicting piece (Theorem 1: there is one at most).
 //!
 //! **Departures from the paper**

@@ -9,7 +9,7 @@
 //!   region              [ read        | read          | write in private |                   install ]
 //! ```
 //!
-//! What it writes is private up to its end all the same, and installed there as in the [commit](super::super::dbx)
+//! What it writes is private up to its end all the same, and installed there as in the [commit](weft::commit::dbx)
 //! of DBX. So a region that has to give up leaves off nowhere in particular: the piece is done as the small
 //! transaction that it is otherwise, which is the region's *fallback*. It locks the records that it writes; a
 //! region that meets such a lock rolls back, and one that has read the record before is rolled back by it. So

@@ -8,7 +8,7 @@
 //!
 //! First (§3), most conflicts are about a few records. These are *hot*, and accessed under locks, which are
 //! held to the end of the transaction; so two that want the same hot record come one after the other, and
-//! neither works for nothing. All others are *cold*, and accessed as in [DBX](super::dbx): validation and
+//! neither works for nothing. All others are *cold*, and accessed as in [DBX](weft::commit::dbx): validation and
 //! write phase are one hardware region.
 //!
 //! Second (§4), if the validation fails all the same, most of what the transaction has found out is right.
@@ -21,7 +21,7 @@
 //! Of a *procedure* only those operations run again that a stale read reaches (§4.2, §4.3).
 //!
 //! The files: `heat`, what is kept with a record; here, what a worker does; `steps`, the repair of procedures,
-//! for which [`procedure`](mod@weft_procedures::procedure) decides what runs. The workset cache lies where
+//! for which [`procedure`](weft_procedures) decides what runs. The workset cache lies where
 //! records are looked up, in [`Transaction`](weft::Transaction).
 //!
 //! **The serialization point** is that of DBX. Locks on hot records are not needed for it.
@@ -145,7 +145,7 @@ pub struct HtccOptions {
     /// Whether transactions are repaired. If not, they are restarted, and nothing is cached: the paper's
     /// `HTCC(-SC)`.
     pub repairs: bool,
-    /// Whether [procedures](weft::Database::execute) are repaired by their dependencies, as the paper's `HTCC`:
+    /// Whether [procedures](weft_procedures::Execute::execute) are repaired by their dependencies, as the paper's `HTCC`:
     /// only those of their operations run again that a stale read reaches. Otherwise all of them run again, on
     /// the workset cache, as do those of closures: the paper's `HTCC(-S)`. On two cores that is faster by far: an
     /// operation on what is in the caches costs less than to keep account of it. With many cores it may be worth

@@ -241,7 +241,7 @@ impl<P: Protocol> Articles<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

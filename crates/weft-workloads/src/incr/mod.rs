@@ -179,7 +179,7 @@ pub struct Incr<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![IncrementCounter::<Dbx>::shape()]

@@ -118,7 +118,7 @@ pub struct Like<P: Protocol> {
     choice: Choice,
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![LikePage::<Dbx>::shape(), ReadPage::<Dbx>::shape()]

@@ -257,7 +257,7 @@ impl<P: Protocol> Rubis<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

@@ -92,7 +92,7 @@ pub struct Tatp<P: Protocol> {
     ledgers: Ledgers,
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

@@ -203,7 +203,7 @@ impl<P: Protocol> Tpcc<P> {
     }
 }
 
-/// The shapes of its [procedures](mod@weft_procedures::procedure).
+/// The shapes of its [procedures](weft_procedures).
 pub fn procedures() -> Vec<&'static Shape> {
     use weft::protocol::Dbx;
     vec![

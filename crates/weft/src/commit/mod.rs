@@ -10,6 +10,7 @@
 //! `protocols`, where the list is.
 //!
 //! [`Transaction`]: crate::Transaction
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 pub mod access_set;
 mod capabilities;
@@ -88,7 +89,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     /// knows of records.
     const REPAIRS: bool = false;
 
-    /// Whether registered [procedures](mod@crate::procedure) may be committed piece by piece.
+    /// Whether registered procedures may be committed piece by piece.
     const CHOPS: bool = false;
 
     /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in

@@ -48,7 +48,7 @@ pub struct Metrics {
     /// Under a protocol that commits in pieces: changes that were deferred, to be made together with others'.
     pub deferred: u64,
     /// Pieces of procedures that others had come before, but with changes that did not matter to them, so that they
-    /// committed on top of these, under `dbx-tc`: see [`DbxTcOptions::by_columns`](crate::protocol::DbxTcOptions).
+    /// committed on top of these, under `dbx-tc`: see its option `by_columns`.
     pub pieces_carried_over: u64,
     /// Rows, and other values of the user's, whose `Drop` has panicked. The database drops them when no
     /// transaction is under way on their thread, and goes on.

@@ -3,7 +3,7 @@
 //! A thread that calls [`Database::transact`] runs its transaction itself, and waits for whatever that
 //! has to wait for. That is the shortest way, and the right one for as many threads as there are cores.
 //! A server has more clients than that, and one of them that asks to read a record which is split (see
-//! [`protocol::Doppel`](crate::protocol::Doppel)) must not have a core wait for 20 ms. A [`Pool`] has one
+//! `Doppel` in `weft-protocols`) must not have a core wait for 20 ms. A [`Pool`] has one
 //! thread per core; each sets aside what cannot be done now, in a [`Stash`], and goes on with other work.
 //!
 //! ```text

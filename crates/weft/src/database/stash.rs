@@ -25,7 +25,7 @@ use crate::error::{Error, Failure};
 use crate::transaction::Transaction;
 
 /// Requests that a thread has set aside, because their transactions would have had to wait for the next
-/// joined phase (see [`protocol::Doppel`](crate::protocol::Doppel)). Under protocols without phases, none.
+/// joined phase (see `Doppel` in `weft-protocols`). Under protocols without phases, none.
 ///
 /// [`Database::transact`] waits with its thread until what it has to do can be done. A stash is for threads
 /// that have more to do meanwhile: they take what is [due](Stash::take_due) first, and then what is new.

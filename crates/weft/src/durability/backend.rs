@@ -29,7 +29,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
     /// Opens a file for reading and writing. This and [`Backend::open_read_only`] never block, and
-    /// refuse anything but a regular file by an error that holds a [`NotRegular`].
+    /// refuse anything but a regular file by an error that holds a [`NotRegular`](super::NotRegular).
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
 
     /// Opens a file for reading alone.

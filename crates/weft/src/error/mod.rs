@@ -342,7 +342,7 @@ pub enum Failure {
         /// What was asked.
         attempted: &'static str,
     },
-    /// A procedure that runs in pieces, under a protocol that [chops](mod@crate::procedure), has failed behind its
+    /// A procedure that runs in pieces, under a protocol that chops, has failed behind its
     /// first piece, by an error that is no conflict. That is an error of the program: pieces that were committed
     /// before stay.
     #[error(

@@ -37,7 +37,7 @@ impl Iteration {
 /// turns out to be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instance {
-    /// The step's number in the [shape](crate::procedure::Shape).
+    /// The step's number in the procedure's shape.
     pub step: usize,
     /// The iteration.
     pub iteration: Iteration,

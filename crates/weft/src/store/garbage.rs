@@ -2,7 +2,7 @@
 //!
 //! A worker collects what it retires in an open batch. When the batch is worth it, it is sealed
 //! with a tag of the grace clock, and freed once the grace period has passed (see
-//! [`reclaim`](super::reclaim)). Everything happens on the worker's own thread at the end of its
+//! [`reclaim`](crate::sync::reclaim)). Everything happens on the worker's own thread at the end of its
 //! transactions. A worker that leaves hands its batches to those that collect later, and those of an idle
 //! worker are taken over by one of them.
 
@@ -53,7 +53,7 @@ unsafe impl Send for Retired {}
 /// A sealed batch: free once the horizon of the grace periods reaches `tag`.
 #[derive(Debug)]
 pub struct Batch {
-    /// See [`GracePeriods::seal`](super::reclaim::GracePeriods::seal).
+    /// See [`GracePeriods::seal`](crate::sync::reclaim::GracePeriods::seal).
     pub tag: u64,
     /// What to free.
     pub retired: Vec<Retired>,

@@ -1,6 +1,7 @@
 //! Where rows lie: records and their versions, tables over indexes, and the memory of the workers that change them.
 //!
 //! Nothing here decides what a transaction sees. That is the part of the layer above, `commit`.
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 pub mod deadline;
 pub mod garbage;

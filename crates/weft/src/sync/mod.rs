@@ -6,6 +6,7 @@
 //!   should come back while it is still in the cache, so grace periods are as short as the transactions.
 //! - [`turnstile`]: how a starving transaction gets through.
 //! - [`gate`]: how procedures in pieces keep apart from all else.
+#![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 pub mod clock;
 pub mod gate;

@@ -4,7 +4,7 @@
 //! such ([`Transaction::apply`](crate::Transaction::apply), or [`add`](crate::Transaction::add) and its
 //! like) instead of as a read and a write, a change says more: that any other change of the same kind
 //! may come before it or after it, with the same outcome. Every protocol takes it as the update that it
-//! is. Phase reconciliation ([`Doppel`](crate::protocol::Doppel)) has workers gather the operations on a
+//! is. Phase reconciliation (`Doppel`, in `weft-protocols`) has workers gather the operations on a
 //! contended column each by itself, and puts together later what they have gathered.
 //!
 //! ```

@@ -24,7 +24,7 @@
 //! operating system when the database is dropped.
 //!
 //! AddressSanitizer and ThreadSanitizer see a chunk as one object that is never freed. So a build with
-//! `--cfg weft_sanitize` has no chunks: each block is an allocation of its own (see [`separate`]).
+//! `--cfg weft_sanitize` has no chunks: each block is an allocation of its own (see `separate`).
 
 use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
