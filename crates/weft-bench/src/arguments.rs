@@ -1,31 +1,24 @@
-//! The options that every benchmark has, and how values are parsed. Everything that can be said about one value
+//! The options that every benchmark has. Everything that can be said about one value
 //! alone is checked here, before anything runs; what depends on several of them is checked by the harness.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use weft::protocol::ProtocolDescription;
 use weft::{Acknowledge, DurabilityOptions};
-use weft_protocols::PROTOCOLS;
-use weft_workloads::variants;
+use weft_options::values::{
+    SEED_DEFAULT, milliseconds, protocol_names, seconds_or_zero, seconds_positive, seed,
+    whole_number,
+};
 
 use crate::harness::timeline;
-use crate::protocols::RAW;
-
-/// The seed of a run that names none: the same for everybody, so that a run can be repeated.
-pub const SEED_DEFAULT: u64 = 1;
 
 /// The most threads: as many as a database has places for, less the one that loads and verifies.
-const THREADS_MAX: usize = weft::WORKERS_MAX_DEFAULT - 1;
+const THREADS_MAX: u64 = weft::WORKERS_MAX_DEFAULT as u64 - 1;
 
 /// The most conflicts that a region survives.
-const CONFLICT_RETRIES_MAX: u32 = 1_000_000;
-
-/// The longest round, and the longest warm-up.
-const SECONDS_MAX: f64 = 86_400.0;
+const CONFLICT_RETRIES_MAX: u64 = 1_000_000;
 
 /// The options that every benchmark has.
 #[derive(Args, Clone, Debug)]
@@ -45,7 +38,7 @@ pub struct BenchArguments {
     pub hot_tables: Vec<String>,
 
     /// Threads that run transactions, each pinned to a core where there are enough
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = threads)]
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize>(1..=THREADS_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub threads: usize,
 
@@ -55,17 +48,17 @@ pub struct BenchArguments {
     pub seconds: f64,
 
     /// Unmeasured time before every round, in which caches warm up; may be 0
-    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero)]
+    #[arg(long, value_name = "S", default_value = "1", value_parser = seconds_or_zero())]
     #[arg(allow_negative_numbers = true)]
     pub warmup: f64,
 
     /// Rounds per protocol; the result is their median
-    #[arg(long, value_name = "R", default_value_t = 3, value_parser = rounds)]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = whole_number::<u64>(1..=1000))]
     #[arg(allow_negative_numbers = true)]
     pub rounds: u64,
 
     /// Seed of the rows and of the clients' choices, the same for every protocol
-    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = seed)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = seed())]
     #[arg(allow_negative_numbers = true)]
     pub seed: u64,
 
@@ -80,7 +73,7 @@ pub struct BenchArguments {
     /// At which conflict a hardware region gives up, and its software twin takes over [default: 8]
     ///
     /// It is the papers' restart threshold. Software twins have none.
-    #[arg(long, value_name = "N", value_parser = conflict_retries)]
+    #[arg(long, value_name = "N", value_parser = whole_number::<u32>(0..=CONFLICT_RETRIES_MAX))]
     #[arg(allow_negative_numbers = true)]
     pub conflict_retries: Option<u32>,
 
@@ -89,7 +82,7 @@ pub struct BenchArguments {
     /// A page's first use is the operating system's work, and in a virtual machine can take longer
     /// than the transaction that needs it. With a reserve that covers the growth (a kilobyte per
     /// transaction of TPC-C's standard mix) it falls outside of the measured rounds.
-    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = reserve)]
+    #[arg(long, value_name = "MIB", default_value_t = 0, value_parser = whole_number::<usize>(0..=1 << 24))]
     #[arg(allow_negative_numbers = true)]
     pub reserve_mib: usize,
 
@@ -97,7 +90,7 @@ pub struct BenchArguments {
     ///
     /// What is read of a split record waits until the phase ends. So short phases keep latencies low,
     /// and long ones have fewer changes in which nothing runs. Other protocols have no phases.
-    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    #[arg(long, value_name = "MS", value_parser = milliseconds())]
     #[arg(allow_negative_numbers = true)]
     pub phase_length: Option<f64>,
 
@@ -125,13 +118,13 @@ pub struct BenchArguments {
     pub acknowledge: Vec<AcknowledgeName>,
 
     /// Threads that write the log, each to files of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = loggers,
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<usize>(1..=64),
           requires = "directory")]
     #[arg(allow_negative_numbers = true)]
     pub loggers: usize,
 
     /// The longest time from one epoch to the next; each that has written something costs a sync
-    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = epoch_interval,
+    #[arg(long, value_name = "MS", default_value_t = 10, value_parser = whole_number::<u64>(1..=10_000),
           requires = "directory")]
     #[arg(allow_negative_numbers = true)]
     pub epoch_interval_ms: u64,
@@ -204,121 +197,8 @@ impl AcknowledgeName {
     }
 }
 
-/// Accepts the names of the protocols, and shows in the help what each is.
-fn protocol_names() -> impl TypedValueParser<Value = String> {
-    contenders(PROTOCOLS.iter())
-}
-
-/// Accepts the names of these protocols only.
-pub fn names_of(names: &'static [&'static str]) -> impl TypedValueParser<Value = String> {
-    let protocols = PROTOCOLS.iter().filter(|protocol| names.contains(&protocol.name));
-    PossibleValuesParser::new(protocols.map(possible))
-}
-
-/// Accepts also the name of what is measured without transactions.
-pub fn protocol_names_or_raw() -> impl TypedValueParser<Value = String> {
-    contenders(PROTOCOLS.iter().chain([&RAW]))
-}
-
-/// Accepts the names of protocols, and of variants.
-fn contenders(
-    protocols: impl Iterator<Item = &'static ProtocolDescription>,
-) -> impl TypedValueParser<Value = String> {
-    let variants = variants::all();
-    let variants = variants.map(|variant| PossibleValue::new(variant.name).help(variant.about));
-    PossibleValuesParser::new(protocols.map(possible).chain(variants))
-}
-
-/// A protocol as a value of an option.
-fn possible(protocol: &'static ProtocolDescription) -> PossibleValue {
-    PossibleValue::new(protocol.name).help(protocol.title)
-}
-
 /// Accepts the ways to choose a backend.
 fn htm_choices() -> impl TypedValueParser<Value = weft::htm::Choice> {
     PossibleValuesParser::new(["auto", "rtm", "software"])
         .try_map(|text| text.parse::<weft::htm::Choice>())
-}
-
-fn threads(text: &str) -> Result<usize, String> {
-    let threads = whole_number(text, 1..=THREADS_MAX as u64)?;
-    Ok(usize::try_from(threads).expect("the range is far below usize::MAX"))
-}
-
-fn reserve(text: &str) -> Result<usize, String> {
-    let mib = whole_number(text, 0..=1 << 24)?;
-    Ok(usize::try_from(mib).expect("the range is far below usize::MAX"))
-}
-
-fn loggers(text: &str) -> Result<usize, String> {
-    let loggers = whole_number(text, 1..=64)?;
-    Ok(usize::try_from(loggers).expect("the range is far below usize::MAX"))
-}
-
-fn epoch_interval(text: &str) -> Result<u64, String> {
-    whole_number(text, 1..=10_000)
-}
-
-/// Parses a seed.
-pub fn seed(text: &str) -> Result<u64, String> {
-    whole_number(text, 0..=u64::MAX)
-}
-
-fn conflict_retries(text: &str) -> Result<u32, String> {
-    let retries = text.parse().ok().filter(|retries| *retries <= CONFLICT_RETRIES_MAX);
-    retries.ok_or_else(|| format!("expected a number from 0 to {CONFLICT_RETRIES_MAX}"))
-}
-
-fn phase_length(text: &str) -> Result<f64, String> {
-    let length = text.parse().ok().filter(|length| (0.01..=60_000.0).contains(length));
-    length.ok_or_else(|| "expected a number of milliseconds from 0.01 to 60000".to_owned())
-}
-
-fn rounds(text: &str) -> Result<u64, String> {
-    whole_number(text, 1..=1000)
-}
-
-fn seconds_positive(text: &str) -> Result<f64, String> {
-    let allowed = "a number of seconds above 0, at most 86400";
-    seconds(text, allowed).and_then(|seconds| {
-        if seconds > 0.0 { Ok(seconds) } else { Err(format!("expected {allowed}")) }
-    })
-}
-
-/// Parses a span of time in seconds, 0 among them.
-pub fn seconds_or_zero(text: &str) -> Result<f64, String> {
-    seconds(text, "a number of seconds from 0 to 86400")
-}
-
-/// Parses a span that a clock can count; `f64` itself would also take `NaN`, `inf` and `-1`.
-fn seconds(text: &str, allowed: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err(format!("expected {allowed}")),
-    }
-}
-
-/// Parses a whole number, and says which ones are allowed if it is not one of them.
-pub fn whole_number(text: &str, allowed: RangeInclusive<u64>) -> Result<u64, String> {
-    match text.parse::<u64>() {
-        Ok(number) if allowed.contains(&number) => Ok(number),
-        _ => Err(format!("expected a whole number from {} to {}", allowed.start(), allowed.end())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_that_no_clock_counts_are_refused() {
-        for text in ["NaN", "inf", "-1", "-0.5", "1e9", "", "ten"] {
-            assert!(seconds_or_zero(text).is_err(), "{text:?} was taken for a span");
-        }
-        assert_eq!(seconds_or_zero("0"), Ok(0.0));
-        assert_eq!(seconds_positive("0.25"), Ok(0.25));
-        for text in ["0", "-0", "0.0"] {
-            assert!(seconds_positive(text).is_err(), "{text:?} was taken for a positive span");
-        }
-    }
 }

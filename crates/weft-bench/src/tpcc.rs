@@ -2,19 +2,18 @@
 
 use std::io;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weft_workloads::LoadOptions;
 use weft_workloads::snapshots::Snapshots;
-use weft_workloads::tpcc::{Mix, Parameters, Scale};
+use weft_workloads::tpcc::{Mix, Parameters};
 
-use crate::arguments::{self, BenchArguments};
+use crate::arguments::BenchArguments;
 use crate::harness::contender::{Benchmark, Contender, Variant};
 use crate::harness::{self, Subject};
 use crate::numbers;
 use crate::stop::Stop;
-
-/// The most warehouses: their numbers are 16 bits wide.
-const WAREHOUSES_MAX: u64 = 65_535;
+use weft_options::several;
+use weft_options::tpcc::{ScaleName, TpccOptions};
 
 /// About what one warehouse takes once loaded: measured, 140 MiB.
 const WAREHOUSE_BYTES: u64 = 150 << 20;
@@ -52,95 +51,20 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 /// Measure TPC-C: orders, payments and deliveries of a wholesaler with W warehouses
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[command(mut_args(several(&["snapshots"])))]
 pub struct TpccArguments {
-    /// Size of the database [default: as many as threads]
-    ///
-    /// With fewer warehouses than threads, the threads fight for the same rows.
-    #[arg(long, short, value_name = "W", value_parser = warehouses)]
-    #[arg(allow_negative_numbers = true)]
-    warehouses: Option<u16>,
-
-    /// Threads that share a warehouse, in place of --warehouses
-    ///
-    /// Of five threads, two to a warehouse, the last has one to itself.
-    #[arg(long, value_name = "N", value_parser = warehouses, conflicts_with = "warehouses")]
-    #[arg(allow_negative_numbers = true)]
-    threads_per_warehouse: Option<u16>,
-
-    /// Transactions to draw from: standard, the name of one type, or five weights
-    ///
-    /// `standard` stands for the weights 45,43,4,4,4. The types, in the order of the weights, are
-    /// `neworder`, `payment`, `orderstatus`, `delivery` and `stocklevel`.
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
-    mix: Mix,
-
-    /// Rows per warehouse; `tiny` loads at once, and measures nothing comparable
-    #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
-    scale: ScaleName,
-
-    /// Tables as they are declared, five of them hash tables; or all of them in order, as B+-trees
-    #[arg(long, value_enum, default_value_t = StorageName::Declared)]
-    storage: StorageName,
-
-    /// Whether Stock-Level and Order-Status run on snapshots: `on`, or `off,on,recent` to compare
-    ///
-    /// A snapshot never conflicts with anything, so nothing of it is ever run again. `on`: each has one of its
-    /// own, of the present state. `recent`: all share one that is renewed every 40 ms or, with a log, as often
-    /// as that ends an epoch.
-    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
-    #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Snapshots>,
+    #[command(flatten)]
+    options: TpccOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
 }
 
-/// The cardinalities on offer.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum ScaleName {
-    Specification,
-    Tiny,
-}
-
-impl ScaleName {
-    /// As on the command line and in the JSON.
-    fn name(self) -> &'static str {
-        match self {
-            ScaleName::Specification => "specification",
-            ScaleName::Tiny => "tiny",
-        }
-    }
-
-    fn scale(self) -> Scale {
-        match self {
-            ScaleName::Specification => Scale::SPECIFICATION,
-            ScaleName::Tiny => Scale::TINY,
-        }
-    }
-
-    /// About the memory of one warehouse.
-    fn warehouse_bytes(self) -> u64 {
-        match self {
-            ScaleName::Specification => WAREHOUSE_BYTES,
-            ScaleName::Tiny => 1 << 20,
-        }
-    }
-}
-
-/// How tables are stored.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum StorageName {
-    Declared,
-    Ordered,
-}
-
-impl StorageName {
-    /// As on the command line and in the JSON.
-    fn name(self) -> &'static str {
-        match self {
-            StorageName::Declared => "declared",
-            StorageName::Ordered => "ordered",
-        }
+/// About the memory of one warehouse.
+fn warehouse_bytes(scale: ScaleName) -> u64 {
+    match scale {
+        ScaleName::Specification => WAREHOUSE_BYTES,
+        ScaleName::Tiny => 1 << 20,
     }
 }
 
@@ -170,39 +94,31 @@ impl Benchmark for TpccBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &TpccArguments, load: Load) -> Result<(), Stop> {
-    let bench = &arguments.bench;
-    let sharing = arguments.threads_per_warehouse.map_or(1, usize::from);
-    let warehouses = match arguments.warehouses {
-        Some(warehouses) => warehouses,
-        None => u16::try_from(bench.threads.div_ceil(sharing))
-            .map_err(|_| Stop::Usage("so many threads need --warehouses".to_owned()))?,
-    };
-    let size = numbers::counted(u64::from(warehouses), "warehouse");
-    let scale = match arguments.scale {
+    let TpccArguments { options, bench } = arguments;
+    let &TpccOptions { mix, scale, storage, .. } = options;
+    let parameters = options
+        .parameters(bench.threads, Snapshots::Off)
+        .ok_or_else(|| Stop::Usage("so many threads need --warehouses".to_owned()))?;
+    let warehouses = u64::from(parameters.warehouses);
+    let size = numbers::counted(warehouses, "warehouse");
+    let of_scale = match scale {
         ScaleName::Specification => String::new(),
         other => format!(" of {} scale", other.name()),
     };
-    let parameters = Parameters {
-        warehouses,
-        mix: arguments.mix,
-        scale: arguments.scale.scale(),
-        snapshots: Snapshots::Off,
-        all_ordered: arguments.storage == StorageName::Ordered,
-    };
     let subject = Subject {
-        title: format!("TPC-C, mix {}, {size}{scale}", arguments.mix),
+        title: format!("TPC-C, mix {mix}, {size}{of_scale}"),
         options: vec![
             ("warehouses", warehouses.into()),
-            ("mix", arguments.mix.to_string().into()),
-            ("scale", arguments.scale.name().into()),
-            ("storage", arguments.storage.name().into()),
+            ("mix", mix.to_string().into()),
+            ("scale", scale.name().into()),
+            ("storage", storage.name().into()),
         ],
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: arguments.snapshots.clone(),
-        loaded_bytes: u64::from(warehouses) * arguments.scale.warehouse_bytes(),
-        growth_bytes_per_second: growth_bytes_per_second(&arguments.mix),
+        snapshots: options.reading.snapshots.clone(),
+        loaded_bytes: warehouses * warehouse_bytes(scale),
+        growth_bytes_per_second: growth_bytes_per_second(&mix),
     };
     harness::run(bench, &TpccBenchmark { parameters, load }, subject, &mut io::stdout())
 }
@@ -213,9 +129,4 @@ fn growth_bytes_per_second(mix: &Mix) -> u64 {
     let weighted: u64 =
         weights.iter().zip(GROWTH_BYTES).map(|(weight, bytes)| weight * bytes).sum();
     weighted * TRANSACTIONS_PER_SECOND_MAX / weights.iter().sum::<u64>()
-}
-
-fn warehouses(text: &str) -> Result<u16, String> {
-    let warehouses = arguments::whole_number(text, 1..=WAREHOUSES_MAX)?;
-    Ok(u16::try_from(warehouses).expect("the range fits"))
 }

@@ -1,9 +1,9 @@
 //! The commands and their options.
 
 use clap::{Parser, Subcommand};
-use weft_bench::arguments::names_of;
 use weft_bench::harness::compare::CompareArguments;
 use weft_bench::tpcc::TpccArguments;
+use weft_options::values::names_of;
 
 use crate::bench::PROTOCOLS;
 use crate::check::CheckArguments;

@@ -23,9 +23,9 @@ use weft_figures::run::{self, Policy, Processes, Runner, Watcher};
 use weft_figures::store::{self, Store};
 use weft_figures::{svg, table};
 
-use weft_bench::arguments::{self, SEED_DEFAULT};
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::values::{self, SEED_DEFAULT};
 
 const HELP: &str = "\
 What is made: DIR/index.html, a page with all figures that works from a file and loads nothing; for each
@@ -102,7 +102,7 @@ pub struct FiguresArguments {
     jobs: Option<u16>,
 
     /// Seed of all runs
-    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = arguments::seed)]
+    #[arg(long, value_name = "N", default_value_t = SEED_DEFAULT, value_parser = values::seed())]
     seed: u64,
 
     /// Run again what has been run

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use weft_bench::harness;
-use weft_bench::protocols::{threads_max, twin_note};
 use weft_bench::stop::Stop;
+use weft_options::protocols::{threads_max, twin_note};
 use weft_protocols::PROTOCOLS;
 
 /// Prints the list.

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use weft_protocols::NAMES;
+use weft_options::values::{milliseconds, milliseconds_or_zero, protocol_names};
 use weft_sim::PROFILES;
-use weft_workloads::variants;
 
 use crate::rtm::Rtm;
 use crate::simulation::CYCLES_OF_SMALL;
@@ -60,7 +59,7 @@ pub enum Workload {
 pub struct Common {
     /// Protocols, separated by commas
     #[arg(long, short, value_name = "NAME,…", value_delimiter = ',', default_value = "dbx",
-          value_parser = contenders())]
+          value_parser = protocol_names())]
     pub protocol: Vec<String>,
     /// Tables whose records are hot under `htcc:tables-hot`, separated by commas
     #[arg(long, value_name = "TABLE,…", value_delimiter = ',')]
@@ -78,10 +77,10 @@ pub struct Common {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub conflict_retries: Option<u32>,
     /// Virtual time that is measured
-    #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds)]
+    #[arg(long, value_name = "MS", default_value_t = 4.0, value_parser = milliseconds_or_zero())]
     pub milliseconds: f64,
     /// Virtual time before that, in which the caches warm up
-    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds)]
+    #[arg(long, value_name = "MS", default_value_t = 1.0, value_parser = milliseconds_or_zero())]
     pub warmup: f64,
     /// Decides the rows, the clients' choices, and all that the machine leaves to chance
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -89,13 +88,13 @@ pub struct Common {
     /// How long the phases of `doppel` and `doppel-2pl` last [default: 20]
     ///
     /// The warm-up should be long enough for the first joined phase, after which records are split.
-    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    #[arg(long, value_name = "MS", value_parser = milliseconds())]
     pub phase_length: Option<f64>,
     /// Have what a client and the engine use of private memory take room in caches and regions, or none
     #[arg(long, value_enum, value_name = "on|off", default_value_t = Private::On)]
     pub private_memory: Private,
     /// Count committed transactions in intervals of this length, for --json
-    #[arg(long, value_name = "MS", value_parser = phase_length)]
+    #[arg(long, value_name = "MS", value_parser = milliseconds())]
     pub timeline: Option<f64>,
     /// Show also how many transactions of each type there were, how long they took, and in which tables they met
     #[arg(long)]
@@ -133,25 +132,6 @@ impl fmt::Display for Computing {
     }
 }
 
-/// Whether there are commutative operations.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum Operations {
-    /// What can commute is written so
-    On,
-    /// It is read and written
-    Off,
-}
-
-impl fmt::Display for Operations {
-    /// As it stands at the end of a title.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Operations::On => "",
-            Operations::Off => ", without commutative operations",
-        })
-    }
-}
-
 /// Whether private memory is accounted for.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub enum Private {
@@ -171,23 +151,19 @@ pub enum Regions {
     None,
 }
 
-/// Accepts the names of protocols, and of variants.
-fn contenders() -> PossibleValuesParser {
-    let variants = variants::all().map(|variant| variant.name);
-    PossibleValuesParser::new(NAMES.iter().copied().chain(variants))
-}
-
 /// Accepts the names of machines.
 pub fn machines() -> PossibleValuesParser {
     PossibleValuesParser::new(PROFILES.iter().map(|profile| profile.name))
 }
 
-fn phase_length(text: &str) -> Result<f64, String> {
-    let length = text.parse().ok().filter(|length| (0.01..=60_000.0).contains(length));
-    length.ok_or_else(|| "expected a number of milliseconds from 0.01 to 60000".to_owned())
-}
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
 
-fn milliseconds(text: &str) -> Result<f64, String> {
-    let span = text.parse().ok().filter(|span| (0.0..=60_000.0).contains(span));
-    span.ok_or_else(|| "expected a number of milliseconds from 0 to 60000".to_owned())
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
 }

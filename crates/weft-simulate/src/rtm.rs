@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use weft::htm::{Choice, Htm};
+use weft_options::rtm::RtmOptions;
 use weft_sim::{Options, Profile, Program};
 use weft_workloads::rtm::{
     Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Point, Threads, Topology, once,
@@ -60,28 +61,16 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = help())]
 pub struct Rtm {
-    /// Experiments, separated by commas [default: all]
-    #[arg(long, short, value_name = "KIND,…", value_delimiter = ',')]
-    kind: Vec<Kind>,
-    /// Sizes of the regions, separated by commas [default: around the machine's limits]
-    #[arg(long, short, value_name = "SIZE,…", value_delimiter = ',')]
-    sizes: Vec<String>,
+    /// What to run.
+    #[command(flatten)]
+    options: RtmOptions,
     /// Threads, one on each core as long as there are cores, or CxT: T on each of C cores, separated by
     /// commas [default: 1,1x2,4,4x2]
     #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
     cores: Vec<Threads>,
-    /// How often each thread tries a region [default: 16 to 400, as the work allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
-    tries: Option<u64>,
-    /// Have each thread try all regions of a size at one place
-    #[arg(long)]
-    same_place: bool,
     /// The machine
     #[arg(long, value_name = "PROFILE", default_value = "haswell-4c8t", value_parser = machines())]
     machine: String,
-    /// Decides the places that are tried, and all that the machine leaves to chance
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
     /// Write the results as JSON to this file, or with `-` to standard output, in place of the table
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -116,8 +105,7 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
     let topology: Topology = (0..profile.cores())
         .map(|core| (core..profile.threads()).step_by(profile.cores()).collect())
         .collect();
-    let kinds = if arguments.kind.is_empty() { &Kind::ALL[..] } else { &arguments.kind };
-    let points = Point::all(kinds, &arguments.sizes, &edges)?;
+    let points = arguments.options.points(&edges)?;
     let settings = match arguments.cores.is_empty() {
         true => Threads::of_machine(&topology),
         false => arguments.cores.clone(),
@@ -130,8 +118,8 @@ pub fn run(arguments: &Rtm) -> Result<(), String> {
         for point in &points {
             progress.next(&format!("{point}, {threads} threads"));
             let affordable = (BUDGET.tries(point) / place.len() as u64).max(TRIES_MIN);
-            let tries = arguments.tries.unwrap_or(affordable);
-            let measured = simulate(profile, point, (threads, place), tries, arguments)?;
+            let tries = arguments.options.tries.unwrap_or(affordable);
+            let measured = simulate(profile, point, (threads, place), tries, &arguments.options)?;
             results.push(measured.on(profile.name, true));
         }
     }
@@ -145,9 +133,9 @@ fn simulate(
     point: &Point,
     (threads, place): (Threads, &[usize]),
     tries: u64,
-    arguments: &Rtm,
+    options: &RtmOptions,
 ) -> Result<Measured, String> {
-    let &Rtm { seed, same_place, .. } = arguments;
+    let &RtmOptions { seed, same_place, .. } = options;
     let htm = Htm::open(Choice::Rtm, once()).map_err(|unavailable| unavailable.to_string())?;
     let clock = VirtualClock(profile);
     let shares = RefCell::new(Vec::new());
@@ -186,6 +174,6 @@ fn show(profile: &Profile, arguments: &Rtm, results: &[Measured]) -> Result<(), 
     report::print(&format!(
         "What hardware regions can hold, and for how long\nSIMULATED: {}; seed {}\n\n{table}\n\n\
          Shares of the tries that aborted, by cause. --help has what the papers found.",
-        profile.description, arguments.seed
+        profile.description, arguments.options.seed
     ))
 }

@@ -43,7 +43,7 @@ pub mod timeline;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use clap::ValueEnum;
+use weft_options::protocols;
 use weft_workloads::dbx_tc;
 use weft_workloads::htcc::{NOT_SERIALIZABLE, is_serializable, options_of};
 use weft_workloads::snapshots::Snapshots;
@@ -53,7 +53,7 @@ use weft_workloads::workload::{Condition, LoadOptions, StorageOptions};
 use crate::arguments::BenchArguments;
 use crate::progress::Progress;
 use crate::stop::Stop;
-use crate::{memory, numbers, protocols};
+use crate::{memory, numbers};
 
 use contender::{Benchmark, Contender, Variant};
 use report::json::JsonOutput;
@@ -82,22 +82,6 @@ pub struct Subject {
     pub loaded_bytes: u64,
     /// By how much it grows in a second, at most, for each thread that runs transactions.
     pub growth_bytes_per_second: u64,
-}
-
-/// Whether something is done.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub enum Switch {
-    /// It is not.
-    Off,
-    /// It is.
-    On,
-}
-
-impl Switch {
-    /// Which of them are on.
-    pub fn are_on(switches: &[Switch]) -> Vec<bool> {
-        switches.iter().map(|&switch| switch == Switch::On).collect()
-    }
 }
 
 /// One contender's part in the benchmark, and what has been measured of it so far.

@@ -46,7 +46,7 @@ pub struct ExportArguments {
     file: PathBuf,
 
     /// Export the state at the end of this epoch
-    #[arg(long, value_name = "E", value_parser = epoch, allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", value_parser = epoch(), allow_negative_numbers = true)]
     up_to_epoch: Option<u64>,
 }
 

@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weft::durability::{Phase, RecoveryProgress};
 
-use weft_bench::arguments::whole_number;
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
+use weft_options::values::{Parser, whole_number};
 
 /// The most threads that may read.
 const THREADS_MAX: u64 = 1024;
@@ -40,7 +40,7 @@ pub struct DirectoryArguments {
     directory: PathBuf,
 
     /// Threads that read files and apply rows [default: as many as there are cores]
-    #[arg(long, short, value_name = "N", value_parser = threads, allow_negative_numbers = true)]
+    #[arg(long, short, value_name = "N", value_parser = whole_number::<usize>(1..=THREADS_MAX), allow_negative_numbers = true)]
     threads: Option<usize>,
 }
 
@@ -65,13 +65,9 @@ impl DirectoryArguments {
     }
 }
 
-fn threads(text: &str) -> Result<usize, String> {
-    whole_number(text, 1..=THREADS_MAX).map(|threads| threads as usize)
-}
-
-/// An epoch, as an argument.
-fn epoch(text: &str) -> Result<u64, String> {
-    whole_number(text, 0..=u64::MAX)
+/// Accepts an epoch.
+fn epoch() -> impl Parser<u64> {
+    whole_number(0..=u64::MAX)
 }
 
 /// Makes sure that `path`, which is going to be written, does not lie in the database's directory.

@@ -54,7 +54,7 @@ pub struct RecoverArguments {
     dry_run: bool,
 
     /// Recover the state at the end of this epoch; with --dry-run or --into
-    #[arg(long, value_name = "E", value_parser = epoch, allow_negative_numbers = true)]
+    #[arg(long, value_name = "E", value_parser = epoch(), allow_negative_numbers = true)]
     up_to_epoch: Option<u64>,
 
     /// Write what is recovered into another directory, which is empty or does not exist, and leave

@@ -5,17 +5,18 @@ use std::io;
 use clap::Args;
 use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
-use weft_workloads::articles::{Articles, Mix, Parameters, RECORDS_MAX, TransactionType};
+use weft_workloads::articles::{Articles, Parameters, TransactionType};
 use weft_workloads::snapshots::Snapshots;
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::articles::ArticlesOptions;
+use weft_options::several;
 
-use super::incr::alpha;
 use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
-use weft_bench::harness::{self, Subject, Switch};
+use weft_bench::harness::{self, Subject};
 
 /// About what one article takes once loaded, with the comments on it, and one user: measured, with the
 /// arrays of the hash tables.
@@ -64,43 +65,10 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 /// Measure Articles: a site where articles are read and commented on
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[command(mut_args(several(&["snapshots"])))]
 pub struct ArticlesArguments {
-    /// Articles that are loaded, with 3.55 comments each on average
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().articles,
-          value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    articles: u64,
-
-    /// Users that are loaded
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
-          value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    users: u64,
-
-    /// Transactions to draw from: standard, the name of one type, or four weights
-    ///
-    /// `standard` stands for the weights 35,35,20,10, in the order of the list below.
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
-    mix: Mix,
-
-    /// How uneven the popularity of articles and of users is: the k-th is drawn in proportion to
-    /// 1 / k^alpha; 0: all alike
-    #[arg(long, value_name = "ALPHA", default_value_t = Parameters::default().alpha,
-          value_parser = alpha)]
-    #[arg(allow_negative_numbers = true)]
-    alpha: f64,
-
-    /// Count comments by a commutative operation, or by reading and writing
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    operations: Switch,
-
-    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
-    ///
-    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
-    /// or, with a log, as often as that ends an epoch.
-    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
-    #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Snapshots>,
+    #[command(flatten)]
+    options: ArticlesOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -129,10 +97,10 @@ impl Benchmark for ArticlesBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &ArticlesArguments) -> Result<(), Stop> {
-    let &ArticlesArguments { articles, users, mix, alpha, operations, .. } = arguments;
-    let operations = operations == Switch::On;
-    let parameters =
-        Parameters { articles, users, mix, alpha, operations, snapshots: Snapshots::Off };
+    let ArticlesArguments { options, bench } = arguments;
+    let &ArticlesOptions { articles, users, mix, operations, .. } = options;
+    let parameters = options.parameters(options.alpha[0], Snapshots::Off);
+    let alpha = parameters.alpha;
     let weights = mix.weights().map(u64::from);
     let of_comments = weights[TransactionType::AddComment as usize];
     let comments = COMMENTS_PER_SECOND_MAX * of_comments / weights.iter().sum::<u64>();
@@ -141,25 +109,21 @@ pub fn run(arguments: &ArticlesArguments) -> Result<(), Stop> {
             "Articles, mix {mix}, {}, {}, alpha {alpha}{}",
             numbers::counted(articles, "article"),
             numbers::counted(users, "user"),
-            if operations { "" } else { ", without commutative operations" }
+            operations.of_operations()
         ),
         options: vec![
             ("articles", articles.into()),
             ("users", users.into()),
             ("mix", mix.to_string().into()),
             ("alpha", alpha.into()),
-            ("operations", if operations { "on" } else { "off" }.into()),
+            ("operations", operations.name().into()),
         ],
         operations: None,
         success_rates: None,
         is_single_key: false,
-        snapshots: arguments.snapshots.clone(),
+        snapshots: options.reading.snapshots.clone(),
         loaded_bytes: articles * ARTICLE_BYTES + users * USER_BYTES + DRAWN_BYTES,
         growth_bytes_per_second: comments * COMMENT_BYTES,
     };
-    harness::run(&arguments.bench, &ArticlesBenchmark(parameters), subject, &mut io::stdout())
-}
-
-fn records(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, 1..=RECORDS_MAX)
+    harness::run(bench, &ArticlesBenchmark(parameters), subject, &mut io::stdout())
 }

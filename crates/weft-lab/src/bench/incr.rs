@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
-use weft_workloads::incr::{
-    Change, HOT_KEYS_MAX, Incr, Parameters, Popularity, RECORDS_MAX, RECORDS_MIN,
-};
+use weft_workloads::incr::{Change, Incr, Parameters, Popularity};
 use weft_workloads::snapshots::Snapshots;
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::incr::IncrOptions;
+use weft_options::values::seconds_or_zero;
 
 use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
@@ -25,12 +25,6 @@ const COUNTER_BYTES: u64 = 180;
 
 /// What the records that were drawn take at most.
 const DRAWN_BYTES: u64 = 4 << 22;
-
-/// The most uneven popularity: the first key then gets 96 % of all increments.
-pub const ALPHA_MAX: f64 = 5.0;
-
-/// The share of the hot key if nothing else is asked for, in percent.
-const HOT_DEFAULT: f64 = 100.0;
 
 const HELP: &str = "\
 What is measured: one table of counters, with keys of 16 bytes in a hash table. Each transaction adds
@@ -62,32 +56,17 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct IncrArguments {
-    /// Counters
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().records,
-          value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    records: u64,
-
-    /// INCR1: share of the transactions that increment the hot key, in percent [default: 100]
-    #[arg(long, value_name = "%", value_parser = percent, conflicts_with = "alpha")]
-    #[arg(allow_negative_numbers = true)]
-    hot: Option<f64>,
+    #[command(flatten)]
+    options: IncrOptions,
 
     /// INCR1: for how long a key is the hot one, until it is another's turn; 0: for ever
     ///
     /// The keys that take turns are not incremented at other times. There are a thousand of them (or
     /// half of --records, if that is less).
     #[arg(long, value_name = "S", default_value = "0", conflicts_with = "alpha",
-          value_parser = arguments::seconds_or_zero)]
+          value_parser = seconds_or_zero())]
     #[arg(allow_negative_numbers = true)]
     change: f64,
-
-    /// INCRZ: how uneven popularity is: the k-th key is incremented in proportion to 1 / k^alpha
-    ///
-    /// 0: all keys alike.
-    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
-    #[arg(allow_negative_numbers = true)]
-    alpha: Option<f64>,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -121,19 +100,15 @@ impl Benchmark for IncrBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &IncrArguments) -> Result<(), Stop> {
-    let &IncrArguments { records, hot, alpha, .. } = arguments;
-    let change = change(arguments)?;
-    let popularity = match alpha {
-        Some(alpha) => Popularity::Zipf { alpha },
-        None => Popularity::Hot { percent: hot.unwrap_or(HOT_DEFAULT), change },
-    };
-    let parameters = Parameters { records, popularity };
-    let (name, hot_percent, change_seconds) = match popularity {
-        Popularity::Hot { percent, .. } => {
+    let options = &arguments.options;
+    let parameters = options.parameters(options.values()[0], change(arguments)?);
+    let Parameters { records, popularity } = parameters;
+    let (name, hot_percent, change_seconds, alpha) = match popularity {
+        Popularity::Hot { percent, change } => {
             let seconds = change.map(|change| change.every.as_secs_f64());
-            ("INCR1", Some(percent), seconds)
+            ("INCR1", Some(percent), seconds, None)
         }
-        Popularity::Zipf { .. } => ("INCRZ", None, None),
+        Popularity::Zipf { alpha } => ("INCRZ", None, None, Some(alpha)),
     };
     let subject = Subject {
         title: format!(
@@ -186,21 +161,3 @@ fn described(popularity: &Popularity) -> String {
         Popularity::Zipf { alpha } => format!("alpha {alpha}"),
     }
 }
-
-fn records(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, RECORDS_MIN..=RECORDS_MAX)
-}
-
-/// Parses a share; `f64` itself would also take `NaN` and `inf`.
-fn percent(text: &str) -> Result<f64, String> {
-    let percent = text.parse().ok().filter(|percent| (0.0..=100.0).contains(percent));
-    percent.ok_or_else(|| "expected a percentage, a number from 0 to 100".to_owned())
-}
-
-/// Parses the unevenness of popularity.
-pub fn alpha(text: &str) -> Result<f64, String> {
-    let alpha = text.parse().ok().filter(|alpha| (0.0..=ALPHA_MAX).contains(alpha));
-    alpha.ok_or_else(|| format!("expected a number from 0 to {ALPHA_MAX}"))
-}
-
-const _: () = assert!(HOT_KEYS_MAX > 1_000, "the help says how many keys take turns");

@@ -5,14 +5,14 @@ use std::io;
 use clap::Args;
 use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
-use weft_workloads::like::{Like, Parameters, RECORDS_MAX};
+use weft_workloads::like::{Like, Parameters};
 use weft_workloads::snapshots::Snapshots;
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::like::LikeOptions;
 
-use super::incr::alpha;
 use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
@@ -50,30 +50,8 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct LikeArguments {
-    /// Users
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
-          value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    users: u64,
-
-    /// Pages
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().pages,
-          value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    pages: u64,
-
-    /// How uneven the popularity of pages is: the k-th is drawn in proportion to 1 / k^alpha; 0: all
-    /// alike
-    #[arg(long, value_name = "ALPHA", default_value_t = Parameters::default().alpha,
-          value_parser = alpha)]
-    #[arg(allow_negative_numbers = true)]
-    alpha: f64,
-
-    /// Share of the transactions that like, in percent; the others read
-    #[arg(long, value_name = "%", default_value_t = Parameters::default().write_percent,
-          value_parser = percent)]
-    #[arg(allow_negative_numbers = true)]
-    write: u32,
+    #[command(flatten)]
+    options: LikeOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -100,10 +78,12 @@ impl Benchmark for LikeBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &LikeArguments) -> Result<(), Stop> {
-    let &LikeArguments { users, pages, alpha, write, .. } = arguments;
+    let options = &arguments.options;
+    let parameters = options.parameters(options.alpha[0], options.write[0]);
+    let Parameters { users, pages, alpha, write_percent } = parameters;
     let subject = Subject {
         title: format!(
-            "LIKE, {}, {}, alpha {alpha}, {write} % like",
+            "LIKE, {}, {}, alpha {alpha}, {write_percent} % like",
             numbers::counted(users, "user"),
             numbers::counted(pages, "page"),
         ),
@@ -111,7 +91,7 @@ pub fn run(arguments: &LikeArguments) -> Result<(), Stop> {
             ("users", users.into()),
             ("pages", pages.into()),
             ("alpha", alpha.into()),
-            ("write_percent", write.into()),
+            ("write_percent", write_percent.into()),
         ],
         operations: None,
         success_rates: None,
@@ -120,15 +100,5 @@ pub fn run(arguments: &LikeArguments) -> Result<(), Stop> {
         loaded_bytes: (users + pages) * ROW_BYTES + DRAWN_BYTES,
         growth_bytes_per_second: 0,
     };
-    let parameters = Parameters { users, pages, alpha, write_percent: write };
     harness::run(&arguments.bench, &LikeBenchmark(parameters), subject, &mut io::stdout())
-}
-
-fn records(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, 1..=RECORDS_MAX)
-}
-
-fn percent(text: &str) -> Result<u32, String> {
-    let percent = arguments::whole_number(text, 0..=100)?;
-    Ok(u32::try_from(percent).expect("the range fits"))
 }

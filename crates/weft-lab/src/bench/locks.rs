@@ -4,28 +4,27 @@
 
 use std::io;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weft::Failure;
 use weft::protocol::ProtocolDescription;
 use weft_workloads::locks::{
     Client, Contest, Locks, Parameters, Protected, StorageManager, Structure, Visitor,
 };
 use weft_workloads::snapshots::Snapshots;
-use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::progress::Progress;
-use weft_bench::protocols::LOCKS;
 use weft_bench::stop::Stop;
+use weft_options::locks::{LocksOptions, in_place_of_protocols};
+use weft_options::protocols::LOCKS;
 
 use weft_bench::harness::contender::{
     Benchmark, Contender, Driven, Loaded, Variant, failed_to_load,
 };
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
-use weft_bench::harness::{self, Subject, Switch};
+use weft_bench::harness::{self, Subject};
 
 /// About what one subscriber takes: a row, and its place in a tree.
 const SUBSCRIBER_BYTES: u64 = 200;
@@ -74,15 +73,7 @@ Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 /// Measure locks, taken and elided by hardware regions, under TATP's transactions
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
-#[command(mut_arg("protocol", |arg| {
-    arg.long("lock")
-        .short('l')
-        .default_value("occ_rwlock,tatas,mcs,srwlock")
-        .value_parser(lock_names())
-        .help("Locks to measure, separated by commas")
-        .long_help("Locks to measure, separated by commas\n\nThey take turns, round by round, each \
-                    with rows of its own. With --workload manager: the kinds that are elided.")
-}))]
+#[command(mut_arg("protocol", in_place_of_protocols))]
 #[command(mut_arg("directory", |arg| arg.hide(true)))]
 #[command(mut_arg("acknowledge", |arg| arg.hide(true)))]
 #[command(mut_arg("loggers", |arg| arg.hide(true)))]
@@ -90,82 +81,17 @@ Exit code: 0 done; 1 a verified condition does not hold; 2 wrong arguments.";
 #[command(mut_arg("reserve_mib", |arg| arg.hide(true)))]
 #[command(mut_arg("phase_length", |arg| arg.hide(true)))]
 pub struct LocksArguments {
-    /// What the locks protect; see below
-    #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]
-    workload: WorkloadName,
-
-    /// Whether the locks are elided: `on`, or `off,on` to compare
-    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off,on")]
-    elide: Vec<Switch>,
-
-    /// Probe the tree under one latch, with --workload manager
-    #[arg(long)]
-    coarse: bool,
-
-    /// Steps of about a cycle that each section of a page computes, with --workload manager
-    #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = steps)]
-    #[arg(allow_negative_numbers = true)]
-    work: u64,
-
-    /// Size of what is protected
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
-          value_parser = subscribers)]
-    #[arg(allow_negative_numbers = true)]
-    subscribers: u32,
-
-    /// Share of transactions that update a row, in percent, with --workload getsubdata
-    #[arg(long, value_name = "%", default_value_t = 0, value_parser = percent)]
-    #[arg(allow_negative_numbers = true)]
-    updates: u8,
-
-    /// Transactions of --workload manager: standard, the name of one type of TATP's, or seven weights
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
-          default_value_t = Parameters::default().mix)]
-    mix: Mix,
-
-    /// How uneven popularity is, with --workload map: 0, all records alike, to 5
-    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = super::ycsb::theta)]
-    #[arg(allow_negative_numbers = true)]
-    theta: f64,
+    #[command(flatten)]
+    options: LocksOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
-}
-
-/// What the locks protect.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum WorkloadName {
-    /// Rows
-    Getsubdata,
-    /// A B+-tree
-    Probe,
-    /// The parts of a storage manager
-    Manager,
-    /// A hash map
-    Map,
-}
-
-impl WorkloadName {
-    fn protected(self) -> Protected {
-        match self {
-            WorkloadName::Getsubdata => Protected::Rows,
-            WorkloadName::Probe => Protected::Tree,
-            WorkloadName::Manager => Protected::Manager,
-            WorkloadName::Map => Protected::Map,
-        }
-    }
 }
 
 /// The contender of this name.
 fn describe(name: &str) -> &'static ProtocolDescription {
     let found = LOCKS.iter().find(|contender| contender.name == name);
     found.expect("names are made of those that the parser lets through")
-}
-
-/// Accepts the names of locks.
-fn lock_names() -> impl TypedValueParser<Value = String> {
-    let locks = LOCKS.iter().take(5);
-    PossibleValuesParser::new(locks.map(|lock| PossibleValue::new(lock.name).help(lock.title)))
 }
 
 /// Locks around whatever.
@@ -251,17 +177,9 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         let message = "locks have no transactions to log: they go without --directory";
         return Err(Stop::Usage(message.to_owned()));
     }
-    let &LocksArguments { workload, subscribers, updates, coarse, work, mix, theta, .. } =
-        arguments;
     let locks = &arguments.bench.protocol;
-    let contest = Contest {
-        protected: workload.protected(),
-        locks: locks.clone(),
-        elisions: Switch::are_on(&arguments.elide),
-        is_coarse: coarse,
-        work,
-        parameters: Parameters { subscribers, updates, mix, theta },
-    };
+    let contest = arguments.options.contest(locks);
+    let Parameters { subscribers, updates, mix, theta } = contest.parameters;
     contest.check().map_err(|message| Stop::Usage(message.to_owned()))?;
     let is_manager = contest.protected == Protected::Manager;
     let is_map = contest.protected == Protected::Map;
@@ -276,7 +194,7 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         options: vec![
             ("structure", contest.protected.name().into()),
             ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
-            ("work", is_manager.then_some(work).into()),
+            ("work", is_manager.then_some(contest.work).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
             ("mix", is_manager.then(|| mix.to_string()).into()),
@@ -291,18 +209,4 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
     };
     let bench = BenchArguments { protocol: contest.names(), ..arguments.bench.clone() };
     harness::run(&bench, &LocksBenchmark(contest), subject, &mut io::stdout())
-}
-
-fn subscribers(text: &str) -> Result<u32, String> {
-    let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
-    Ok(u32::try_from(subscribers).expect("the range fits"))
-}
-
-fn steps(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, 0..=1_000_000)
-}
-
-fn percent(text: &str) -> Result<u8, String> {
-    let percent = arguments::whole_number(text, 0..=100)?;
-    Ok(u8::try_from(percent).expect("the range fits"))
 }

@@ -15,13 +15,13 @@ use clap::Args;
 use core_affinity::CoreId;
 use weft::htm::{Choice, Htm};
 use weft_workloads::rtm::{
-    Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Point, Threads, Topology, once,
+    Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Threads, Topology, once,
 };
 
-use weft_bench::arguments;
 use weft_bench::numbers;
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
+use weft_options::rtm::RtmOptions;
 
 use weft_bench::harness::JsonTarget;
 use weft_bench::harness::plain;
@@ -72,13 +72,8 @@ Exit code: 0 done; 1 a thread failed; 2 wrong arguments, or no RTM.",
 #[derive(Args, Debug)]
 #[command(after_long_help = help())]
 pub struct RtmArguments {
-    /// Experiments, separated by commas [default: all]
-    #[arg(long, short, value_name = "KIND,…", value_delimiter = ',')]
-    kind: Vec<Kind>,
-
-    /// Sizes of the regions, separated by commas [default: around the expected limits]
-    #[arg(long, short, value_name = "SIZE,…", value_delimiter = ',')]
-    sizes: Vec<String>,
+    #[command(flatten)]
+    options: RtmOptions,
 
     /// Threads: N, on a core each as long as there are cores, or CxT, T on each of C cores
     ///
@@ -86,22 +81,6 @@ pub struct RtmArguments {
     /// the machine goes.
     #[arg(long, short, value_name = "N|CxT,…", value_delimiter = ',')]
     threads: Vec<Threads>,
-
-    /// How often each thread tries a region [default: 100 to 2000, as the size allows]
-    #[arg(long, value_name = "N", value_parser = tries)]
-    #[arg(allow_negative_numbers = true)]
-    tries: Option<u64>,
-
-    /// Have each thread try all regions of a size at one place
-    ///
-    /// The caches then hold what the region before has touched. Random lines are always the same.
-    #[arg(long)]
-    same_place: bool,
-
-    /// Seed of the places that are tried
-    #[arg(long, value_name = "N", default_value_t = arguments::SEED_DEFAULT, value_parser = arguments::seed)]
-    #[arg(allow_negative_numbers = true)]
-    seed: u64,
 
     /// Write the results as JSON too; `-`: to standard output, in place of the table
     #[arg(long, value_name = "FILE")]
@@ -115,8 +94,8 @@ pub struct RtmArguments {
 pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     let refuse = |message: String| Stop::Usage(message);
     let topology = topology();
-    let kinds = if arguments.kind.is_empty() { &Kind::ALL[..] } else { &arguments.kind };
-    let points = Point::all(kinds, &arguments.sizes, &edges()).map_err(refuse)?;
+    let &RtmOptions { seed, same_place, tries, .. } = &arguments.options;
+    let points = arguments.options.points(&edges()).map_err(refuse)?;
     let settings = match arguments.threads.is_empty() {
         true => Threads::of_machine(&topology),
         false => arguments.threads.clone(),
@@ -135,14 +114,14 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     let mut results = Vec::new();
     let steps = (settings.len() * points.len()) as u64;
     for (&threads, place) in settings.iter().zip(&places) {
-        let client = |thread| Client::new(&htm, arguments.seed, thread, arguments.same_place);
+        let client = |thread| Client::new(&htm, seed, thread, same_place);
         let mut clients: Vec<Client> = (0..place.len()).map(client).collect();
         for point in &points {
             progress.set_label(&format!("{point}, {threads} threads"));
             progress.set(results.len() as u64, steps);
-            let tries = arguments.tries.unwrap_or(BUDGET.tries(point));
+            let tries = tries.unwrap_or(BUDGET.tries(point));
             let shares = on_threads(place, &mut clients, |client| client.run(point, tries, &clock));
-            let measured = Measured::new(point, threads, arguments.seed, &shares);
+            let measured = Measured::new(point, threads, seed, &shares);
             results.push(measured.on(&machine, false));
         }
     }
@@ -166,7 +145,7 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
          Shares of the tries that aborted, by cause. --help has what the papers found.",
         numbers::counted(topology.len() as u64, "core"),
         numbers::counted(topology.iter().map(Vec::len).sum::<usize>() as u64, "hardware thread"),
-        arguments.seed
+        seed
     )?;
     Ok(())
 }
@@ -272,8 +251,4 @@ fn machine() -> String {
 /// The number in a file of the system's.
 fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-fn tries(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, 1..=100_000_000)
 }

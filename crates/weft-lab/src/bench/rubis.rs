@@ -2,19 +2,20 @@
 
 use std::io;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
-use weft_workloads::rubis::{ITEMS_MAX, Mix, Parameters, Rubis, USERS_MAX};
+use weft_workloads::rubis::{Mix, Parameters, Rubis};
 use weft_workloads::snapshots::Snapshots;
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::rubis::RubisOptions;
 
 use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
-use weft_bench::harness::{self, Subject, Switch};
+use weft_bench::harness::{self, Subject};
 
 /// About what one user takes once loaded, and one item with its bids and its comment: measured, with
 /// the arrays of the hash tables.
@@ -24,9 +25,6 @@ const ITEM_BYTES: u64 = 3_000;
 /// About what a bid adds, measured, and more of them than a thread makes in a second.
 const BID_BYTES: u64 = 200;
 const BIDS_PER_SECOND_MAX: u64 = 500_000;
-
-/// The most uneven popularity: the first item then gets 96 % of all bids.
-const ALPHA_MAX: f64 = 5.0;
 
 const HELP: &str = "\
 What is measured: RUBiS, an auction site: users browse, bid, buy, sell and comment. Only the
@@ -74,45 +72,11 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct RubisArguments {
-    /// Which transactions run how often
-    #[arg(long, short, value_enum, default_value_t = MixName::Bidding)]
-    mix: MixName,
-
-    /// How uneven the items' popularity is, in the contended mix [default: 1.8]
-    ///
-    /// 0: all items alike. With 1 the most popular of 33,000 items gets 9 % of all bids, with 1.4 it
-    /// gets 33 %, with 1.8 it gets 53 %.
-    #[arg(long, value_name = "ALPHA", value_parser = alpha)]
-    #[arg(allow_negative_numbers = true)]
-    alpha: Option<f64>,
-
-    /// Users that are loaded
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().users,
-          value_parser = users)]
-    #[arg(allow_negative_numbers = true)]
-    users: u32,
-
-    /// Items that are loaded, each an auction with ten bids on average
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().items,
-          value_parser = items)]
-    #[arg(allow_negative_numbers = true)]
-    items: u32,
-
-    /// Sum up by commutative operations, or by reading and writing
-    #[arg(long, value_enum, default_value_t = Switch::On)]
-    operations: Switch,
+    #[command(flatten)]
+    options: RubisOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
-}
-
-/// The mixes on offer.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum MixName {
-    /// RUBiS-B: that of RUBiS itself, all items alike
-    Bidding,
-    /// RUBiS-C: half of the transactions are bids, on popular items
-    Contended,
 }
 
 /// RUBiS under whatever protocol.
@@ -136,27 +100,30 @@ impl Benchmark for RubisBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &RubisArguments) -> Result<(), Stop> {
-    let &RubisArguments { users, items, operations, .. } = arguments;
-    let mix = mix(arguments)?;
-    let operations = operations == Switch::On;
-    let parameters = Parameters { users, items, mix, operations, ..Parameters::default() };
-    let mut options = vec![("mix", mix.name().into())];
-    if let Mix::Contended { alpha } = mix {
-        options.push(("alpha", alpha.into()));
+    let RubisArguments { options, bench } = arguments;
+    let &RubisOptions { users, items, operations, .. } = options;
+    let alpha = options.alphas().map(|alphas| alphas[0]);
+    if alpha.is_none() && !options.alpha.is_empty() {
+        let message = "--alpha needs --mix contended: in the bidding mix all items are alike";
+        return Err(Stop::Usage(message.to_owned()));
     }
-    options.extend([
+    let parameters = options.parameters(alpha);
+    let mix = parameters.mix;
+    let mut listed = vec![("mix", mix.name().into())];
+    listed.extend(alpha.map(|alpha| ("alpha", alpha.into())));
+    listed.extend([
         ("users", users.into()),
         ("items", items.into()),
-        ("operations", if operations { "on" } else { "off" }.into()),
+        ("operations", operations.name().into()),
     ]);
     let subject = Subject {
         title: format!(
             "RUBiS, mix {mix}, {}, {}{}",
             numbers::counted(u64::from(users), "user"),
             numbers::counted(u64::from(items), "item"),
-            if operations { "" } else { ", without commutative operations" }
+            operations.of_operations()
         ),
-        options,
+        options: listed,
         operations: None,
         success_rates: None,
         is_single_key: false,
@@ -167,32 +134,5 @@ pub fn run(arguments: &RubisArguments) -> Result<(), Stop> {
             Mix::Contended { .. } => BID_BYTES * BIDS_PER_SECOND_MAX,
         },
     };
-    harness::run(&arguments.bench, &RubisBenchmark(parameters), subject, &mut io::stdout())
-}
-
-fn mix(arguments: &RubisArguments) -> Result<Mix, Stop> {
-    match (arguments.mix, arguments.alpha) {
-        (MixName::Bidding, None) => Ok(Mix::Bidding),
-        (MixName::Bidding, Some(_)) => Err(Stop::Usage(
-            "--alpha needs --mix contended: in the bidding mix all items are alike".to_owned(),
-        )),
-        (MixName::Contended, alpha) => Ok(Mix::Contended { alpha: alpha.unwrap_or(Mix::ALPHA) }),
-    }
-}
-
-fn alpha(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(alpha) if (0.0..=ALPHA_MAX).contains(&alpha) => Ok(alpha),
-        _ => Err(format!("expected a number from 0 to {ALPHA_MAX}")),
-    }
-}
-
-fn users(text: &str) -> Result<u32, String> {
-    let users = arguments::whole_number(text, 1..=u64::from(USERS_MAX))?;
-    Ok(u32::try_from(users).expect("the range fits"))
-}
-
-fn items(text: &str) -> Result<u32, String> {
-    let items = arguments::whole_number(text, 1..=u64::from(ITEMS_MAX))?;
-    Ok(u32::try_from(items).expect("the range fits"))
+    harness::run(bench, &RubisBenchmark(parameters), subject, &mut io::stdout())
 }

@@ -6,11 +6,13 @@ use clap::Args;
 use weft_protocols::with_protocol;
 use weft_workloads::LoadOptions;
 use weft_workloads::snapshots::Snapshots;
-use weft_workloads::tatp::{Mix, Parameters, SUBSCRIBERS_MAX, Tatp, TransactionType};
+use weft_workloads::tatp::{Parameters, Tatp, TransactionType};
 
-use weft_bench::arguments::{self, BenchArguments};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::stop::Stop;
+use weft_options::several;
+use weft_options::tatp::TatpOptions;
 
 use weft_bench::harness::contender::{Benchmark, Contender, Variant, load_under};
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
@@ -51,26 +53,10 @@ Exit code: 0 done; 1 the engine failed or a verified condition does not hold; 2 
 /// Measure TATP: the register of a mobile operator, read and changed by very short transactions
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[command(mut_args(several(&["snapshots"])))]
 pub struct TatpArguments {
-    /// Size of the database
-    #[arg(long, short, value_name = "N", default_value_t = Parameters::default().subscribers,
-          value_parser = subscribers)]
-    #[arg(allow_negative_numbers = true)]
-    subscribers: u32,
-
-    /// Transactions to draw from: standard, the name of one type, or seven weights
-    ///
-    /// `standard` stands for the weights 35,10,35,2,14,2,2, in the order of the list below.
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
-    mix: Mix,
-
-    /// Whether the transactions that only read run on snapshots: `on`, or `off,on,recent` to compare
-    ///
-    /// `on`: each has one of its own, of the present state. `recent`: all share one that is renewed every 40 ms
-    /// or, with a log, as often as that ends an epoch.
-    #[arg(long, value_name = "off|on|recent", value_delimiter = ',', default_value = "off")]
-    #[arg(num_args = 0..=1, default_missing_value = "on")]
-    snapshots: Vec<Snapshots>,
+    #[command(flatten)]
+    options: TatpOptions,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -99,7 +85,8 @@ impl Benchmark for TatpBenchmark {
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &TatpArguments) -> Result<(), Stop> {
-    let &TatpArguments { subscribers, mix, .. } = arguments;
+    let TatpArguments { options, bench } = arguments;
+    let &TatpOptions { subscribers, mix, .. } = options;
     let subject = Subject {
         title: format!(
             "TATP, mix {mix}, {}",
@@ -109,16 +96,11 @@ pub fn run(arguments: &TatpArguments) -> Result<(), Stop> {
         operations: None,
         success_rates: Some(&TransactionType::SUCCESS_RATES),
         is_single_key: false,
-        snapshots: arguments.snapshots.clone(),
+        snapshots: options.reading.snapshots.clone(),
         loaded_bytes: u64::from(subscribers) * SUBSCRIBER_BYTES,
         // As much is deleted as is inserted.
         growth_bytes_per_second: 0,
     };
-    let parameters = Parameters { subscribers, mix, snapshots: Snapshots::Off };
-    harness::run(&arguments.bench, &TatpBenchmark(parameters), subject, &mut io::stdout())
-}
-
-fn subscribers(text: &str) -> Result<u32, String> {
-    let subscribers = arguments::whole_number(text, 1..=u64::from(SUBSCRIBERS_MAX))?;
-    Ok(u32::try_from(subscribers).expect("the range fits"))
+    let benchmark = TatpBenchmark(options.parameters(Snapshots::Off));
+    harness::run(bench, &benchmark, subject, &mut io::stdout())
 }

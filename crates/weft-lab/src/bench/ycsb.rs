@@ -11,26 +11,21 @@ use weft_workloads::variants::protocol_of;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
 use weft_workloads::ycsb::raw::RawClient;
 use weft_workloads::ycsb::{
-    Distribution, Kind, Mix, Parameters, RECORDS_MAX, RawYcsb, Row, RowVisitor, VALUE_BYTES, Ycsb,
-    with_row,
+    Distribution, Kind, Mix, Parameters, RawYcsb, Row, RowVisitor, VALUE_BYTES, Ycsb, with_row,
 };
 
-use weft_bench::arguments::{self, BenchArguments, protocol_names_or_raw};
+use weft_bench::arguments::BenchArguments;
 use weft_bench::numbers;
 use weft_bench::progress::Progress;
 use weft_bench::stop::Stop;
+use weft_options::values::{protocol_names_or_raw, whole_number};
+use weft_options::ycsb::{StorageName, YcsbOptions, theta};
 
 use weft_bench::harness::contender::{
     Benchmark, Contender, Driven, Loaded, Variant, failed_to_load, load_under,
 };
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
-
-/// The most operations in a transaction.
-const OPERATIONS_MAX: u64 = 10_000;
-
-/// The most uneven popularity: the first record then gets 96 % of all accesses.
-const THETA_MAX: f64 = 5.0;
 
 /// More operations than one thread runs in a second.
 const OPERATIONS_PER_SECOND_MAX: u64 = 5_000_000;
@@ -87,10 +82,8 @@ pub struct YcsbArguments {
     #[arg(long, value_enum, default_value_t = Preset::Dbx)]
     preset: Preset,
 
-    /// Rows that are loaded
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = records)]
-    #[arg(allow_negative_numbers = true)]
-    records: u64,
+    #[command(flatten)]
+    options: YcsbOptions,
 
     /// Size of a row's value: 8, 100 or 1000 [default: by the preset]
     #[arg(long, value_name = "BYTES", value_parser = value_bytes)]
@@ -98,51 +91,37 @@ pub struct YcsbArguments {
     value_bytes: Option<usize>,
 
     /// Share of reads, in percent [default: by the preset]
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     read: Option<u8>,
 
     /// Share of read-modify-writes, in percent [default: by the preset]
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     rmw: Option<u8>,
 
     /// Share of insertions, in percent [default: by the preset]
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     insert: Option<u8>,
 
     /// Share of scans, in percent [default: by the preset]
-    #[arg(long, value_name = "%", value_parser = percent)]
+    #[arg(long, value_name = "%", value_parser = whole_number::<u8>(0..=100))]
     #[arg(allow_negative_numbers = true)]
     scan: Option<u8>,
-
-    /// The longest scan, in rows; lengths are uniform from 1
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = scan_rows)]
-    #[arg(allow_negative_numbers = true)]
-    scan_rows: u16,
-
-    /// Operations in one transaction
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = operations)]
-    #[arg(allow_negative_numbers = true)]
-    operations: u32,
 
     /// How uneven popularity is: the k-th row is accessed in proportion to 1 / k^theta [default: by
     /// the preset]
     ///
     /// 0: all rows alike. With 0.99 the most popular of a million rows gets 6.5 % of all accesses,
     /// with 1.2 it gets 20 %, with 2 it gets 61 %.
-    #[arg(long, value_name = "THETA", value_parser = theta)]
+    #[arg(long, value_name = "THETA", value_parser = theta())]
     #[arg(allow_negative_numbers = true)]
     theta: Option<f64>,
 
     /// Which rows are popular [default: by the preset]
     #[arg(long, value_enum)]
     distribution: Option<DistributionName>,
-
-    /// The kind of index; a hash table cannot be scanned
-    #[arg(long, value_enum, default_value_t = StorageName::Tree)]
-    storage: StorageName,
 
     #[command(flatten)]
     bench: BenchArguments,
@@ -225,68 +204,37 @@ impl DistributionName {
     }
 }
 
-/// The kinds of index on offer.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum StorageName {
-    /// A B+-tree
-    Tree,
-    /// A hash table
-    Hash,
-}
-
-impl StorageName {
-    /// As on the command line and in the JSON.
-    fn name(self) -> &'static str {
-        match self {
-            StorageName::Tree => "tree",
-            StorageName::Hash => "hash",
-        }
-    }
-
-    fn storage(self) -> Storage {
-        match self {
-            StorageName::Tree => Storage::Ordered,
-            StorageName::Hash => Storage::Hash,
-        }
-    }
-}
-
 /// Runs the command.
 ///
 /// # Errors
 /// See [`harness::run`].
 pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
-    let bench = &arguments.bench;
-    let preset = arguments.preset;
+    let YcsbArguments { preset, options, bench, .. } = arguments;
+    let storage = options.storage;
     let value_bytes = arguments.value_bytes.unwrap_or(preset.value_bytes());
     let distribution = arguments.distribution.unwrap_or(preset.distribution());
-    let parameters = Parameters {
-        records: arguments.records,
-        mix: mix(arguments)?,
-        operations: arguments.operations,
-        scan_rows: arguments.scan_rows,
-        theta: arguments.theta.unwrap_or(preset.theta()),
-        distribution: distribution.distribution(),
-    };
-    check_storage(arguments, &parameters)?;
-    check_log(bench)?;
+    let theta = arguments.theta.unwrap_or(preset.theta());
+    let parameters = options
+        .parameters(mix(arguments)?, theta, distribution.distribution())
+        .map_err(Stop::Usage)?;
+    check_raw(bench, storage)?;
     let shares = Kind::ALL.map(|kind| (Kind::NAMES[kind as usize], parameters.mix.share(kind)));
-    let mut options = vec![
+    let mut listed = vec![
         ("preset", preset.name().into()),
         ("records", parameters.records.into()),
         ("value_bytes", value_bytes.into()),
     ];
-    options.extend(shares.map(|(name, share)| (name, share.into())));
-    options.extend([
+    listed.extend(shares.map(|(name, share)| (name, share.into())));
+    listed.extend([
         ("scan_rows", parameters.scan_rows.into()),
         ("operations", parameters.operations.into()),
         ("theta", parameters.theta.into()),
         ("distribution", distribution.name().into()),
-        ("storage", arguments.storage.name().into()),
+        ("storage", storage.name().into()),
     ]);
     let subject = Subject {
-        title: title(arguments, &parameters, value_bytes),
-        options,
+        title: title(storage, &parameters, value_bytes),
+        options: listed,
         operations: Some(parameters.operations),
         success_rates: None,
         snapshots: vec![Snapshots::Off],
@@ -297,12 +245,12 @@ pub fn run(arguments: &YcsbArguments) -> Result<(), Stop> {
             * u64::from(parameters.mix.share(Kind::Insert))
             / 100,
     };
-    let benchmark = YcsbBenchmark { parameters, value_bytes, storage: arguments.storage.storage() };
+    let benchmark = YcsbBenchmark { parameters, value_bytes, storage: storage.storage() };
     harness::run(bench, &benchmark, subject, &mut io::stdout())
 }
 
 /// What is run, in a few words.
-fn title(arguments: &YcsbArguments, parameters: &Parameters, value_bytes: usize) -> String {
+fn title(storage: StorageName, parameters: &Parameters, value_bytes: usize) -> String {
     let popularity = match parameters.distribution {
         Distribution::Zipf if parameters.theta == 0.0 => "all alike".to_owned(),
         Distribution::Zipf => format!("theta {}", parameters.theta),
@@ -316,7 +264,7 @@ fn title(arguments: &YcsbArguments, parameters: &Parameters, value_bytes: usize)
         "YCSB, {}{operations}\n{} of {value_bytes} bytes in a {}, {popularity}",
         parameters.mix,
         numbers::counted(parameters.records, "row"),
-        match arguments.storage {
+        match storage {
             StorageName::Tree => "B+-tree",
             StorageName::Hash => "hash table",
         },
@@ -340,28 +288,17 @@ fn mix(arguments: &YcsbArguments) -> Result<Mix, Stop> {
     })
 }
 
-/// Checks what a hash table cannot do.
-fn check_storage(arguments: &YcsbArguments, parameters: &Parameters) -> Result<(), Stop> {
-    if arguments.storage == StorageName::Tree {
+/// Checks that the tree without transactions is asked for no more than it is.
+fn check_raw(bench: &BenchArguments, storage: StorageName) -> Result<(), Stop> {
+    if bench.protocol.iter().all(|name| name != RAW) {
         return Ok(());
     }
-    if parameters.mix.share(Kind::Scan) > 0 {
-        return Err(Stop::Usage(
-            "a hash table cannot be scanned: --scan needs --storage tree".to_owned(),
-        ));
+    if storage != StorageName::Tree {
+        let message = "--protocol raw is the B+-tree alone: it needs --storage tree";
+        return Err(Stop::Usage(message.to_owned()));
     }
-    if arguments.bench.protocol.iter().any(|name| name == RAW) {
-        return Err(Stop::Usage(
-            "--protocol raw is the B+-tree alone: it needs --storage tree".to_owned(),
-        ));
-    }
-    Ok(())
-}
-
-/// Checks that there is a log only where there are transactions.
-fn check_log(bench: &BenchArguments) -> Result<(), Stop> {
     let is_logged = bench.acknowledges().iter().any(|name| name.mode().is_some());
-    if is_logged && bench.protocol.iter().any(|name| name == RAW) {
+    if is_logged {
         return Err(Stop::Usage(
             "--protocol raw has no transactions to log: it goes without --directory".to_owned(),
         ));
@@ -382,7 +319,7 @@ fn loaded_bytes(parameters: &Parameters, value_bytes: usize, threads: usize) -> 
 }
 
 /// The name under which the memory store takes part without transactions.
-const RAW: &str = weft_bench::protocols::RAW.name;
+const RAW: &str = weft_options::protocols::RAW.name;
 
 /// YCSB with whatever rows, under whatever protocol.
 struct YcsbBenchmark {
@@ -469,36 +406,9 @@ impl<R: Row> Driven for Raw<R> {
     }
 }
 
-fn records(text: &str) -> Result<u64, String> {
-    arguments::whole_number(text, 1..=RECORDS_MAX)
-}
-
-fn percent(text: &str) -> Result<u8, String> {
-    let percent = arguments::whole_number(text, 0..=100)?;
-    Ok(u8::try_from(percent).expect("the range fits"))
-}
-
-fn scan_rows(text: &str) -> Result<u16, String> {
-    let rows = arguments::whole_number(text, 1..=u64::from(u16::MAX))?;
-    Ok(u16::try_from(rows).expect("the range fits"))
-}
-
-fn operations(text: &str) -> Result<u32, String> {
-    let operations = arguments::whole_number(text, 1..=OPERATIONS_MAX)?;
-    Ok(u32::try_from(operations).expect("the range fits"))
-}
-
 fn value_bytes(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|bytes| VALUE_BYTES.contains(bytes)).ok_or_else(|| {
         let sizes: Vec<String> = VALUE_BYTES.iter().map(usize::to_string).collect();
         format!("rows are of fixed sizes: expected one of {}", sizes.join(", "))
     })
-}
-
-/// Parses the unevenness; `f64` itself would also take `NaN` and `inf`.
-pub fn theta(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(theta) if (0.0..=THETA_MAX).contains(&theta) => Ok(theta),
-        _ => Err(format!("expected a number from 0 to {THETA_MAX}")),
-    }
 }

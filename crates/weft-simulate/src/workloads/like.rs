@@ -1,11 +1,12 @@
 //! `cargo simulate like`.
 
 use clap::Args;
+use weft_options::like::LikeOptions;
+use weft_options::several;
 use weft_protocols::with_protocol;
 use weft_workloads::like;
 use weft_workloads::variants::protocol_of;
 
-use super::incr::alpha;
 use crate::arguments::{Common, Computing};
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
 
@@ -22,24 +23,11 @@ Examples:
 /// LIKE.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[command(mut_args(several(&["alpha", "write"])))]
 pub struct Like {
-    /// Users
-    #[arg(long, value_name = "N", default_value_t = like::Parameters::default().users,
-          value_parser = clap::value_parser!(u64).range(1..=like::RECORDS_MAX))]
-    users: u64,
-    /// Pages
-    #[arg(long, value_name = "N", default_value_t = like::Parameters::default().pages,
-          value_parser = clap::value_parser!(u64).range(1..=like::RECORDS_MAX))]
-    pages: u64,
-    /// How uneven the popularity of pages is, from 0, all alike, to 5; several values in turns
-    #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha,
-          default_values_t = [like::Parameters::default().alpha])]
-    alpha: Vec<f64>,
-    /// Share of the transactions that like, in percent, the others read; several values in turns
-    #[arg(long, value_name = "%,…", value_delimiter = ',',
-          default_values_t = [like::Parameters::default().write_percent],
-          value_parser = clap::value_parser!(u32).range(0..=100))]
-    write: Vec<u32>,
+    /// What to run.
+    #[command(flatten)]
+    options: LikeOptions,
     /// What the client computes.
     #[command(flatten)]
     computing: Computing,
@@ -50,13 +38,14 @@ pub struct Like {
 
 impl Like {
     fn varies_alpha(&self) -> bool {
-        self.alpha.len() > 1
+        self.options.alpha.len() > 1
     }
 }
 
 impl Benchmark for Like {
     fn title(&self, values: &[f64]) -> String {
-        let Like { users, pages, alpha, write, computing, .. } = self;
+        let Like { options, computing, .. } = self;
+        let LikeOptions { users, pages, alpha, write } = options;
         let (alpha, write) = match self.varies_alpha() {
             true => (listed(values), listed(write)),
             false => (listed(alpha), listed(values)),
@@ -66,16 +55,16 @@ impl Benchmark for Like {
 
     fn axis(&self) -> Axis {
         match self.varies_alpha() {
-            true => Axis { name: "alpha", values: self.alpha.clone() },
+            true => Axis { name: "alpha", values: self.options.alpha.clone() },
             false => Axis {
                 name: "write %",
-                values: self.write.iter().copied().map(f64::from).collect(),
+                values: self.options.write.iter().copied().map(f64::from).collect(),
             },
         }
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.varies_alpha() && self.write.len() > 1 {
+        if self.varies_alpha() && self.options.write.len() > 1 {
             return Err("only one of --alpha and --write can have several values".to_owned());
         }
         Ok(())
@@ -86,13 +75,13 @@ impl Benchmark for Like {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let &Like { users, pages, .. } = self;
+        let options = &self.options;
         let value = setting.value.expect("there is an axis");
         let (alpha, write_percent) = match self.varies_alpha() {
-            true => (value, self.write[0]),
-            false => (self.alpha[0], value as u32),
+            true => (value, options.write[0]),
+            false => (options.alpha[0], value as u32),
         };
-        let parameters = like::Parameters { users, pages, alpha, write_percent };
+        let parameters = options.parameters(alpha, write_percent);
         with_protocol!(protocol_of(contender), |P| simulate_computing::<P, like::Like<P>>(
             &parameters,
             self.computing.compute,

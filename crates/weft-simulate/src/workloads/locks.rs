@@ -1,13 +1,11 @@
 //! `cargo simulate locks`: locks take part, elided or not, in the place of protocols.
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use weft::{Failure, Metrics};
-use weft_workloads::locks::{self, Contest, Parameters, Protected, Structure, Visitor};
-use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
+use weft_options::locks::{LocksOptions, in_place_of_protocols};
+use weft_workloads::locks::{self, Contest, Structure, Visitor};
 use weft_workloads::workload::{Condition, Outcome as Ended};
 
-use super::ycsb::theta;
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, CYCLES_PER_TRANSACTION, Driven, Outcome, Setting, simulate};
 
@@ -33,42 +31,11 @@ Examples:
 /// Locks.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
-#[command(mut_arg("protocol", |arg| {
-    arg.long("lock")
-        .short('l')
-        .default_value("occ_rwlock,tatas,mcs,srwlock")
-        .value_parser(PossibleValuesParser::new(Contest::LOCKS))
-        .help("Locks, separated by commas; with --workload manager, the kinds that are elided")
-}))]
+#[command(mut_arg("protocol", in_place_of_protocols))]
 pub struct Locks {
-    /// What the locks protect
-    #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]
-    workload: WorkloadName,
-    /// Whether the locks are elided: `on`, or `off,on` to compare
-    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off,on")]
-    elide: Vec<Switch>,
-    /// Probe the tree under one latch, with --workload manager
-    #[arg(long)]
-    coarse: bool,
-    /// Size of what is protected
-    #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(SUBSCRIBERS_MAX)))]
-    subscribers: u32,
-    /// Share of transactions that update a row, in percent, with --workload getsubdata
-    #[arg(long, value_name = "%", default_value_t = 0,
-          value_parser = clap::value_parser!(u8).range(0..=100))]
-    updates: u8,
-    /// Transactions of --workload manager: standard, the name of one type of TATP's, or seven weights
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
-          default_value_t = Parameters::default().mix)]
-    mix: Mix,
-    /// How uneven popularity is, with --workload map: 0, all records alike, to 2
-    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = theta)]
-    theta: f64,
-    /// Cycles that each section of a page computes, with --workload manager
-    #[arg(long, value_name = "CYCLES", default_value_t = 0,
-          value_parser = clap::value_parser!(u64).range(..=1_000_000))]
-    work: u64,
+    /// What to run.
+    #[command(flatten)]
+    options: LocksOptions,
     /// Cycles that a transaction computes beside its sections
     #[arg(long, value_name = "CYCLES", default_value_t = CYCLES_PER_TRANSACTION,
           value_parser = clap::value_parser!(u64).range(..=1_000_000_000))]
@@ -78,48 +45,9 @@ pub struct Locks {
     common: Common,
 }
 
-/// What the locks protect.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum WorkloadName {
-    /// Rows, under one lock
-    Getsubdata,
-    /// A B+-tree, under one coarse latch
-    Probe,
-    /// The parts of a storage manager, with the lock of each
-    Manager,
-    /// A hash map: elided, one lock for all of it; not elided, one for each record
-    Map,
-}
-
-/// Whether something is done.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum Switch {
-    /// No
-    Off,
-    /// Yes
-    On,
-}
-
 impl Locks {
     fn contest(&self) -> Contest {
-        Contest {
-            protected: match self.workload {
-                WorkloadName::Getsubdata => Protected::Rows,
-                WorkloadName::Probe => Protected::Tree,
-                WorkloadName::Manager => Protected::Manager,
-                WorkloadName::Map => Protected::Map,
-            },
-            locks: self.common.protocol.clone(),
-            elisions: self.elide.iter().map(|&switch| switch == Switch::On).collect(),
-            is_coarse: self.coarse,
-            work: self.work,
-            parameters: Parameters {
-                subscribers: self.subscribers,
-                updates: self.updates,
-                mix: self.mix,
-                theta: self.theta,
-            },
-        }
+        self.options.contest(&self.common.protocol)
     }
 }
 
@@ -129,10 +57,10 @@ impl Benchmark for Locks {
         format!(
             "{}; {} {}s; {} cycles of computing for each transaction, {} in each page",
             contest.title(),
-            self.subscribers,
+            contest.parameters.subscribers,
             contest.size_of(),
             self.compute,
-            self.work
+            contest.work
         )
     }
 

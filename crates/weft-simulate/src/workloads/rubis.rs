@@ -1,12 +1,13 @@
 //! `cargo simulate rubis`.
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+use weft_options::rubis::{MixName, RubisOptions};
+use weft_options::several;
 use weft_protocols::with_protocol;
 use weft_workloads::rubis;
 use weft_workloads::variants::protocol_of;
 
-use super::incr::alpha;
-use crate::arguments::{Common, Operations};
+use crate::arguments::Common;
 use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
 
 const HELP: &str = "\
@@ -26,69 +27,37 @@ Examples:
     --protocol doppel,silo,2pl --phase-length 5 --warmup 7 --milliseconds 20
       the more uneven the popularity of items, the more bids conflict (Figure 15)";
 
+/// A tenth of the users of `cargo lab bench rubis`.
+const USERS_DEFAULT: &str = "100000";
+
 /// RUBiS.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
+#[command(mut_args(several(&["alpha"])))]
+#[command(mut_arg("users", |arg| arg.default_value(USERS_DEFAULT)))]
 pub struct Rubis {
-    /// Which transactions run how often
-    #[arg(long, short, value_enum, default_value_t = MixName::Bidding)]
-    mix: MixName,
-    /// How uneven the items' popularity is, in the contended mix; several values in turns
-    #[arg(long, value_name = "ALPHA,…", value_delimiter = ',', value_parser = alpha,
-          default_values_t = [rubis::Mix::ALPHA])]
-    alpha: Vec<f64>,
-    /// Users that are loaded
-    #[arg(long, value_name = "N", default_value_t = rubis::Parameters::default().users / 10,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(rubis::USERS_MAX)))]
-    users: u32,
-    /// Items that are loaded, each an auction with ten bids on average
-    #[arg(long, value_name = "N", default_value_t = rubis::Parameters::default().items,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(rubis::ITEMS_MAX)))]
-    items: u32,
-    /// Sum up by commutative operations, or by reading and writing
-    #[arg(long, value_enum, default_value_t = Operations::On)]
-    operations: Operations,
+    /// What to run.
+    #[command(flatten)]
+    options: RubisOptions,
     /// How to simulate.
     #[command(flatten)]
     common: Common,
 }
 
-/// The mixes on offer.
-#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-enum MixName {
-    /// RUBiS-B: that of RUBiS itself, all items alike
-    Bidding,
-    /// RUBiS-C: half of the transactions are bids, on popular items
-    Contended,
-}
-
-impl Rubis {
-    /// What is loaded and run, where popularity, if it is uneven, is so by `alpha`.
-    fn parameters(&self, alpha: Option<f64>) -> rubis::Parameters {
-        let &Rubis { users, items, .. } = self;
-        let mix = match alpha {
-            None => rubis::Mix::Bidding,
-            Some(alpha) => rubis::Mix::Contended { alpha },
-        };
-        let operations = self.operations == Operations::On;
-        rubis::Parameters { users, items, mix, operations, ..rubis::Parameters::default() }
-    }
-}
-
 impl Benchmark for Rubis {
     fn title(&self, values: &[f64]) -> String {
-        let Rubis { users, items, operations, .. } = self;
-        let mix = match self.mix {
+        let RubisOptions { users, items, operations, .. } = &self.options;
+        let mix = match self.options.mix {
             MixName::Bidding => "bidding".to_owned(),
             MixName::Contended => format!("contended, alpha {}", listed(values)),
         };
-        format!("RUBiS, mix {mix}, {users} users, {items} items{operations}")
+        format!("RUBiS, mix {mix}, {users} users, {items} items{}", operations.of_operations())
     }
 
     fn axis(&self) -> Axis {
-        match self.mix {
-            MixName::Bidding => Axis::default(),
-            MixName::Contended => Axis { name: "alpha", values: self.alpha.clone() },
+        match self.options.alphas() {
+            None => Axis::default(),
+            Some(alphas) => Axis { name: "alpha", values: alphas.to_vec() },
         }
     }
 
@@ -97,7 +66,7 @@ impl Benchmark for Rubis {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let parameters = self.parameters(setting.value);
+        let parameters = self.options.parameters(setting.value);
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, rubis::Rubis<P>>(
             &parameters,
             setting

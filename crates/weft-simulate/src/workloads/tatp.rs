@@ -1,8 +1,8 @@
 //! `cargo simulate tatp`.
 
 use clap::Args;
+use weft_options::tatp::TatpOptions;
 use weft_protocols::with_protocol;
-use weft_workloads::snapshots::Snapshots;
 use weft_workloads::tatp;
 use weft_workloads::variants::protocol_of;
 
@@ -23,17 +23,9 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
 pub struct Tatp {
-    /// Size of the database
-    #[arg(long, short, value_name = "N", default_value_t = tatp::Parameters::default().subscribers,
-          value_parser = clap::value_parser!(u32).range(1..=i64::from(tatp::SUBSCRIBERS_MAX)))]
-    subscribers: u32,
-    /// Transactions to draw from: standard, the name of one type, or seven weights
-    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = tatp::Mix::STANDARD)]
-    mix: tatp::Mix,
-    /// On which snapshots transactions that only read run: none; each on one of its own; or
-    /// all on one that they share, of up to 40 ms ago
-    #[arg(long, value_name = "off|on|recent", default_value_t = Snapshots::Off)]
-    snapshots: Snapshots,
+    /// What to run.
+    #[command(flatten)]
+    options: TatpOptions,
     /// How to simulate.
     #[command(flatten)]
     common: Common,
@@ -41,8 +33,8 @@ pub struct Tatp {
 
 impl Benchmark for Tatp {
     fn title(&self, _values: &[f64]) -> String {
-        let Tatp { subscribers, mix, snapshots, .. } = self;
-        format!("TATP, mix {mix}, {subscribers} subscribers{}", snapshots.in_title())
+        let TatpOptions { subscribers, mix, reading } = &self.options;
+        format!("TATP, mix {mix}, {subscribers} subscribers{}", reading.snapshots[0].in_title())
     }
 
     fn common(&self) -> &Common {
@@ -50,8 +42,7 @@ impl Benchmark for Tatp {
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
-        let &Tatp { subscribers, mix, .. } = self;
-        let parameters = tatp::Parameters { subscribers, mix, snapshots: self.snapshots };
+        let parameters = self.options.parameters(self.options.reading.snapshots[0]);
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tatp::Tatp<P>>(
             &parameters,
             setting

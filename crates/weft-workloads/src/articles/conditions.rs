@@ -7,15 +7,15 @@
 
 use std::fmt;
 
-use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Failure, Snapshot};
 
-use super::Articles;
+use super::client::Choice;
 use super::load::{Discussion, draw_user, giver, saying};
 use super::schema::{Article, Comment, User, client_of, numbered_id};
+use super::{Parameters, Tables};
 use crate::finding::Finding;
 use crate::walk;
-use crate::workload::{Condition, Progress, failure_of};
+use crate::workload::{Condition, Progress};
 
 /// One invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +93,19 @@ impl Findings {
     }
 }
 
+/// A database at rest, and what it should hold.
+pub(super) struct AtRest<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) tables: &'a Tables,
+    pub(super) parameters: &'a Parameters,
+    /// That of the load.
+    pub(super) seed: u64,
+    pub(super) choice: &'a Choice,
+}
+
 /// Checks every rule.
-pub(super) fn verify<P: Protocol>(
-    articles: &Articles<P>,
+pub(super) fn verify(
+    articles: &AtRest<'_>,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
     let mut findings = Findings(Rule::ALL.map(|rule| Finding::new(rule.name())));
@@ -115,29 +125,29 @@ pub(super) fn verify<P: Protocol>(
 }
 
 /// ARTICLES, and what there is as A_NUM_COMMENTS of each.
-fn check_articles<P: Protocol>(
-    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+fn check_articles(
+    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<Vec<Option<i64>>, Failure> {
     let mut counts = Vec::with_capacity(parameters.articles as usize);
     let keys = 0..=parameters.articles;
-    walk::keys(database, &tables.articles, keys, Clone::clone, |a_id, row: Option<Article>| {
+    walk::keys(snapshot, &tables.articles, keys, |a_id, row| {
         report(a_id);
         if a_id == parameters.articles {
             findings.check(Rule::Articles, row.is_none(), format_args!("one too many: {row:?}"));
             return;
         }
-        let loaded = Discussion::draw(*seed, a_id, parameters.users).article;
-        let a_num_comments = row.as_ref().map(|row| row.a_num_comments);
+        let loaded = Discussion::draw(seed, a_id, parameters.users).article;
+        let a_num_comments = row.map(|row| row.a_num_comments);
         counts.push(a_num_comments);
         let loaded = Article { a_num_comments: a_num_comments.unwrap_or(0), ..loaded };
-        let holds = row.as_ref() == Some(&loaded);
+        let holds = row == Some(&loaded);
         findings.check(Rule::Articles, holds, format_args!("A_ID {a_id}: {row:?}, not {loaded:?}"));
     })?;
     let (_, added) = choice.comments.changes();
     for (&a_id, added) in choice.popular_articles.iter().zip(added) {
-        let loaded = Discussion::draw(*seed, a_id, parameters.users).article.a_num_comments;
+        let loaded = Discussion::draw(seed, a_id, parameters.users).article.a_num_comments;
         let found = counts[a_id as usize];
         findings.check(
             Rule::PopularCounted,
@@ -241,8 +251,8 @@ impl Survey<'_> {
 }
 
 /// COMMENTS, and how many of them there are on each article.
-fn check_comments<P: Protocol>(
-    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+fn check_comments(
+    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     counts: Vec<Option<i64>>,
     findings: &mut Findings,
     report: impl Fn(u64),
@@ -250,7 +260,7 @@ fn check_comments<P: Protocol>(
     let mut survey = Survey {
         findings,
         counts,
-        seed: *seed,
+        seed,
         users: parameters.users,
         operations: parameters.operations,
         clients: choice.names.drawn().len(),
@@ -262,11 +272,11 @@ fn check_comments<P: Protocol>(
         chosen: Vec::new(),
     };
     survey.begin(0);
-    let everything = ((0, 0), (u64::MAX, u64::MAX));
-    walk::rows(database, &tables.comments, everything, Clone::clone, |row| {
+    for row in snapshot.rows(&tables.comments) {
+        let row = row?;
         report(parameters.articles + row.c_a_id);
-        survey.visit(&row);
-    })?;
+        survey.visit(row);
+    }
     survey.end_before(parameters.articles);
     let Survey { findings, found, loaded, mut chosen, .. } = survey;
     chosen.sort_unstable();
@@ -288,22 +298,22 @@ fn check_comments<P: Protocol>(
 }
 
 /// USERS, and who has given them their names.
-fn check_users<P: Protocol>(
-    Articles { database, tables, parameters, seed, choice }: &Articles<P>,
+fn check_users(
+    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<(), Failure> {
     let drawn = choice.names.drawn();
     let keys = 0..=parameters.users;
-    walk::keys(database, &tables.users, keys, Clone::clone, |u_id, row: Option<User>| {
+    walk::keys(snapshot, &tables.users, keys, |u_id, row| {
         report(u_id);
         if u_id == parameters.users {
             findings.check(Rule::Users, row.is_none(), format_args!("one too many: {row:?}"));
             return;
         }
-        let loaded = draw_user(*seed, u_id);
-        let holds = row.as_ref().is_some_and(|row| {
-            let is_given = giver(*seed, &row.u_lastname).is_some_and(|(client, number)| {
+        let loaded = draw_user(seed, u_id);
+        let holds = row.is_some_and(|row| {
+            let is_given = giver(seed, &row.u_lastname).is_some_and(|(client, number)| {
                 drawn.get(client as usize).is_some_and(|&drawn| u64::from(number) < drawn)
             });
             let u_lastname = if is_given { row.u_lastname } else { loaded.u_lastname };
@@ -312,9 +322,9 @@ fn check_users<P: Protocol>(
         findings.check(Rule::Users, holds, format_args!("U_ID {u_id}: {row:?}, not {loaded:?}"));
     })?;
     let mut ranks = 0..choice.popular_users.len();
-    let visit = |u_id, name: Option<_>| {
+    let visit = |u_id, row: Option<&User>| {
         let last = choice.names.last(ranks.next().expect("as many as there are popular users"));
-        let given = name.and_then(|name| giver(*seed, &name));
+        let given = row.and_then(|row| giver(seed, &row.u_lastname));
         let holds = match given {
             None => last.iter().all(Option::is_none),
             Some((client, number)) => last.get(client as usize) == Some(&Some(u64::from(number))),
@@ -328,22 +338,19 @@ fn check_users<P: Protocol>(
         );
     };
     let popular = choice.popular_users.iter().copied();
-    walk::keys(database, &tables.users, popular, |row: &User| row.u_lastname, visit)
+    walk::keys(snapshot, &tables.users, popular, visit)
 }
 
 /// The unique index of USERS.
-fn check_addresses<P: Protocol>(
-    Articles { database, tables, parameters, seed, .. }: &Articles<P>,
+fn check_addresses(
+    &AtRest { snapshot, tables, parameters, seed, .. }: &AtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<(), Failure> {
     for u_id in 0..=parameters.users {
         report(u_id);
-        let u_email = draw_user(*seed, u_id).u_email;
-        let found = database.transact(|tx| -> Result<Option<u64>, Error> {
-            Ok(tx.get_by(&tables.users, User::U_EMAIL, &u_email)?.map(|row| row.u_id))
-        });
-        let found = found.map_err(failure_of)?;
+        let u_email = draw_user(seed, u_id).u_email;
+        let found = snapshot.get_by(&tables.users, User::U_EMAIL, &u_email)?.map(|row| row.u_id);
         let expected = (u_id < parameters.users).then_some(u_id);
         let holds = found == expected;
         findings.check(Rule::Addresses, holds, format_args!("{u_email} leads to {found:?}"));

@@ -298,6 +298,13 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        conditions::verify(self, progress)
+        let at_rest = conditions::AtRest {
+            snapshot: &self.database.open_snapshot()?,
+            tables: &self.tables,
+            parameters: &self.parameters,
+            seed: self.seed,
+            choice: &self.choice,
+        };
+        conditions::verify(&at_rest, progress)
     }
 }

@@ -232,7 +232,8 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        conditions::verify(self, progress)
+        let account = (&self.counters, &self.parameters, &self.choice);
+        conditions::verify(&self.database.open_snapshot()?, account, progress)
     }
 }
 

@@ -173,7 +173,8 @@ impl<P: Protocol> Workload<P> for Like<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        conditions::verify(self, progress)
+        let account = (&self.users, &self.pages, &self.choice);
+        conditions::verify(&self.database.open_snapshot()?, account, &self.parameters, progress)
     }
 }
 

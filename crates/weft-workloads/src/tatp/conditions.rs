@@ -7,24 +7,29 @@
 //! forwardings must be what the committed insertions and deletions say, so a lost one, or one that
 //! was done twice, breaks it.
 
-use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Failure, Snapshot};
 
-use super::Tatp;
+use super::Tables;
+use super::client::Ledgers;
 use super::load::Family;
-use super::schema::{
-    AccessInfo, CallForwarding, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of,
-};
+use super::schema::{AccessInfo, START_TIMES, SpecialFacility, Subscriber, TYPES, number_of};
 use crate::finding::Finding;
 use crate::walk;
-use crate::workload::{Condition, Progress, failure_of};
+use crate::workload::{Condition, Progress};
+
+/// A database at rest, and what it should hold.
+pub(super) struct AtRest<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) tables: &'a Tables,
+    pub(super) subscribers: u32,
+    /// That of the load.
+    pub(super) seed: u64,
+    pub(super) ledgers: &'a Ledgers,
+}
 
 /// Checks every invariant.
-pub(super) fn verify<P: Protocol>(
-    tatp: &Tatp<P>,
-    progress: Progress<'_>,
-) -> Result<Vec<Condition>, Failure> {
-    let subscribers = tatp.parameters.subscribers;
+pub(super) fn verify(tatp: &AtRest<'_>, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+    let subscribers = tatp.subscribers;
     let report = |part: u64, done: u32| {
         if done.is_multiple_of(4096) {
             progress(part * u64::from(subscribers) + u64::from(done), 4 * u64::from(subscribers));
@@ -43,57 +48,45 @@ pub(super) fn verify<P: Protocol>(
 }
 
 /// SUBSCRIBER, but for what is updated; and no subscriber before the first or after the last.
-fn subscribers_as_loaded<P: Protocol>(
-    tatp: &Tatp<P>,
-    report: impl Fn(u32),
-) -> Result<Finding, Failure> {
+fn subscribers_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
         "SUBSCRIBER: each is there once, with the number of its S_ID, and as loaded but for BIT_1 \
          and VLR_LOCATION",
     );
-    let last = tatp.parameters.subscribers;
-    walk::keys(
-        &tatp.database,
-        &tatp.tables.subscriber,
-        0..=last + 1,
-        Clone::clone,
-        |s_id, row| {
-            report(s_id);
-            let is_one = (1..=last).contains(&s_id);
-            let expected = is_one.then(|| Family::draw(tatp.seed, s_id).subscriber);
-            let holds = match (&row, expected) {
-                (Some(row), Some(loaded)) => {
-                    let changed = Subscriber { vlr_location: row.vlr_location, ..loaded };
-                    let mut bit = changed.bit;
-                    bit[0] = row.bit[0];
-                    row.sub_nbr == number_of(s_id)
-                        && row.vlr_location > 0
-                        && *row == Subscriber { bit, ..changed }
-                }
-                (row, expected) => row.is_none() && expected.is_none(),
-            };
-            finding.check(holds, format_args!("S_ID {s_id}: {row:?}"));
-        },
-    )?;
+    let last = tatp.subscribers;
+    walk::keys(tatp.snapshot, &tatp.tables.subscriber, 0..=last + 1, |s_id, row| {
+        report(s_id);
+        let is_one = (1..=last).contains(&s_id);
+        let expected = is_one.then(|| Family::draw(tatp.seed, s_id).subscriber);
+        let holds = match (row, expected) {
+            (Some(row), Some(loaded)) => {
+                let changed = Subscriber { vlr_location: row.vlr_location, ..loaded };
+                let mut bit = changed.bit;
+                bit[0] = row.bit[0];
+                row.sub_nbr == number_of(s_id)
+                    && row.vlr_location > 0
+                    && *row == Subscriber { bit, ..changed }
+            }
+            (row, expected) => row.is_none() && expected.is_none(),
+        };
+        finding.check(holds, format_args!("S_ID {s_id}: {row:?}"));
+    })?;
     Ok(finding)
 }
 
 /// The unique index of SUBSCRIBER.
-fn numbers_lead_to_subscribers<P: Protocol>(
-    tatp: &Tatp<P>,
+fn numbers_lead_to_subscribers(
+    tatp: &AtRest<'_>,
     report: impl Fn(u32),
 ) -> Result<Finding, Failure> {
     let mut finding =
         Finding::new("SUB_NBR: the number of each subscriber leads to it, and no other to anybody");
-    let last = tatp.parameters.subscribers;
+    let last = tatp.subscribers;
     for s_id in 0..=last + 1 {
         report(s_id);
         let sub_nbr = number_of(s_id);
-        let found = tatp.database.transact(|tx| -> Result<Option<u32>, Error> {
-            let row = tx.get_by(&tatp.tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?;
-            Ok(row.map(|row| row.s_id))
-        });
-        let found = found.map_err(failure_of)?;
+        let row = tatp.snapshot.get_by(&tatp.tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?;
+        let found = row.map(|row| row.s_id);
         let expected = (1..=last).contains(&s_id).then_some(s_id);
         finding.check(found == expected, format_args!("{sub_nbr} leads to {found:?}"));
     }
@@ -101,43 +94,41 @@ fn numbers_lead_to_subscribers<P: Protocol>(
 }
 
 /// ACCESS_INFO, which nobody changes.
-fn access_as_loaded<P: Protocol>(tatp: &Tatp<P>, report: impl Fn(u32)) -> Result<Finding, Failure> {
+fn access_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
     let mut finding =
         Finding::new("ACCESS_INFO: one to four rows for each subscriber, all of them as loaded");
-    let subscribers = 0..=tatp.parameters.subscribers + 1;
+    let subscribers = 0..=tatp.subscribers + 1;
     let keys = subscribers.flat_map(|s_id| (0..=TYPES + 1).map(move |ai_type| (s_id, ai_type)));
     let mut family = Family::draw(tatp.seed, 1);
-    walk::keys(&tatp.database, &tatp.tables.access_info, keys, Clone::clone, |key, row| {
+    walk::keys(tatp.snapshot, &tatp.tables.access_info, keys, |key, row| {
         let (s_id, ai_type) = key;
         if family.subscriber.s_id != s_id {
             report(s_id);
             family = Family::draw(tatp.seed, s_id);
         }
-        let is_one = (1..=tatp.parameters.subscribers).contains(&s_id);
+        let is_one = (1..=tatp.subscribers).contains(&s_id);
         let mut loaded = family.access.iter().filter(|_| is_one);
         let loaded: Option<&AccessInfo> = loaded.find(|loaded| loaded.ai_type == ai_type);
-        finding.check(row.as_ref() == loaded, format_args!("{key:?}: {row:?}, not {loaded:?}"));
+        finding.check(row == loaded, format_args!("{key:?}: {row:?}, not {loaded:?}"));
     })?;
     Ok(finding)
 }
 
 /// SPECIAL_FACILITY, but for what is updated.
-fn facilities_as_loaded<P: Protocol>(tatp: &Tatp<P>) -> Result<Finding, Failure> {
+fn facilities_as_loaded(tatp: &AtRest<'_>) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
         "SPECIAL_FACILITY: one to four rows for each subscriber, as loaded but for DATA_A, and no \
          others",
     );
-    let mut rows: Vec<SpecialFacility> = Vec::new();
-    let everything = ((0, 0), (u32::MAX, u8::MAX));
-    let table = &tatp.tables.special_facility;
-    walk::rows(&tatp.database, table, everything, Clone::clone, |row| rows.push(row))?;
+    let rows = tatp.snapshot.rows(&tatp.tables.special_facility);
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows.into_iter().peekable();
-    for s_id in 1..=tatp.parameters.subscribers {
+    for s_id in 1..=tatp.subscribers {
         let mut loaded = Family::draw(tatp.seed, s_id).facilities;
         loaded.sort_unstable_by_key(|facility| facility.sf_type);
         for facility in loaded {
             let found = rows.next_if(|row| (row.s_id, row.sf_type) == (s_id, facility.sf_type));
-            let holds = found.as_ref().is_some_and(|found| {
+            let holds = found.is_some_and(|found| {
                 *found == SpecialFacility { data_a: found.data_a, ..facility.clone() }
             });
             finding.check(holds, format_args!("{found:?}, not {facility:?}"));
@@ -149,25 +140,18 @@ fn facilities_as_loaded<P: Protocol>(tatp: &Tatp<P>) -> Result<Finding, Failure>
 }
 
 /// CALL_FORWARDING against SPECIAL_FACILITY; and how many of them were loaded.
-fn forwardings_belong<P: Protocol>(
-    tatp: &Tatp<P>,
-    report: impl Fn(u32),
-) -> Result<(Finding, u64), Failure> {
+fn forwardings_belong(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<(Finding, u64), Failure> {
     let mut finding = Finding::new(
         "CALL_FORWARDING: each belongs to a row of SPECIAL_FACILITY, starts at 0, 8 or 16 and has a \
          number of 15 digits",
     );
     let mut loaded = 0;
-    let mut rows: Vec<CallForwarding> = Vec::new();
-    let everything = ((0, 0, 0), (u32::MAX, u8::MAX, u8::MAX));
-    let table = &tatp.tables.call_forwarding;
-    walk::rows(&tatp.database, table, everything, Clone::clone, |row| rows.push(row))?;
+    let rows = tatp.snapshot.rows(&tatp.tables.call_forwarding);
+    let rows = rows.collect::<Result<Vec<_>, _>>()?;
     let mut rows = rows.into_iter().peekable();
-    for s_id in 0..=tatp.parameters.subscribers + 1 {
+    for s_id in 0..=tatp.subscribers + 1 {
         report(s_id);
-        let family = (1..=tatp.parameters.subscribers)
-            .contains(&s_id)
-            .then(|| Family::draw(tatp.seed, s_id));
+        let family = (1..=tatp.subscribers).contains(&s_id).then(|| Family::draw(tatp.seed, s_id));
         loaded += family.as_ref().map_or(0, |family| family.forwardings.len() as u64);
         while let Some(row) = rows.next_if(|row| row.s_id == s_id) {
             let has_facility = family.as_ref().is_some_and(|family| {
@@ -188,7 +172,7 @@ fn forwardings_belong<P: Protocol>(
 }
 
 /// CALL_FORWARDING against the clients' accounts.
-fn forwardings_counted<P: Protocol>(tatp: &Tatp<P>, found: u64, loaded: u64) -> Finding {
+fn forwardings_counted(tatp: &AtRest<'_>, found: u64, loaded: u64) -> Finding {
     let mut finding = Finding::new(
         "CALL_FORWARDING: as many as were loaded and inserted, less those that were deleted",
     );

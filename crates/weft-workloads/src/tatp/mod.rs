@@ -155,6 +155,13 @@ impl<P: Protocol> Workload<P> for Tatp<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        conditions::verify(self, progress)
+        let at_rest = conditions::AtRest {
+            snapshot: &self.database.open_snapshot()?,
+            tables: &self.tables,
+            subscribers: self.parameters.subscribers,
+            seed: self.seed,
+            ledgers: &self.ledgers,
+        };
+        conditions::verify(&at_rest, progress)
     }
 }

@@ -86,6 +86,13 @@ pub struct Parameters {
     pub all_ordered: bool,
 }
 
+impl Parameters {
+    /// All districts, warehouse by warehouse.
+    fn districts(&self) -> impl Iterator<Item = (u16, u8)> + Clone + use<> {
+        (1..=self.warehouses).flat_map(|w_id| (1..=DISTRICTS).map(move |d_id| (w_id, d_id)))
+    }
+}
+
 impl Default for Parameters {
     /// One warehouse, the standard mix, the specification's cardinalities, no snapshots, tables as they are declared.
     fn default() -> Self {
@@ -195,12 +202,6 @@ impl<P: Protocol> Tpcc<P> {
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
     }
-
-    /// All districts, warehouse by warehouse.
-    fn districts(&self) -> impl Iterator<Item = (u16, u8)> + use<P> {
-        let warehouses = self.parameters.warehouses;
-        (1..=warehouses).flat_map(|w_id| (1..=DISTRICTS).map(move |d_id| (w_id, d_id)))
-    }
 }
 
 /// The shapes of its [procedures](weft_procedures).
@@ -258,6 +259,11 @@ impl<P: Protocol> Workload<P> for Tpcc<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        conditions::verify(self, progress)
+        conditions::verify(
+            &self.database.open_snapshot()?,
+            &self.tables,
+            &self.parameters,
+            progress,
+        )
     }
 }

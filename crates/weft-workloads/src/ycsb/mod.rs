@@ -38,7 +38,7 @@ use std::hint::black_box;
 
 use weft::protocol::Protocol;
 use weft::schema::Storage;
-use weft::{Database, Error, Failure, Table};
+use weft::{Database, Error, Failure, Snapshot, Table};
 
 pub use client::{Client, RECORDS_MAX};
 pub use mix::{Kind, Mix};
@@ -46,6 +46,7 @@ pub use raw::RawYcsb;
 pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 
 use crate::load;
+use crate::walk;
 use crate::workload::{
     Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
 };
@@ -119,7 +120,7 @@ const TRANSACTIONS: [&str; 5] =
 /// The position of the last of them.
 const MIXED: usize = 4;
 
-/// Rows that one transaction inserts, or reads to verify.
+/// Rows that one transaction inserts.
 const BATCH_ROWS: usize = 128;
 
 /// A loaded YCSB table of rows `R`.
@@ -198,13 +199,8 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let mut survey = Survey::new();
-        if R::STORAGE == Storage::Ordered && !P::SINGLE_KEY {
-            self.survey_in_order(&mut survey, progress)?;
-        } else {
-            self.survey_by_key(&mut survey, progress)?;
-        }
-        Ok(survey.conditions(&self.ledgers))
+        let snapshot = self.database.open_snapshot()?;
+        verify(&snapshot, &self.table, self.parameters.records, &self.ledgers, progress)
     }
 }
 
@@ -224,60 +220,44 @@ impl<P: Protocol, R: Row> Ycsb<P, R> {
         }
         Ok(())
     }
+}
 
-    /// Goes through all rows in order, beside the keys that there should be.
-    fn survey_in_order(&self, survey: &mut Survey, progress: Progress<'_>) -> Result<(), Failure> {
-        let mut expected = expected_keys(self.parameters.records, &self.ledgers);
-        let mut rows: Vec<R> = Vec::with_capacity(BATCH_ROWS);
-        let (mut from, mut done) = (Some(0), 0);
-        while let Some(first) = from {
-            self.database
-                .transact(|tx| -> Result<(), Error> {
-                    rows.clear();
-                    for row in tx.range(&self.table, first..).take(BATCH_ROWS) {
-                        rows.push(*row?);
-                    }
-                    Ok(())
-                })
-                .map_err(failure_of)?;
-            rows.iter().for_each(|row| survey.add(expected.next(), Some(row)));
-            from = rows.last().filter(|_| rows.len() == BATCH_ROWS).map(|row| row.key() + 1);
-            done += rows.len() as u64;
-            progress(done.min(self.parameters.records), self.parameters.records);
+/// Checks every invariant of a database at rest.
+fn verify<R: Row>(
+    snapshot: &Snapshot,
+    table: &Table<R>,
+    records: u64,
+    ledgers: &Ledgers,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
+    let mut survey = Survey::new();
+    let mut expected = expected_keys(records, ledgers);
+    let report = |done: u64| {
+        if done.is_multiple_of(4096) {
+            progress(done.min(records), records);
         }
-        expected.for_each(|key| survey.add::<R>(Some(key), None));
-        Ok(())
-    }
-
-    /// Looks up every key that there should be a row of, and each client's next one, of which
-    /// there should be none.
-    fn survey_by_key(&self, survey: &mut Survey, progress: Progress<'_>) -> Result<(), Failure> {
-        let unused: Vec<u64> = self.ledgers.inserted().iter().map(|&(_, end)| end).collect();
-        let present = expected_keys(self.parameters.records, &self.ledgers);
-        let mut keys =
-            present.map(|key| (key, true)).chain(unused.into_iter().map(|key| (key, false)));
-        let mut batch: Vec<(u64, bool)> = Vec::with_capacity(Self::BATCH_ROWS);
-        let mut rows: Vec<Option<R>> = Vec::with_capacity(Self::BATCH_ROWS);
-        let mut done = 0;
-        loop {
-            batch.extend(keys.by_ref().take(Self::BATCH_ROWS));
-            if batch.is_empty() {
-                return Ok(());
+    };
+    match R::STORAGE {
+        // All rows in order, beside the keys that there should be.
+        Storage::Ordered => {
+            for (row, done) in snapshot.rows(table).zip(1..) {
+                survey.add(expected.next(), Some(row?));
+                report(done);
             }
-            self.database
-                .transact(|tx| -> Result<(), Error> {
-                    rows.clear();
-                    for (key, _) in &batch {
-                        rows.push(tx.get(&self.table, key)?.copied());
-                    }
-                    Ok(())
-                })
-                .map_err(failure_of)?;
-            done += batch.len() as u64;
-            for ((key, present), row) in batch.drain(..).zip(&rows) {
-                survey.add(present.then_some(key), row.as_ref());
-            }
-            progress(done.min(self.parameters.records), self.parameters.records);
+            expected.for_each(|key| survey.add::<R>(Some(key), None));
+        }
+        // Every key that there should be a row of, and each client's next one, of which there should be none.
+        Storage::Hash => {
+            let unused: Vec<u64> = ledgers.inserted().iter().map(|&(_, end)| end).collect();
+            let mut done = 0;
+            let mut visit = |expected: Option<u64>, row: Option<&R>| {
+                survey.add(expected, row);
+                done += 1;
+                report(done);
+            };
+            walk::keys(snapshot, table, expected, |key, row| visit(Some(key), row))?;
+            walk::keys(snapshot, table, unused.into_iter(), |_, row| visit(None, row))?;
         }
     }
+    Ok(survey.conditions(ledgers))
 }

@@ -75,7 +75,10 @@ impl Survey {
 }
 
 /// The keys that there should be rows of, in ascending order.
-pub(super) fn expected_keys(records: u64, ledgers: &Ledgers) -> impl Iterator<Item = u64> + use<> {
+pub(super) fn expected_keys(
+    records: u64,
+    ledgers: &Ledgers,
+) -> impl Iterator<Item = u64> + Clone + use<> {
     let inserted = ledgers.inserted().into_iter().flat_map(|(first, end)| first..end);
     (0..records).chain(inserted)
 }

@@ -62,7 +62,7 @@ use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::Condition;
 
 use crate::arguments::{AcknowledgeName, BenchArguments};
-use crate::protocols;
+use weft_options::protocols;
 
 use super::Subject;
 use super::contender::{Contender, Variant};

@@ -49,26 +49,20 @@ impl Model {
     /// All rows of a database.
     fn read<P: Protocol>(articles: &Articles<P>) -> Model {
         let Articles { database, tables, parameters, .. } = articles;
+        let snapshot = database.open_snapshot().expect("a snapshot");
         let mut model = Model::empty();
-        walk::keys(
-            database,
-            &tables.articles,
-            0..=parameters.articles,
-            Clone::clone,
-            |key, row| {
-                model.articles.extend(row.map(|row| (key, row)));
-            },
-        )
-        .expect("reads");
-        walk::keys(database, &tables.users, 0..=parameters.users, Clone::clone, |key, row| {
-            model.users.extend(row.map(|row| (key, row)));
+        walk::keys(&snapshot, &tables.articles, 0..=parameters.articles, |key, row| {
+            model.articles.extend(row.map(|row| (key, row.clone())));
         })
         .expect("reads");
-        let everything = ((0, 0), (u64::MAX, u64::MAX));
-        walk::rows(database, &tables.comments, everything, Comment::clone, |row| {
-            model.comments.insert((row.c_a_id, row.c_id), row);
+        walk::keys(&snapshot, &tables.users, 0..=parameters.users, |key, row| {
+            model.users.extend(row.map(|row| (key, row.clone())));
         })
         .expect("reads");
+        for row in snapshot.rows(&tables.comments) {
+            let row = row.expect("reads");
+            model.comments.insert((row.c_a_id, row.c_id), row.clone());
+        }
         model
     }
 

@@ -11,10 +11,10 @@ mod tests;
 
 use std::fmt;
 
-use weft::Failure;
-use weft::protocol::Protocol;
+use weft::{Failure, Snapshot};
 
-use super::Rubis;
+use super::client::Ledgers;
+use super::{Parameters, Tables};
 use crate::finding::Finding;
 use crate::workload::{Condition, Progress};
 
@@ -85,9 +85,19 @@ impl Rule {
     }
 }
 
+/// A database at rest, and what it should hold.
+pub(super) struct AtRest<'a> {
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) tables: &'a Tables,
+    pub(super) parameters: &'a Parameters,
+    /// That of the load.
+    pub(super) seed: u64,
+    pub(super) ledgers: &'a Ledgers,
+}
+
 /// Checks every rule.
-pub(super) fn verify<P: Protocol>(
-    rubis: &Rubis<P>,
+pub(super) fn verify(
+    rubis: &AtRest<'_>,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
     let Findings(findings) = survey::take(rubis, progress)?;

@@ -10,29 +10,21 @@
 
 use std::collections::BTreeMap;
 
-use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::Failure;
 
-use super::{Findings, Rule};
+use super::{AtRest, Findings, Rule};
+use crate::rubis::Change;
 use crate::rubis::interactions::TransactionType;
 use crate::rubis::load::{Offer, categories, draw_user, nickname_of, regions};
 use crate::rubis::schema::{
-    Auction, Bid, CATEGORIES, Cents, Comment, Date, FIRST_NEW_ID, Item, LISTED, NewestItems,
-    Purchase, REGIONS, User, earliness, new_id,
+    Auction, CATEGORIES, Cents, Date, FIRST_NEW_ID, Item, LISTED, NewestItems, REGIONS, User,
+    earliness, new_id,
 };
-use crate::rubis::{Change, Rubis};
 use crate::walk;
 use crate::workload::Progress;
-use crate::workload::failure_of;
-
-/// Users, or sellers, that one transaction looks up in an index.
-const LOOKUPS: usize = 100;
 
 /// Reads the database and checks every rule.
-pub(super) fn take<P: Protocol>(
-    rubis: &Rubis<P>,
-    progress: Progress<'_>,
-) -> Result<Findings, Failure> {
+pub(super) fn take(rubis: &AtRest<'_>, progress: Progress<'_>) -> Result<Findings, Failure> {
     let mut survey = Survey::new(rubis, progress);
     survey.read_users()?;
     survey.read_items()?;
@@ -140,8 +132,8 @@ struct Count {
     loaded: u64,
 }
 
-struct Survey<'a, P: Protocol> {
-    rubis: &'a Rubis<P>,
+struct Survey<'a> {
+    rubis: &'a AtRest<'a>,
     findings: Findings,
     user_places: Places,
     item_places: Places,
@@ -161,10 +153,10 @@ struct Survey<'a, P: Protocol> {
     rows: u64,
 }
 
-impl<'a, P: Protocol> Survey<'a, P> {
-    fn new(rubis: &'a Rubis<P>, progress: Progress<'a>) -> Self {
+impl<'a> Survey<'a> {
+    fn new(rubis: &'a AtRest<'a>, progress: Progress<'a>) -> Self {
         let accounts = rubis.ledgers.accounts();
-        let parameters = &rubis.parameters;
+        let parameters = rubis.parameters;
         let chosen = accounts.iter().map(|account| account.users);
         let user_places = Places::new(parameters.users, chosen);
         let chosen = accounts.iter().map(|account| account.items);
@@ -224,16 +216,15 @@ impl<'a, P: Protocol> Survey<'a, P> {
         let (rubis, seed) = (self.rubis, self.rubis.seed);
         let ids: Vec<u64> = self.user_places.ids().collect();
         walk::keys(
-            &rubis.database,
+            rubis.snapshot,
             &rubis.tables.users,
             ids.into_iter(),
-            Clone::clone,
-            |id, user: Option<User>| {
+            |id, user: Option<&User>| {
                 let is_loaded = self.user_places.is_loaded(id);
                 if is_loaded {
                     let loaded = Some(draw_user(seed, id));
                     let place = format_args!("user {id}");
-                    self.findings.check_equal(Rule::Loaded, place, user.as_ref(), loaded.as_ref());
+                    self.findings.check_equal(Rule::Loaded, place, user, loaded.as_ref());
                 }
                 let Some(user) = user else { return self.done() };
                 self.count(TransactionType::RegisterUser, is_loaded);
@@ -256,26 +247,20 @@ impl<'a, P: Protocol> Survey<'a, P> {
     fn read_items(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         let ids: Vec<u64> = self.item_places.ids().collect();
-        walk::keys(
-            &rubis.database,
-            &rubis.tables.items,
-            ids.into_iter(),
-            Clone::clone,
-            |id, item| {
-                let is_loaded = self.item_places.is_loaded(id);
-                if is_loaded {
-                    self.compare_loaded_item(id, item.as_ref());
-                }
-                let Some(item) = item else { return self.done() };
-                self.count(TransactionType::StoreItem, is_loaded);
-                self.put_item(item);
-            },
-        )
+        walk::keys(rubis.snapshot, &rubis.tables.items, ids.into_iter(), |id, item| {
+            let is_loaded = self.item_places.is_loaded(id);
+            if is_loaded {
+                self.compare_loaded_item(id, item);
+            }
+            let Some(item) = item else { return self.done() };
+            self.count(TransactionType::StoreItem, is_loaded);
+            self.put_item(item);
+        })
     }
 
     /// Compares an item with what was loaded, but for its quantity; and counts what was loaded with it.
     fn compare_loaded_item(&mut self, id: u64, item: Option<&Item>) {
-        let offer = Offer::draw(self.rubis.seed, id, &self.rubis.parameters);
+        let offer = Offer::draw(self.rubis.seed, id, self.rubis.parameters);
         self.counts[kind_of(TransactionType::StoreBid)].loaded += offer.bids.len() as u64;
         let comments = u64::from(offer.comment.is_some());
         self.counts[kind_of(TransactionType::StoreComment)].loaded += comments;
@@ -288,7 +273,7 @@ impl<'a, P: Protocol> Survey<'a, P> {
         self.findings.check_equal(Rule::Loaded, place, item, Some(&expected));
     }
 
-    fn put_item(&mut self, item: Item) {
+    fn put_item(&mut self, item: &Item) {
         let place = self.item_places.place(item.id);
         let seller = self.user_places.place(item.seller);
         let region = seller.map_or(0, |place| self.users[place].region);
@@ -322,8 +307,8 @@ impl<'a, P: Protocol> Survey<'a, P> {
 
     fn read_bids(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
-        let everything = ((0, 0), (u64::MAX, u64::MAX));
-        walk::rows(&rubis.database, &rubis.tables.bids, everything, Clone::clone, |bid: Bid| {
+        for bid in rubis.snapshot.rows(&rubis.tables.bids) {
+            let bid = bid?;
             self.count(TransactionType::StoreBid, false);
             let has_bidder = self.has_user(bid.bidder);
             let item = self.item(bid.item);
@@ -341,14 +326,14 @@ impl<'a, P: Protocol> Survey<'a, P> {
             }
             let place = format_args!("a bid by nobody, or on no item: {bid:?}");
             self.findings.check(Rule::References, holds, place);
-        })
+        }
+        Ok(())
     }
 
     fn read_purchases(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
-        let everything = ((0, 0), (u64::MAX, u64::MAX));
-        let table = &rubis.tables.purchases;
-        walk::rows(&rubis.database, table, everything, Clone::clone, |purchase: Purchase| {
+        for purchase in rubis.snapshot.rows(&rubis.tables.purchases) {
+            let purchase = purchase?;
             self.count(TransactionType::StoreBuyNow, false);
             let has_buyer = self.has_user(purchase.buyer);
             let item = self.item(purchase.item);
@@ -359,14 +344,14 @@ impl<'a, P: Protocol> Survey<'a, P> {
             }
             let place = format_args!("a purchase by nobody, or of no item: {purchase:?}");
             self.findings.check(Rule::References, holds, place);
-        })
+        }
+        Ok(())
     }
 
     fn read_comments(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
-        let everything = ((0, 0), (u64::MAX, u64::MAX));
-        let table = &rubis.tables.comments;
-        walk::rows(&rubis.database, table, everything, Clone::clone, |comment: Comment| {
+        for comment in rubis.snapshot.rows(&rubis.tables.comments) {
+            let comment = comment?;
             self.count(TransactionType::StoreComment, false);
             let has_author = self.has_user(comment.from_user);
             let seller = self.item(comment.item).map(|item| item.seller);
@@ -377,28 +362,23 @@ impl<'a, P: Protocol> Survey<'a, P> {
             if let Some(place) = self.user_places.place(comment.to_user) {
                 self.users[place].rating += comment.rating;
             }
-        })
+        }
+        Ok(())
     }
 
     fn compare_auctions(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         let ids: Vec<u64> = self.item_places.ids().collect();
-        walk::keys(
-            &rubis.database,
-            &rubis.tables.auctions,
-            ids.into_iter(),
-            Clone::clone,
-            |id, auction| {
-                self.done();
-                let sums = self.item(id).map(std::mem::take);
-                let is_paired = sums.is_some() == auction.is_some();
-                let place = format_args!("item {id} without auction, or the other way round");
-                self.findings.check(Rule::References, is_paired, place);
-                if let (Some(sums), Some(auction)) = (sums, auction) {
-                    self.compare_auction(&sums, &auction);
-                }
-            },
-        )
+        walk::keys(rubis.snapshot, &rubis.tables.auctions, ids.into_iter(), |id, auction| {
+            self.done();
+            let sums = self.item(id).map(std::mem::take);
+            let is_paired = sums.is_some() == auction.is_some();
+            let place = format_args!("item {id} without auction, or the other way round");
+            self.findings.check(Rule::References, is_paired, place);
+            if let (Some(sums), Some(auction)) = (sums, auction) {
+                self.compare_auction(&sums, auction);
+            }
+        })
     }
 
     fn compare_auction(&mut self, sums: &ItemSums, auction: &Auction) {
@@ -437,23 +417,18 @@ impl<'a, P: Protocol> Survey<'a, P> {
     fn compare_ratings(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         let ids: Vec<u64> = self.user_places.ids().collect();
-        walk::keys(
-            &rubis.database,
-            &rubis.tables.ratings,
-            ids.into_iter(),
-            |row| row.rating,
-            |id, rating| {
-                self.done();
-                let has_user = self.has_user(id);
-                let place = format_args!("user {id} without rating, or the other way round");
-                self.findings.check(Rule::References, has_user == rating.is_some(), place);
-                if let (Some(rating), Some(place)) = (rating, self.user_places.place(id)) {
-                    let sum = self.users[place].rating;
-                    let user = format_args!("user {id}");
-                    self.findings.check_equal(Rule::Ratings, user, rating, sum);
-                }
-            },
-        )
+        walk::keys(rubis.snapshot, &rubis.tables.ratings, ids.into_iter(), |id, row| {
+            let rating = row.map(|row| row.rating);
+            self.done();
+            let has_user = self.has_user(id);
+            let place = format_args!("user {id} without rating, or the other way round");
+            self.findings.check(Rule::References, has_user == rating.is_some(), place);
+            if let (Some(rating), Some(place)) = (rating, self.user_places.place(id)) {
+                let sum = self.users[place].rating;
+                let user = format_args!("user {id}");
+                self.findings.check_equal(Rule::Ratings, user, rating, sum);
+            }
+        })
     }
 
     fn compare_lists(&mut self) -> Result<(), Failure> {
@@ -464,11 +439,11 @@ impl<'a, P: Protocol> Survey<'a, P> {
             is_named.then(|| tuples.map(|tuple| tuple.order).collect())
         };
         walk::keys(
-            &rubis.database,
+            rubis.snapshot,
             &rubis.tables.category_items,
             1..=CATEGORIES,
-            |row| listed(&row.newest),
-            |category, newest| {
+            |category, row| {
+                let newest = row.map(|row| listed(&row.newest));
                 let expected = &self.categories[usize::from(category) - 1].0;
                 let place = format_args!("category {category}");
                 let newest = newest.flatten();
@@ -481,36 +456,25 @@ impl<'a, P: Protocol> Survey<'a, P> {
             },
         )?;
         let keys = (1..=REGIONS).flat_map(|region| (1..=CATEGORIES).map(move |c| (region, c)));
-        walk::keys(
-            &rubis.database,
-            &rubis.tables.region_items,
-            keys,
-            |row| listed(&row.newest),
-            |(region, category), newest| {
-                let list = usize::from(region - 1) * usize::from(CATEGORIES);
-                let expected = &self.regions[list + usize::from(category) - 1].0;
-                let place = format_args!("region {region}, category {category}");
-                let newest = newest.flatten();
-                self.findings.check_equal(
-                    Rule::RegionItems,
-                    place,
-                    newest.as_ref(),
-                    Some(expected),
-                );
-            },
-        )
+        walk::keys(rubis.snapshot, &rubis.tables.region_items, keys, |(region, category), row| {
+            let newest = row.map(|row| listed(&row.newest));
+            let list = usize::from(region - 1) * usize::from(CATEGORIES);
+            let expected = &self.regions[list + usize::from(category) - 1].0;
+            let place = format_args!("region {region}, category {category}");
+            let newest = newest.flatten();
+            self.findings.check_equal(Rule::RegionItems, place, newest.as_ref(), Some(expected));
+        })
     }
 
     fn compare_fixed_tables(&mut self) -> Result<(), Failure> {
-        let (database, tables) = (&self.rubis.database, &self.rubis.tables);
-        let everything = (0, u8::MAX);
-        let mut found = Vec::new();
-        walk::rows(database, &tables.categories, everything, Clone::clone, |row| found.push(row))?;
+        let AtRest { snapshot, tables, .. } = self.rubis;
+        let found: Vec<_> = snapshot.rows(&tables.categories).collect::<Result<_, _>>()?;
         let expected: Vec<_> = categories().collect();
+        let expected = expected.iter().collect();
         self.findings.check_equal(Rule::Loaded, format_args!("categories"), found, expected);
-        let mut found = Vec::new();
-        walk::rows(database, &tables.regions, everything, Clone::clone, |row| found.push(row))?;
+        let found: Vec<_> = snapshot.rows(&tables.regions).collect::<Result<_, _>>()?;
         let expected: Vec<_> = regions().collect();
+        let expected = expected.iter().collect();
         self.findings.check_equal(Rule::Loaded, format_args!("regions"), found, expected);
         Ok(())
     }
@@ -519,24 +483,13 @@ impl<'a, P: Protocol> Survey<'a, P> {
     fn compare_nicknames(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
         let ids: Vec<u64> = self.user_places.ids().collect();
-        let mut found = Vec::with_capacity(LOOKUPS);
-        for ids in ids.chunks(LOOKUPS) {
-            let read = rubis.database.transact(|tx| {
-                found.clear();
-                for &id in ids {
-                    let nickname = nickname_of(id);
-                    let user = tx.get_by(&rubis.tables.users, User::NICKNAME, &nickname)?;
-                    found.push(user.map(|user| user.id));
-                }
-                Ok::<(), Error>(())
-            });
-            read.map_err(failure_of)?;
-            for (&id, &found) in ids.iter().zip(&found) {
-                self.done();
-                let expected = self.has_user(id).then_some(id);
-                let place = format_args!("nickname {}", nickname_of(id));
-                self.findings.check_equal(Rule::Indexes, place, found, expected);
-            }
+        for id in ids {
+            self.done();
+            let nickname = nickname_of(id);
+            let user = rubis.snapshot.get_by(&rubis.tables.users, User::NICKNAME, &nickname)?;
+            let (found, expected) = (user.map(|user| user.id), self.has_user(id).then_some(id));
+            let place = format_args!("nickname {nickname}");
+            self.findings.check_equal(Rule::Indexes, place, found, expected);
         }
         Ok(())
     }
@@ -544,24 +497,12 @@ impl<'a, P: Protocol> Survey<'a, P> {
     /// The index of items by seller.
     fn compare_sellers(&mut self) -> Result<(), Failure> {
         let rubis = self.rubis;
-        let sellers: Vec<(u64, Vec<u64>)> = std::mem::take(&mut self.sellers).into_iter().collect();
-        let mut found: Vec<Vec<u64>> = Vec::with_capacity(LOOKUPS);
-        for sellers in sellers.chunks(LOOKUPS) {
-            let read = rubis.database.transact(|tx| {
-                found.clear();
-                for (seller, _) in sellers {
-                    let items = tx.prefix_by(&rubis.tables.items, Item::SELLER, seller);
-                    let items: Result<Vec<u64>, Error> = items.map(|item| Ok(item?.id)).collect();
-                    found.push(items?);
-                }
-                Ok::<(), Error>(())
-            });
-            read.map_err(failure_of)?;
-            for ((seller, items), found) in sellers.iter().zip(&found) {
-                self.done();
-                let place = format_args!("items of user {seller}");
-                self.findings.check_equal(Rule::Indexes, place, found, items);
-            }
+        for (seller, items) in std::mem::take(&mut self.sellers) {
+            self.done();
+            let found = rubis.snapshot.prefix_by(&rubis.tables.items, Item::SELLER, &seller);
+            let found: Vec<u64> = found.map(|item| Ok(item?.id)).collect::<Result<_, Failure>>()?;
+            let place = format_args!("items of user {seller}");
+            self.findings.check_equal(Rule::Indexes, place, found, items);
         }
         Ok(())
     }

@@ -63,31 +63,31 @@ impl Model {
 
     /// All rows of a database whose only client has the number 0.
     fn read<P: Protocol>(rubis: &Rubis<P>) -> Model {
-        let (database, tables) = (&rubis.database, &rubis.tables);
+        let (snapshot, tables) =
+            (rubis.database.open_snapshot().expect("a snapshot"), &rubis.tables);
         let mut model = Model::empty();
         let ids = |loaded: u32| (1..=u64::from(loaded)).chain((0..500).map(|n| new_id(0, n)));
         let &Parameters { users, items, .. } = &rubis.parameters;
-        walk::keys(database, &tables.users, ids(users), Clone::clone, |id, row| {
-            model.users.extend(row.map(|row: User| (id, row)));
+        walk::keys(&snapshot, &tables.users, ids(users), |id, row| {
+            model.users.extend(row.map(|row| (id, row.clone())));
         })
         .expect("reads");
-        walk::keys(database, &tables.items, ids(items), Clone::clone, |id, row| {
-            model.items.extend(row.map(|row: Item| (id, row)));
+        walk::keys(&snapshot, &tables.items, ids(items), |id, row| {
+            model.items.extend(row.map(|row| (id, row.clone())));
         })
         .expect("reads");
-        let everything = ((0, 0), (u64::MAX, u64::MAX));
-        walk::rows(database, &tables.bids, everything, Clone::clone, |row: Bid| {
-            model.bids.insert((row.bidder, row.id), row);
-        })
-        .expect("reads");
-        walk::rows(database, &tables.purchases, everything, Clone::clone, |row: Purchase| {
-            model.purchases.insert((row.buyer, row.id), row);
-        })
-        .expect("reads");
-        walk::rows(database, &tables.comments, everything, Clone::clone, |row: Comment| {
-            model.comments.insert((row.to_user, row.id), row);
-        })
-        .expect("reads");
+        for row in snapshot.rows(&tables.bids) {
+            let row = row.expect("reads");
+            model.bids.insert((row.bidder, row.id), row.clone());
+        }
+        for row in snapshot.rows(&tables.purchases) {
+            let row = row.expect("reads");
+            model.purchases.insert((row.buyer, row.id), row.clone());
+        }
+        for row in snapshot.rows(&tables.comments) {
+            let row = row.expect("reads");
+            model.comments.insert((row.to_user, row.id), row.clone());
+        }
         model
     }
 

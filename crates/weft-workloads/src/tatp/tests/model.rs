@@ -110,26 +110,24 @@ impl Model {
     fn read<P: Protocol>(tatp: &Tatp<P>) -> Model {
         let subscribers = 1..=tatp.parameters.subscribers;
         let mut model = Model::loaded(0, 0);
-        let (database, tables) = (&tatp.database, &tatp.tables);
-        walk::keys(database, &tables.subscriber, subscribers.clone(), Clone::clone, |key, row| {
-            model.subscriber.extend(row.map(|row: Subscriber| (key, row)));
+        let (snapshot, tables) = (tatp.database.open_snapshot().expect("a snapshot"), &tatp.tables);
+        walk::keys(&snapshot, &tables.subscriber, subscribers.clone(), |key, row| {
+            model.subscriber.extend(row.map(|row| (key, row.clone())));
         })
         .expect("reads");
         let types = subscribers.flat_map(|s_id| (1..=4).map(move |ai_type| (s_id, ai_type)));
-        walk::keys(database, &tables.access_info, types, Clone::clone, |key, row| {
-            model.access_info.extend(row.map(|row: AccessInfo| (key, row)));
+        walk::keys(&snapshot, &tables.access_info, types, |key, row| {
+            model.access_info.extend(row.map(|row| (key, row.clone())));
         })
         .expect("reads");
-        let everything = ((0, 0), (u32::MAX, u8::MAX));
-        walk::rows(database, &tables.special_facility, everything, Clone::clone, |row| {
-            model.special_facility.insert((row.s_id, row.sf_type), row);
-        })
-        .expect("reads");
-        let everything = ((0, 0, 0), (u32::MAX, u8::MAX, u8::MAX));
-        walk::rows(database, &tables.call_forwarding, everything, Clone::clone, |row| {
-            model.call_forwarding.insert((row.s_id, row.sf_type, row.start_time), row);
-        })
-        .expect("reads");
+        for row in snapshot.rows(&tables.special_facility) {
+            let row = row.expect("reads");
+            model.special_facility.insert((row.s_id, row.sf_type), row.clone());
+        }
+        for row in snapshot.rows(&tables.call_forwarding) {
+            let row = row.expect("reads");
+            model.call_forwarding.insert((row.s_id, row.sf_type, row.start_time), row.clone());
+        }
         model
     }
 }

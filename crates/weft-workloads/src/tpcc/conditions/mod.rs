@@ -1,8 +1,7 @@
 //! The consistency conditions (clause 3.3.2), and some more, checked on a database at rest.
 //!
 //! `verify` reads every row once and adds up as it goes (`survey`), so that the time grows
-//! with the number of rows and no faster. It reads through ordinary transactions of a few
-//! thousand rows each (`crate::walk`); since nothing else runs they all see the same state.
+//! with the number of rows and no faster. It reads on one snapshot.
 //!
 //! What must hold for every correct execution, whatever the inputs, is a [`Rule`]. The first
 //! twelve are the specification's. The others catch what those leave out: orders that leaked from
@@ -16,10 +15,9 @@ mod tests;
 
 use std::fmt;
 
-use weft::Failure;
-use weft::protocol::Protocol;
+use weft::{Failure, Snapshot};
 
-use super::Tpcc;
+use super::{Parameters, Tables};
 use crate::finding::Finding;
 use crate::workload::{Condition, Progress};
 
@@ -141,11 +139,13 @@ impl Rule {
 }
 
 /// Checks every rule.
-pub(super) fn verify<P: Protocol>(
-    tpcc: &Tpcc<P>,
+pub(super) fn verify(
+    snapshot: &Snapshot,
+    tables: &Tables,
+    parameters: &Parameters,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
-    Ok(survey::take(tpcc, progress)?.into_conditions())
+    Ok(survey::take(snapshot, tables, parameters, progress)?.into_conditions())
 }
 
 /// What has been found so far, for each rule.

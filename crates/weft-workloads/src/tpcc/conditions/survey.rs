@@ -11,32 +11,30 @@
 //!
 //! The sums are kept in plain arrays, one element per warehouse, district, customer and stock.
 
-use weft::protocol::Protocol;
-use weft::{Error, Failure};
+use weft::{Failure, Snapshot};
 
 use super::{Findings, Rule};
 use crate::tpcc::schema::{Cents, Customer, DISTRICTS, LINES_MAX, Order};
-use crate::tpcc::{Scale, Tpcc, failure_of};
+use crate::tpcc::{Parameters, Scale, Tables};
 use crate::walk;
 use crate::workload::Progress;
 
-/// Customers whose orders are looked up by one transaction.
-const CUSTOMERS_PER_LOOKUP: u32 = 100;
-
 /// Reads the database and checks every rule.
-pub(super) fn take<P: Protocol>(
-    tpcc: &Tpcc<P>,
+pub(super) fn take(
+    snapshot: &Snapshot,
+    tables: &Tables,
+    parameters: &Parameters,
     progress: Progress<'_>,
 ) -> Result<Findings, Failure> {
-    let mut survey = Survey::new(tpcc, progress);
+    let mut survey = Survey::new(snapshot, tables, parameters, progress);
     survey.read_warehouses_and_districts()?;
     survey.read_history()?;
-    for (w_id, d_id) in tpcc.districts() {
+    for (w_id, d_id) in parameters.districts() {
         survey.read_orders(w_id, d_id)?;
         survey.read_indexes(w_id, d_id)?;
         survey.read_customers(w_id, d_id)?;
     }
-    for w_id in 1..=tpcc.parameters.warehouses {
+    for w_id in 1..=parameters.warehouses {
         survey.read_stock(w_id)?;
     }
     survey.compare_districts();
@@ -93,8 +91,10 @@ struct OrderSums {
     customer: Option<usize>,
 }
 
-struct Survey<'a, P: Protocol> {
-    tpcc: &'a Tpcc<P>,
+struct Survey<'a> {
+    snapshot: &'a Snapshot,
+    tables: &'a Tables,
+    parameters: &'a Parameters,
     findings: Findings,
     warehouses: Vec<WarehouseSums>,
     districts: Vec<DistrictSums>,
@@ -105,13 +105,20 @@ struct Survey<'a, P: Protocol> {
     rows: u64,
 }
 
-impl<'a, P: Protocol> Survey<'a, P> {
-    fn new(tpcc: &'a Tpcc<P>, progress: Progress<'a>) -> Self {
-        let Scale { items, customers_per_district, .. } = tpcc.parameters.scale;
-        let warehouses = usize::from(tpcc.parameters.warehouses);
+impl<'a> Survey<'a> {
+    fn new(
+        snapshot: &'a Snapshot,
+        tables: &'a Tables,
+        parameters: &'a Parameters,
+        progress: Progress<'a>,
+    ) -> Self {
+        let Scale { items, customers_per_district, .. } = parameters.scale;
+        let warehouses = usize::from(parameters.warehouses);
         let districts = warehouses * usize::from(DISTRICTS);
         Survey {
-            tpcc,
+            snapshot,
+            tables,
+            parameters,
             findings: Findings::default(),
             warehouses: vec![WarehouseSums::default(); warehouses],
             districts: vec![DistrictSums::default(); districts],
@@ -131,7 +138,7 @@ impl<'a, P: Protocol> Survey<'a, P> {
     }
 
     fn warehouse_at(&self, w_id: u16) -> Option<usize> {
-        position(w_id.into(), self.tpcc.parameters.warehouses.into())
+        position(w_id.into(), self.parameters.warehouses.into())
     }
 
     fn district_at(&self, w_id: u16, d_id: u8) -> Option<usize> {
@@ -140,53 +147,43 @@ impl<'a, P: Protocol> Survey<'a, P> {
     }
 
     fn customer_at(&self, w_id: u16, d_id: u8, c_id: u32) -> Option<usize> {
-        let count = self.tpcc.parameters.scale.customers_per_district;
+        let count = self.parameters.scale.customers_per_district;
         Some(self.district_at(w_id, d_id)? * count as usize + position(c_id, count)?)
     }
 
     fn stock_at(&self, w_id: u16, i_id: u32) -> Option<usize> {
-        let count = self.tpcc.parameters.scale.items;
+        let count = self.parameters.scale.items;
         Some(self.warehouse_at(w_id)? * count as usize + position(i_id, count)?)
     }
 
     fn read_warehouses_and_districts(&mut self) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let keys = 1..=tpcc.parameters.warehouses;
-        walk::keys(
-            &tpcc.database,
-            &tpcc.tables.warehouse,
-            keys,
-            |row| row.w_ytd,
-            |w_id, ytd| {
-                let place = format_args!("warehouse {w_id} is missing");
-                self.findings.check(Rule::References, ytd.is_some(), place);
-                self.warehouses[usize::from(w_id) - 1].ytd = ytd.unwrap_or_default();
-            },
-        )?;
-        walk::keys(
-            &tpcc.database,
-            &tpcc.tables.district,
-            tpcc.districts(),
-            |row| (row.d_ytd, row.d_next_o_id),
-            |(w_id, d_id), found| {
-                let place = format_args!("warehouse {w_id}, district {d_id} is missing");
-                self.findings.check(Rule::References, found.is_some(), place);
-                let (ytd, next_o_id) = found.unwrap_or((0, 1));
-                self.warehouses[usize::from(w_id) - 1].districts_ytd += ytd;
-                let at = self.district_at(w_id, d_id).expect("a district that exists");
-                self.districts[at].ytd = ytd;
-                self.districts[at].next_o_id = next_o_id;
-            },
-        )?;
+        let Survey { snapshot, tables, parameters, .. } = *self;
+        let keys = 1..=parameters.warehouses;
+        walk::keys(snapshot, &tables.warehouse, keys, |w_id, row| {
+            let ytd = row.map(|row| row.w_ytd);
+            let place = format_args!("warehouse {w_id} is missing");
+            self.findings.check(Rule::References, ytd.is_some(), place);
+            self.warehouses[usize::from(w_id) - 1].ytd = ytd.unwrap_or_default();
+        })?;
+        walk::keys(snapshot, &tables.district, parameters.districts(), |(w_id, d_id), row| {
+            let found = row.map(|row| (row.d_ytd, row.d_next_o_id));
+            let place = format_args!("warehouse {w_id}, district {d_id} is missing");
+            self.findings.check(Rule::References, found.is_some(), place);
+            let (ytd, next_o_id) = found.unwrap_or((0, 1));
+            self.warehouses[usize::from(w_id) - 1].districts_ytd += ytd;
+            let at = self.district_at(w_id, d_id).expect("a district that exists");
+            self.districts[at].ytd = ytd;
+            self.districts[at].next_o_id = next_o_id;
+        })?;
         let orders: u64 = self.districts.iter().map(rows_of_orders).sum();
         self.rows = (self.customers.len() + self.stock.len()) as u64 + orders;
         Ok(())
     }
 
     fn read_history(&mut self) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let everything = ((0, 0), (u32::MAX, u32::MAX));
-        walk::rows(&tpcc.database, &tpcc.tables.history, everything, Clone::clone, |row| {
+        let Survey { snapshot, tables, .. } = *self;
+        for row in snapshot.rows(&tables.history) {
+            let row = row?;
             let district = self.district_at(row.h_w_id, row.h_d_id);
             let customer = self.customer_at(row.h_c_w_id, row.h_c_d_id, row.h_c_id);
             let known = district.zip(customer);
@@ -201,7 +198,8 @@ impl<'a, P: Protocol> Survey<'a, P> {
                 self.customers[customer].paid += row.h_amount;
                 self.customers[customer].payments += 1;
             }
-        })
+        }
+        Ok(())
     }
 
     /// Reads a district's orders, new orders and order lines.
@@ -227,10 +225,10 @@ impl<'a, P: Protocol> Survey<'a, P> {
     }
 
     fn orders(&mut self, w_id: u16, d_id: u8) -> Result<Vec<OrderSums>, Failure> {
-        let tpcc = self.tpcc;
+        let Survey { snapshot, tables, .. } = *self;
         let mut orders = Vec::new();
-        let range = ((w_id, d_id, 0), (w_id, d_id, u32::MAX));
-        walk::rows(&tpcc.database, &tpcc.tables.order, range, Clone::clone, |row| {
+        for row in snapshot.prefix(&tables.order, &(w_id, d_id)) {
+            let row = row?;
             let customer = self.customer_at(w_id, d_id, row.o_c_id);
             self.findings.check(
                 Rule::References,
@@ -246,7 +244,7 @@ impl<'a, P: Protocol> Survey<'a, P> {
                 delivered: 0,
                 customer,
             });
-        })?;
+        }
         Ok(orders)
     }
 
@@ -257,31 +255,26 @@ impl<'a, P: Protocol> Survey<'a, P> {
         orders: &mut [OrderSums],
         sums: &mut DistrictSums,
     ) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
+        let Survey { snapshot, tables, .. } = *self;
         let mut cursor = Cursor::new(orders);
-        let range = ((w_id, d_id, 0), (w_id, d_id, u32::MAX));
-        walk::rows(
-            &tpcc.database,
-            &tpcc.tables.new_order,
-            range,
-            |row| row.no_o_id,
-            |o_id| {
-                if sums.new_orders == 0 {
-                    sums.first_new_order = o_id;
-                }
-                sums.last_new_order = o_id;
-                sums.new_orders += 1;
-                let order = cursor.seek(o_id);
-                self.findings.check(
-                    Rule::References,
-                    order.is_some(),
-                    format_args!("new order {:?} has no order", (w_id, d_id, o_id)),
-                );
-                if let Some(order) = order {
-                    order.is_new = true;
-                }
-            },
-        )
+        for row in snapshot.prefix(&tables.new_order, &(w_id, d_id)) {
+            let o_id = row?.no_o_id;
+            if sums.new_orders == 0 {
+                sums.first_new_order = o_id;
+            }
+            sums.last_new_order = o_id;
+            sums.new_orders += 1;
+            let order = cursor.seek(o_id);
+            self.findings.check(
+                Rule::References,
+                order.is_some(),
+                format_args!("new order {:?} has no order", (w_id, d_id, o_id)),
+            );
+            if let Some(order) = order {
+                order.is_new = true;
+            }
+        }
+        Ok(())
     }
 
     fn merge_order_lines(
@@ -291,11 +284,11 @@ impl<'a, P: Protocol> Survey<'a, P> {
         orders: &mut [OrderSums],
         sums: &mut DistrictSums,
     ) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let loaded = tpcc.parameters.scale.orders_per_district;
+        let Survey { snapshot, tables, parameters, .. } = *self;
+        let loaded = parameters.scale.orders_per_district;
         let mut cursor = Cursor::new(orders);
-        let range = ((w_id, d_id, 0, 0), (w_id, d_id, u32::MAX, u8::MAX));
-        walk::rows(&tpcc.database, &tpcc.tables.order_line, range, Clone::clone, |line| {
+        for line in snapshot.prefix(&tables.order_line, &(w_id, d_id)) {
+            let line = line?;
             sums.lines += 1;
             let order = cursor.seek(line.ol_o_id);
             let stock = self.stock_at(line.ol_supply_w_id, line.ol_i_id);
@@ -323,7 +316,8 @@ impl<'a, P: Protocol> Survey<'a, P> {
                 stock.remote_lines += u32::from(line.ol_supply_w_id != w_id);
                 stock.quantity += u64::from(line.ol_quantity);
             }
-        })
+        }
+        Ok(())
     }
 
     fn compare_order(&mut self, w_id: u16, d_id: u8, order: &OrderSums) {
@@ -344,71 +338,57 @@ impl<'a, P: Protocol> Survey<'a, P> {
 
     /// Finds a district's customers by name, and their orders by customer.
     fn read_indexes(&mut self, w_id: u16, d_id: u8) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let count = tpcc.parameters.scale.customers_per_district;
-        let by_name = tpcc.database.transact(|tx| {
-            let customers = tx.prefix_by(&tpcc.tables.customer, Customer::BY_NAME, &(w_id, d_id));
-            customers
-                .map(|row| row.map(|row| (row.c_last, row.c_first, row.c_id)))
-                .collect::<Result<Vec<_>, Error>>()
-        });
-        let by_name = by_name.map_err(failure_of)?;
+        let Survey { snapshot, tables, parameters, .. } = *self;
+        let count = parameters.scale.customers_per_district;
+        let customers = snapshot.prefix_by(&tables.customer, Customer::BY_NAME, &(w_id, d_id));
+        let by_name = customers
+            .map(|row| row.map(|row| (row.c_last, row.c_first, row.c_id)))
+            .collect::<Result<Vec<_>, _>>()?;
         compare_names(&mut self.findings, (w_id, d_id), &by_name, count);
 
-        let mut first = 1;
-        while first <= count {
-            let last = count.min(first + (CUSTOMERS_PER_LOOKUP - 1));
-            let orders = tpcc.database.transact(|tx| {
-                (first..=last)
-                    .map(|c_id| {
-                        let key = (w_id, d_id, c_id);
-                        let orders = tx.prefix_by(&tpcc.tables.order, Order::BY_CUSTOMER, &key);
-                        orders.map(|order| order.map(|order| order.o_id)).collect()
-                    })
-                    .collect::<Result<Vec<Vec<u32>>, Error>>()
-            });
-            for (c_id, orders) in (first..=last).zip(orders.map_err(failure_of)?) {
-                let customer = self.customer_at(w_id, d_id, c_id).expect("within the range");
-                let expected = self.customers[customer].orders;
-                compare_orders_of(&mut self.findings, (w_id, d_id, c_id), &orders, expected);
-            }
-            first = last + 1;
+        for c_id in 1..=count {
+            let key = (w_id, d_id, c_id);
+            let orders = snapshot.prefix_by(&tables.order, Order::BY_CUSTOMER, &key);
+            let orders =
+                orders.map(|order| Ok(order?.o_id)).collect::<Result<Vec<u32>, Failure>>()?;
+            let customer = self.customer_at(w_id, d_id, c_id).expect("within the range");
+            let expected = self.customers[customer].orders;
+            compare_orders_of(&mut self.findings, key, &orders, expected);
         }
         Ok(())
     }
 
     fn read_customers(&mut self, w_id: u16, d_id: u8) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let count = tpcc.parameters.scale.customers_per_district;
+        let Survey { snapshot, tables, parameters, .. } = *self;
+        let count = parameters.scale.customers_per_district;
         let district = self.district_at(w_id, d_id).expect("a district that exists");
         walk::keys(
-            &tpcc.database,
-            &tpcc.tables.customer,
+            snapshot,
+            &tables.customer,
             (1..=count).map(|c_id| (w_id, d_id, c_id)),
-            |row| (row.c_balance, row.c_ytd_payment, row.c_payment_cnt, row.c_delivery_cnt),
-            |id, found| {
+            |id, row| {
                 let violation = format_args!("customer {id:?} is missing");
-                self.findings.check(Rule::References, found.is_some(), violation);
-                let Some((balance, ytd_payment, payments, deliveries)) = found else { return };
-                self.districts[district].deliveries += u64::from(deliveries);
+                self.findings.check(Rule::References, row.is_some(), violation);
+                let Some(row) = row else { return };
+                self.districts[district].deliveries += u64::from(row.c_delivery_cnt);
                 let at = self.customer_at(w_id, d_id, id.2).expect("within the range");
                 let sums = &self.customers[at];
                 self.findings.check_equal(
                     Rule::Condition10,
                     format_args!("customer {id:?}, in cents"),
-                    ("C_BALANCE", balance),
+                    ("C_BALANCE", row.c_balance),
                     ("delivered OL_AMOUNT - H_AMOUNT", sums.delivered - sums.paid),
                 );
                 self.findings.check_equal(
                     Rule::Condition12,
                     format_args!("customer {id:?}, in cents"),
-                    ("C_BALANCE + C_YTD_PAYMENT", balance + ytd_payment),
+                    ("C_BALANCE + C_YTD_PAYMENT", row.c_balance + row.c_ytd_payment),
                     ("delivered OL_AMOUNT", sums.delivered),
                 );
                 self.findings.check_equal(
                     Rule::PaymentsCounted,
                     format_args!("customer {id:?}"),
-                    ("C_PAYMENT_CNT", payments),
+                    ("C_PAYMENT_CNT", row.c_payment_cnt),
                     ("count(HISTORY)", sums.payments),
                 );
             },
@@ -418,41 +398,35 @@ impl<'a, P: Protocol> Survey<'a, P> {
     }
 
     fn read_stock(&mut self, w_id: u16) -> Result<(), Failure> {
-        let tpcc = self.tpcc;
-        let items = tpcc.parameters.scale.items;
-        walk::keys(
-            &tpcc.database,
-            &tpcc.tables.stock,
-            (1..=items).map(|i_id| (w_id, i_id)),
-            |row| (row.s_order_cnt, row.s_remote_cnt, row.s_ytd),
-            |id, found| {
-                let violation = format_args!("stock {id:?} is missing");
-                self.findings.check(Rule::References, found.is_some(), violation);
-                let Some((order_cnt, remote_cnt, ytd)) = found else { return };
-                let at = self.stock_at(w_id, id.1).expect("within the range");
-                let sums = &self.stock[at];
-                let sides = [
-                    ("S_ORDER_CNT", order_cnt.into(), "number of lines", sums.lines.into()),
-                    ("S_REMOTE_CNT", remote_cnt.into(), "remote lines", sums.remote_lines.into()),
-                    ("S_YTD", ytd, "quantity of the lines", sums.quantity),
-                ];
-                for (column, value, lines_name, lines) in sides {
-                    self.findings.check_equal(
-                        Rule::StockCounted,
-                        format_args!("stock {id:?}"),
-                        (column, value),
-                        (lines_name, lines),
-                    );
-                }
-            },
-        )?;
+        let Survey { snapshot, tables, parameters, .. } = *self;
+        let items = parameters.scale.items;
+        walk::keys(snapshot, &tables.stock, (1..=items).map(|i_id| (w_id, i_id)), |id, row| {
+            let violation = format_args!("stock {id:?} is missing");
+            self.findings.check(Rule::References, row.is_some(), violation);
+            let Some(row) = row else { return };
+            let at = self.stock_at(w_id, id.1).expect("within the range");
+            let sums = &self.stock[at];
+            let sides = [
+                ("S_ORDER_CNT", row.s_order_cnt.into(), "number of lines", sums.lines.into()),
+                ("S_REMOTE_CNT", row.s_remote_cnt.into(), "remote lines", sums.remote_lines.into()),
+                ("S_YTD", row.s_ytd, "quantity of the lines", sums.quantity),
+            ];
+            for (column, value, lines_name, lines) in sides {
+                self.findings.check_equal(
+                    Rule::StockCounted,
+                    format_args!("stock {id:?}"),
+                    (column, value),
+                    (lines_name, lines),
+                );
+            }
+        })?;
         self.done(items.into());
         Ok(())
     }
 
     fn compare_districts(&mut self) {
-        let delivered_by_load = u64::from(self.tpcc.parameters.scale.delivered_per_district());
-        for ((w_id, d_id), sums) in self.tpcc.districts().zip(&self.districts) {
+        let delivered_by_load = u64::from(self.parameters.scale.delivered_per_district());
+        for ((w_id, d_id), sums) in self.parameters.districts().zip(&self.districts) {
             let findings = &mut self.findings;
             let last_used = sums.next_o_id.saturating_sub(1);
             findings.check_equal(

@@ -41,11 +41,13 @@ impl Model {
         let tables = &tpcc.tables;
         Model {
             warehouse: by_keys(tpcc, &tables.warehouse, warehouses.clone()),
-            district: by_keys(tpcc, &tables.district, tpcc.districts()),
+            district: by_keys(tpcc, &tables.district, tpcc.parameters.districts()),
             customer: by_keys(
                 tpcc,
                 &tables.customer,
-                tpcc.districts().flat_map(|(w, d)| (1..=customers).map(move |c| (w, d, c))),
+                tpcc.parameters
+                    .districts()
+                    .flat_map(|(w, d)| (1..=customers).map(move |c| (w, d, c))),
             ),
             history: in_range(tpcc, &tables.history, (0, 0), (u32::MAX, u32::MAX)),
             new_order: in_range(tpcc, &tables.new_order, (0, 0, 0), (u16::MAX, u8::MAX, u32::MAX)),
@@ -265,11 +267,12 @@ impl Model {
 fn by_keys<P: Protocol, R: Record<Key: Ord>>(
     tpcc: &Tpcc<P>,
     table: &Table<R>,
-    keys: impl Iterator<Item = R::Key>,
+    keys: impl Iterator<Item = R::Key> + Clone,
 ) -> BTreeMap<R::Key, R> {
     let mut rows = BTreeMap::new();
-    walk::keys(&tpcc.database, table, keys, R::clone, |key, row| {
-        rows.insert(key, row.expect("a row"));
+    let snapshot = tpcc.database.open_snapshot().expect("a snapshot");
+    walk::keys(&snapshot, table, keys, |key, row| {
+        rows.insert(key, row.expect("a row").clone());
     })
     .expect("reads every row");
     rows
@@ -281,12 +284,9 @@ fn in_range<P: Protocol, R: Record<Key: Ord>>(
     low: R::Key,
     high: R::Key,
 ) -> BTreeMap<R::Key, R> {
-    let mut rows = BTreeMap::new();
-    walk::rows(&tpcc.database, table, (low, high), R::clone, |row| {
-        rows.insert(row.key(), row);
-    })
-    .expect("reads every row");
-    rows
+    let snapshot = tpcc.database.open_snapshot().expect("a snapshot");
+    let rows = snapshot.range(table, low..=high).map(|row| row.expect("reads every row"));
+    rows.map(|row| (row.key(), row.clone())).collect()
 }
 
 /// Runs one transaction on both and compares what they show.

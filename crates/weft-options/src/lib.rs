@@ -1,0 +1,163 @@
+//! The options of Weft's workloads, and the parameters that they stand for: a module for each workload.
+//!
+//! `cargo lab bench`, `weft bench` and `cargo simulate` flatten them into their own arguments. An option of which one of them takes
+//! several values is defined here for a single one; [`several`] changes that. What only one of the two has, and what
+//! has another unit there, stands in that command.
+//!
+//! [`values`] has the parsers of values, [`protocols`] what takes part in benchmarks.
+
+pub mod articles;
+pub mod incr;
+pub mod like;
+pub mod locks;
+pub mod protocols;
+pub mod rtm;
+pub mod rubis;
+pub mod tatp;
+pub mod tpcc;
+pub mod values;
+pub mod ycsb;
+
+use clap::builder::{Resettable, StyledStr};
+use clap::{Arg, ArgAction, Args, ValueEnum};
+use weft_workloads::snapshots::Snapshots;
+
+use values::{Parser, number};
+
+/// The most uneven popularity: the first key then gets 96 % of all accesses.
+const POPULARITY_MAX: f64 = 5.0;
+
+/// Accepts how uneven popularity is.
+pub fn popularity() -> impl Parser<f64> {
+    number(0.0..=POPULARITY_MAX, "a number")
+}
+
+/// Has the options of these names take several values: for clap's `mut_args`.
+pub fn several(names: &'static [&'static str]) -> impl Fn(Arg) -> Arg {
+    move |arg| {
+        if names.contains(&arg.get_id().as_str()) { taking_several(arg) } else { arg }
+    }
+}
+
+fn taking_several(arg: Arg) -> Arg {
+    let said = |text: Option<&StyledStr>| -> Resettable<StyledStr> {
+        let text = text.map(ToString::to_string);
+        let text = text.map(|text| {
+            let (first, rest) = text.split_at(text.find("\n\n").unwrap_or(text.len()));
+            format!("{first}; several values, separated by commas, take turns{rest}").into()
+        });
+        text.into()
+    };
+    let (help, long_help) = (said(arg.get_help()), said(arg.get_long_help()));
+    arg.value_delimiter(',').action(ArgAction::Append).help(help).long_help(long_help)
+}
+
+/// Whether something is done.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum Switch {
+    /// No
+    Off,
+    /// Yes
+    On,
+}
+
+impl Switch {
+    /// Whether it is on.
+    pub fn is_on(self) -> bool {
+        self == Switch::On
+    }
+
+    /// As on the command line and in the JSON.
+    pub fn name(self) -> &'static str {
+        if self.is_on() { "on" } else { "off" }
+    }
+
+    /// What a title says of commutative operations: nothing, if there are any.
+    pub fn of_operations(self) -> &'static str {
+        if self.is_on() { "" } else { ", without commutative operations" }
+    }
+}
+
+/// On which snapshots a workload reads.
+#[derive(Args, Clone, Debug)]
+pub struct SnapshotsOptions {
+    /// Whether transactions that only read run on snapshots: `off`, `on` or `recent`
+    ///
+    /// A snapshot never conflicts with anything, so nothing of it is ever run again. `on`: each has one of its
+    /// own, of the present state. `recent`: all share one that is renewed every 40 ms or, with a log, as often
+    /// as that ends an epoch.
+    #[arg(long, value_name = "off|on|recent", action = ArgAction::Set, default_value = "off")]
+    #[arg(num_args = 0..=1, default_missing_value = "on")]
+    pub snapshots: Vec<Snapshots>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Command, CommandFactory, FromArgMatches, Parser};
+
+    use super::*;
+
+    /// Options alone, as a command's arguments.
+    #[derive(Debug, Parser)]
+    struct Only<O: Args> {
+        #[command(flatten)]
+        options: O,
+    }
+
+    fn parsed<O: Args>(arguments: &[&str], command: impl Fn(Command) -> Command) -> O {
+        let arguments = ["test"].iter().chain(arguments);
+        let matches = command(Only::<O>::command()).get_matches_from(arguments);
+        Only::from_arg_matches(&matches).expect("they were parsed").options
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Only::<articles::ArticlesOptions>::command().debug_assert();
+        Only::<incr::IncrOptions>::command().debug_assert();
+        Only::<like::LikeOptions>::command().debug_assert();
+        Only::<locks::LocksOptions>::command().debug_assert();
+        Only::<rtm::RtmOptions>::command().debug_assert();
+        Only::<rubis::RubisOptions>::command().debug_assert();
+        Only::<tatp::TatpOptions>::command().debug_assert();
+        Only::<tpcc::TpccOptions>::command().debug_assert();
+        Only::<ycsb::YcsbOptions>::command().debug_assert();
+    }
+
+    #[test]
+    fn options_take_one_value_or_several() {
+        let one = |arguments: &[&str]| parsed::<incr::IncrOptions>(arguments, |command| command);
+        assert_eq!(one(&[]).values(), [100.0]);
+        assert_eq!(one(&["--alpha", "1.4"]).values(), [1.4]);
+        let many = |arguments: &[&str]| {
+            parsed::<incr::IncrOptions>(arguments, |command| {
+                command.mut_args(several(&["hot", "alpha"]))
+            })
+        };
+        assert_eq!(many(&[]).values(), [100.0]);
+        assert_eq!(many(&["--hot", "0,50,100"]).values(), [0.0, 50.0, 100.0]);
+        for arguments in
+            [&["test", "--alpha", "1,2"][..], &["test", "--alpha", "1", "--alpha", "2"]]
+        {
+            assert!(Only::<incr::IncrOptions>::try_parse_from(arguments).is_err());
+        }
+    }
+
+    #[test]
+    fn an_option_that_takes_several_values_says_so() {
+        let arg = Arg::new("alpha").help("How uneven").long_help("How uneven\n\nIt is.");
+        let arg = taking_several(arg);
+        let [help, long_help] = [arg.get_help(), arg.get_long_help()]
+            .map(|text| text.expect("it has both texts").to_string());
+        assert_eq!(help, "How uneven; several values, separated by commas, take turns");
+        assert_eq!(long_help, format!("{help}\n\nIt is."));
+    }
+
+    #[test]
+    fn snapshots_without_a_value_are_on() {
+        let reading =
+            |arguments: &[&str]| parsed::<SnapshotsOptions>(arguments, |command| command).snapshots;
+        assert_eq!(reading(&[]), [Snapshots::Off]);
+        assert_eq!(reading(&["--snapshots"]), [Snapshots::On]);
+        assert_eq!(reading(&["--snapshots", "recent"]), [Snapshots::Recent]);
+    }
+}

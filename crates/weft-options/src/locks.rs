@@ -1,0 +1,106 @@
+//! The options of locks, elided or not, under TATP's transactions.
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use clap::{Arg, Args, ValueEnum};
+use weft_workloads::locks::{Contest, Parameters, Protected};
+use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
+
+use crate::protocols::LOCKS;
+use crate::values::whole_number;
+use crate::{Switch, popularity};
+
+/// The options of locks.
+#[derive(Args, Clone, Debug)]
+pub struct LocksOptions {
+    /// What the locks protect
+    #[arg(long, short, value_enum, default_value_t = WorkloadName::Getsubdata)]
+    workload: WorkloadName,
+
+    /// Whether the locks are elided: `on`, or `off,on` to compare
+    #[arg(long, value_name = "off|on", value_delimiter = ',', default_value = "off,on")]
+    elide: Vec<Switch>,
+
+    /// Probe the tree under one latch, with --workload manager
+    #[arg(long)]
+    coarse: bool,
+
+    /// Steps of about a cycle that each section of a page computes, with --workload manager
+    #[arg(long, value_name = "STEPS", default_value_t = 0, value_parser = whole_number::<u64>(0..=1_000_000))]
+    #[arg(allow_negative_numbers = true)]
+    work: u64,
+
+    /// Size of what is protected
+    #[arg(long, value_name = "N", default_value_t = Parameters::default().subscribers,
+          value_parser = whole_number::<u32>(1..=SUBSCRIBERS_MAX.into()))]
+    #[arg(allow_negative_numbers = true)]
+    subscribers: u32,
+
+    /// Share of transactions that update a row, in percent, with --workload getsubdata
+    #[arg(long, value_name = "%", default_value_t = 0, value_parser = whole_number::<u8>(0..=100))]
+    #[arg(allow_negative_numbers = true)]
+    updates: u8,
+
+    /// Transactions of --workload manager: standard, the name of one type of TATP's, or seven weights
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS",
+          default_value_t = Parameters::default().mix)]
+    mix: Mix,
+
+    /// How uneven popularity is, with --workload map: 0, all records alike, to 5
+    #[arg(long, value_name = "THETA", default_value_t = 0.0, value_parser = popularity())]
+    #[arg(allow_negative_numbers = true)]
+    theta: f64,
+}
+
+/// What the locks protect.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WorkloadName {
+    /// Rows, under one lock
+    Getsubdata,
+    /// A B+-tree, under one coarse latch
+    Probe,
+    /// The parts of a storage manager, with the lock of each
+    Manager,
+    /// A hash map: elided, one lock for all of it; not elided, one for each record
+    Map,
+}
+
+impl WorkloadName {
+    fn protected(self) -> Protected {
+        match self {
+            WorkloadName::Getsubdata => Protected::Rows,
+            WorkloadName::Probe => Protected::Tree,
+            WorkloadName::Manager => Protected::Manager,
+            WorkloadName::Map => Protected::Map,
+        }
+    }
+}
+
+impl LocksOptions {
+    /// What these locks compete in.
+    pub fn contest(&self, locks: &[String]) -> Contest {
+        let &LocksOptions { workload, coarse, work, subscribers, updates, mix, theta, .. } = self;
+        Contest {
+            protected: workload.protected(),
+            locks: locks.to_vec(),
+            elisions: self.elide.iter().map(|switch| switch.is_on()).collect(),
+            is_coarse: coarse,
+            work,
+            parameters: Parameters { subscribers, updates, mix, theta },
+        }
+    }
+}
+
+/// Makes the option of locks of that of protocols, in whose place they stand.
+pub fn in_place_of_protocols(arg: Arg) -> Arg {
+    let locks = LOCKS.iter().take(Contest::LOCKS.len());
+    let names = locks.map(|lock| PossibleValue::new(lock.name).help(lock.title));
+    arg.long("lock")
+        .short('l')
+        .default_value("occ_rwlock,tatas,mcs,srwlock")
+        .value_parser(PossibleValuesParser::new(names))
+        .help("Locks, separated by commas")
+        .long_help(
+            "Locks, separated by commas\n\nThey take turns, each with rows of its own. With --workload \
+             manager: the kinds that are elided.",
+        )
+}

@@ -1,0 +1,110 @@
+//! The options of TPC-C.
+
+use clap::{Args, ValueEnum};
+use weft_workloads::snapshots::Snapshots;
+use weft_workloads::tpcc::{Mix, Parameters, Scale};
+
+use crate::SnapshotsOptions;
+use crate::values::whole_number;
+
+/// The options of TPC-C.
+#[derive(Args, Clone, Debug)]
+pub struct TpccOptions {
+    /// Size of the database [default: as many as threads]
+    ///
+    /// With fewer warehouses than threads, the threads fight for the same rows.
+    #[arg(long, short, value_name = "W", value_parser = whole_number::<u16>(1..=u16::MAX.into()))]
+    #[arg(allow_negative_numbers = true)]
+    warehouses: Option<u16>,
+
+    /// Threads that share a warehouse, in place of --warehouses
+    ///
+    /// Of five threads, two to a warehouse, the last has one to itself.
+    #[arg(long, value_name = "N", value_parser = whole_number::<u16>(1..=u16::MAX.into()),
+          conflicts_with = "warehouses")]
+    #[arg(allow_negative_numbers = true)]
+    threads_per_warehouse: Option<u16>,
+
+    /// Transactions to draw from: standard, the name of one type, or five weights
+    ///
+    /// `standard` stands for the weights 45,43,4,4,4. The types, in the order of the weights, are
+    /// `neworder`, `payment`, `orderstatus`, `delivery` and `stocklevel`.
+    #[arg(long, short, value_name = "standard|TYPE|WEIGHTS", default_value_t = Mix::STANDARD)]
+    pub mix: Mix,
+
+    /// Rows per warehouse; `tiny` loads at once, and measures nothing comparable
+    #[arg(long, value_enum, default_value_t = ScaleName::Specification)]
+    pub scale: ScaleName,
+
+    /// Tables as they are declared, five of them hash tables; or all of them in order, as B+-trees
+    #[arg(long, value_enum, default_value_t = StorageName::Declared)]
+    pub storage: StorageName,
+
+    /// On which snapshots Order-Status and Stock-Level run.
+    #[command(flatten)]
+    pub reading: SnapshotsOptions,
+}
+
+/// The cardinalities on offer.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum ScaleName {
+    /// That of the specification
+    Specification,
+    /// As small as it can be
+    Tiny,
+}
+
+impl ScaleName {
+    /// As on the command line and in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ScaleName::Specification => "specification",
+            ScaleName::Tiny => "tiny",
+        }
+    }
+
+    fn scale(self) -> Scale {
+        match self {
+            ScaleName::Specification => Scale::SPECIFICATION,
+            ScaleName::Tiny => Scale::TINY,
+        }
+    }
+}
+
+/// How tables are stored.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum StorageName {
+    /// Five of nine as hash tables
+    Declared,
+    /// All as B+-trees
+    Ordered,
+}
+
+impl StorageName {
+    /// As on the command line and in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            StorageName::Declared => "declared",
+            StorageName::Ordered => "ordered",
+        }
+    }
+}
+
+impl TpccOptions {
+    /// What is loaded for so many threads, and run on these snapshots. `None`: there are too many threads for
+    /// each to have a warehouse.
+    pub fn parameters(&self, threads: usize, snapshots: Snapshots) -> Option<Parameters> {
+        let sharing = self.threads_per_warehouse.map_or(1, usize::from);
+        let warehouses = match self.warehouses {
+            Some(warehouses) => warehouses,
+            None => u16::try_from(threads.div_ceil(sharing)).ok()?,
+        };
+        Some(Parameters {
+            warehouses,
+            mix: self.mix,
+            scale: self.scale.scale(),
+            snapshots,
+            all_ordered: self.storage == StorageName::Ordered,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The options of YCSB that both commands have.
+
+use clap::{Args, ValueEnum};
+use weft::schema::Storage;
+use weft_workloads::ycsb::{Distribution, Kind, Mix, Parameters, RECORDS_MAX};
+
+use crate::values::whole_number;
+
+pub use crate::popularity as theta;
+
+/// The most operations in a transaction.
+const OPERATIONS_MAX: u64 = 10_000;
+
+/// The options that both commands have.
+#[derive(Args, Clone, Debug)]
+pub struct YcsbOptions {
+    /// Rows that are loaded
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = whole_number::<u64>(1..=RECORDS_MAX))]
+    #[arg(allow_negative_numbers = true)]
+    pub records: u64,
+
+    /// The longest scan, in rows; lengths are uniform from 1
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = whole_number::<u16>(1..=u16::MAX.into()))]
+    #[arg(allow_negative_numbers = true)]
+    pub scan_rows: u16,
+
+    /// Operations in one transaction
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole_number::<u32>(1..=OPERATIONS_MAX))]
+    #[arg(allow_negative_numbers = true)]
+    pub operations: u32,
+
+    /// The kind of index; a hash table cannot be scanned
+    #[arg(long, value_enum, default_value_t = StorageName::Tree)]
+    pub storage: StorageName,
+}
+
+/// The kinds of index on offer.
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
+pub enum StorageName {
+    /// A B+-tree
+    Tree,
+    /// A hash table
+    Hash,
+}
+
+impl StorageName {
+    /// As on the command line and in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            StorageName::Tree => "tree",
+            StorageName::Hash => "hash",
+        }
+    }
+
+    /// The engine's name for it.
+    pub fn storage(self) -> Storage {
+        match self {
+            StorageName::Tree => Storage::Ordered,
+            StorageName::Hash => Storage::Hash,
+        }
+    }
+}
+
+impl YcsbOptions {
+    /// What is loaded and run with this mix, and with rows of this popularity.
+    ///
+    /// # Errors
+    /// A hash table is to be scanned.
+    pub fn parameters(
+        &self,
+        mix: Mix,
+        theta: f64,
+        distribution: Distribution,
+    ) -> Result<Parameters, String> {
+        let &YcsbOptions { records, scan_rows, operations, storage } = self;
+        if storage == StorageName::Hash && mix.share(Kind::Scan) > 0 {
+            return Err("a hash table cannot be scanned: scans need --storage tree".to_owned());
+        }
+        Ok(Parameters { records, mix, operations, scan_rows, theta, distribution })
+    }
+}
