@@ -8,7 +8,7 @@
 //! The options of the workloads themselves are in `weft_options`, which `cargo simulate` has, too.
 //!
 //! The rest is what commands have in common: [`arguments`], the options of every benchmark;
-//! [`stop`], how a command ends early; [`progress`], [`numbers`], [`plot`], [`input`].
+//! [`stop`], how a command ends early; [`progress`], [`numbers`], [`plot`], [`svg`], [`input`].
 
 pub mod arguments;
 pub mod harness;
@@ -18,4 +18,5 @@ pub mod numbers;
 pub mod plot;
 pub mod progress;
 pub mod stop;
+pub mod svg;
 pub mod tpcc;

@@ -93,7 +93,7 @@ pub struct SnapshotsOptions {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, CommandFactory, FromArgMatches, Parser};
+    use clap::{CommandFactory, Parser};
 
     use super::*;
 
@@ -104,10 +104,12 @@ mod tests {
         options: O,
     }
 
-    fn parsed<O: Args>(arguments: &[&str], command: impl Fn(Command) -> Command) -> O {
-        let arguments = ["test"].iter().chain(arguments);
-        let matches = command(Only::<O>::command()).get_matches_from(arguments);
-        Only::from_arg_matches(&matches).expect("they were parsed").options
+    /// Options of which some take several values.
+    #[derive(Debug, Parser)]
+    #[command(mut_args(several(&["hot", "alpha"])))]
+    struct Several {
+        #[command(flatten)]
+        options: incr::IncrOptions,
     }
 
     #[test]
@@ -125,16 +127,12 @@ mod tests {
 
     #[test]
     fn options_take_one_value_or_several() {
-        let one = |arguments: &[&str]| parsed::<incr::IncrOptions>(arguments, |command| command);
-        assert_eq!(one(&[]).values(), [100.0]);
-        assert_eq!(one(&["--alpha", "1.4"]).values(), [1.4]);
-        let many = |arguments: &[&str]| {
-            parsed::<incr::IncrOptions>(arguments, |command| {
-                command.mut_args(several(&["hot", "alpha"]))
-            })
-        };
-        assert_eq!(many(&[]).values(), [100.0]);
-        assert_eq!(many(&["--hot", "0,50,100"]).values(), [0.0, 50.0, 100.0]);
+        let one = |arguments: &[&str]| Only::<incr::IncrOptions>::parse_from(arguments).options;
+        assert_eq!(one(&["test"]).values(), [100.0]);
+        assert_eq!(one(&["test", "--alpha", "1.4"]).values(), [1.4]);
+        let many = |arguments: &[&str]| Several::parse_from(arguments).options;
+        assert_eq!(many(&["test"]).values(), [100.0]);
+        assert_eq!(many(&["test", "--hot", "0,50,100"]).values(), [0.0, 50.0, 100.0]);
         for arguments in
             [&["test", "--alpha", "1,2"][..], &["test", "--alpha", "1", "--alpha", "2"]]
         {
@@ -155,9 +153,9 @@ mod tests {
     #[test]
     fn snapshots_without_a_value_are_on() {
         let reading =
-            |arguments: &[&str]| parsed::<SnapshotsOptions>(arguments, |command| command).snapshots;
-        assert_eq!(reading(&[]), [Snapshots::Off]);
-        assert_eq!(reading(&["--snapshots"]), [Snapshots::On]);
-        assert_eq!(reading(&["--snapshots", "recent"]), [Snapshots::Recent]);
+            |arguments: &[&str]| Only::<SnapshotsOptions>::parse_from(arguments).options.snapshots;
+        assert_eq!(reading(&["test"]), [Snapshots::Off]);
+        assert_eq!(reading(&["test", "--snapshots"]), [Snapshots::On]);
+        assert_eq!(reading(&["test", "--snapshots", "recent"]), [Snapshots::Recent]);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use weft::htm::RetryPolicy;
 use weft::protocol::Protocol;
-use weft::{Builder, Database, DurabilityOptions, Error, Failure, Transaction, TransactionOptions};
+use weft::{Builder, Database, DurabilityOptions, Error, Failure};
 use weft_procedures::Shape;
 use weft_procedures::chopping::Token;
 use weft_protocols::{BuilderExt, DbxTcOptions, HtccOptions, PhaseOptions};
@@ -81,7 +81,7 @@ pub trait Workload<P: Protocol>: Send + Sync + Sized {
 pub struct LoadOptions<'a> {
     /// Repeats the same rows.
     pub seed: u64,
-    /// Threads to load with; a protocol that allows fewer workers loads with as many as it allows.
+    /// Threads to load with.
     pub threads: usize,
     /// The HTM backend for the database.
     pub htm: weft::htm::Choice,
@@ -107,8 +107,8 @@ pub struct LoadOptions<'a> {
 pub struct StorageOptions<'a> {
     /// The directory, in which there is no database yet.
     pub directory: &'a Path,
-    /// How. Whatever commits are acknowledged by, the load waits for the disk only once, at its
-    /// end, when it writes a checkpoint.
+    /// How. Whatever commits are acknowledged by, the load waits for the disk only once for each table,
+    /// when it writes a checkpoint.
     pub durability: &'a DurabilityOptions,
 }
 
@@ -149,14 +149,6 @@ impl LoadOptions<'_> {
     ) -> Builder<P> {
         let known = self.dbx_tc.cloned().unwrap_or_default();
         self.builder().dbx_tc(known.procedures(procedures).tokens(tokens))
-    }
-
-    /// Ends the load: what was loaded becomes a checkpoint, if there is a directory.
-    pub(crate) fn settle<P: Protocol>(&self, database: &Database<P>) -> Result<(), Failure> {
-        match self.storage {
-            Some(_) => database.checkpoint().map(drop),
-            None => Ok(()),
-        }
     }
 }
 
@@ -249,15 +241,6 @@ impl fmt::Display for Condition {
             None => Ok(()),
         }
     }
-}
-
-/// Runs a transaction of the load, which does not wait until it is durable.
-pub(crate) fn insert_batch<P: Protocol>(
-    database: &Database<P>,
-    body: impl FnMut(&Transaction<'_, P>) -> Result<(), Error>,
-) -> Result<(), Failure> {
-    let inserted = database.transact_with_token(&TransactionOptions::new(), body);
-    inserted.map(|((), _token)| ()).map_err(failure_of)
 }
 
 /// What remains of an engine's error once conflicts are retried.

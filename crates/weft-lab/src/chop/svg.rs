@@ -15,14 +15,13 @@
 //! up again; there each has a lane, which it is given as arrows are in pictures of procedures.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
 use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 
 use super::edges::{Edge, Place, Sort, edges, in_graph};
 use super::text::{label, title};
 use crate::procedures::layout::{Arrow, Kind, lanes};
-use weft_bench::plot::Escaped;
+use weft_bench::svg::Svg;
 
 /// Sizes, in pixels.
 const MARGIN: f64 = 24.0;
@@ -97,17 +96,12 @@ pub fn svg(chopping: &Chopping) -> String {
     let width = (left - GUTTER + MARGIN).max(640.0);
     let height = bottom + lanes_below as f64 * LANE + 2.0 * MARGIN + 20.0;
 
-    let mut out = String::new();
-    write_head(&mut out, chopping, width, height);
+    let mut svg = Svg::new((width, height), 13);
+    write_head(&mut svg, chopping);
     for &(procedure, instance, middle) in &columns {
         let name = &chopping.outline(procedure).name;
-        let _ = writeln!(
-            out,
-            "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-weight=\"bold\">{} \
-             ({instance})</text>",
-            TOP - 14.0,
-            Escaped(name)
-        );
+        let style = "text-anchor=\"middle\" font-weight=\"bold\"";
+        svg.text((middle, TOP - 14.0), style, &format!("{name} ({instance})"));
     }
     // S-edges, then C-edges, then pieces, which cover their ends.
     for (place, shape) in &shapes {
@@ -115,11 +109,9 @@ pub fn svg(chopping: &Chopping) -> String {
         if let Some(below) = shapes.get(&next) {
             let x = shape.left + shape.width / 2.0;
             let (from, to) = (shape.top + shape.height, below.top);
-            let _ = writeln!(
-                out,
-                "<path class=\"s\" d=\"M{x:.1} {from:.1}V{to:.1}\" stroke=\"#222\" \
-                 stroke-width=\"1.5\"/>"
-            );
+            let (d, style) =
+                (format!("M{x:.1} {from:.1}V{to:.1}"), "stroke=\"#222\" stroke-width=\"1.5\"");
+            svg.shape("path", format_args!("class=\"s\" d=\"{d}\" {style}"), "");
         }
     }
     let mut free = laid;
@@ -129,16 +121,15 @@ pub fn svg(chopping: &Chopping) -> String {
             let found = free.iter().position(|way| (way.from, way.to) == ends);
             free.remove(found.expect("each has a lane")).lane
         });
-        draw_edge(&mut out, edge, (&shapes[&edge.from], &shapes[&edge.to]), lane, bottom);
+        draw_edge(&mut svg, edge, (&shapes[&edge.from], &shapes[&edge.to]), lane, bottom);
     }
     for (place, shape) in &shapes {
-        draw_piece(&mut out, chopping, *place, shape);
+        draw_piece(&mut svg, chopping, *place, shape);
     }
-    out.push_str("</svg>\n");
-    out
+    svg.finish()
 }
 
-fn write_head(out: &mut String, chopping: &Chopping, width: f64, height: f64) {
+fn write_head(svg: &mut Svg, chopping: &Chopping) {
     let of = |wanted: bool| {
         let all = chopping.each().filter(move |(_, chopped)| chopped.on_snapshot == wanted);
         all.map(|(outline, _)| outline.name.as_str()).collect::<Vec<_>>().join(", ")
@@ -147,21 +138,17 @@ fn write_head(out: &mut String, chopping: &Chopping, width: f64, height: f64) {
         none if none.is_empty() => String::new(),
         names => format!("; on snapshots: {names}"),
     };
-    let _ = writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"13\">\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
-         <text x=\"{MARGIN}\" y=\"26\" font-size=\"15\">Chopping graph of {}</text>\n\
-         <text x=\"{MARGIN}\" y=\"45\" fill=\"#555\">ovals: conflicting pieces; black: S-edges; red: \
-         C-edges; broken: deferred, and who reads it (crossed lines are left out){}</text>",
-        Escaped(&title(chopping)),
-        Escaped(&on_snapshots)
+    let heading = format!("Chopping graph of {}", title(chopping));
+    svg.text((MARGIN, 26.0), "font-size=\"15\"", &heading);
+    let legend = format!(
+        "ovals: conflicting pieces; black: S-edges; red: C-edges; broken: deferred, and who reads it (crossed \
+         lines are left out){on_snapshots}"
     );
+    svg.text((MARGIN, 45.0), "fill=\"#555\"", &legend);
 }
 
 fn draw_edge(
-    out: &mut String,
+    svg: &mut Svg,
     edge: &Edge,
     (from, to): (&Shape, &Shape),
     lane: Option<usize>,
@@ -180,15 +167,11 @@ fn draw_edge(
             format!("M{start:.1} {first:.1}H{down:.1}V{y:.1}H{up:.1}V{last:.1}H{end:.1}")
         }
     };
-    let _ = writeln!(
-        out,
-        "<path class=\"c\" d=\"{path}\" fill=\"none\" stroke=\"#c22\" stroke-width=\"1.3\"{broken}>\
-         <title>{}</title></path>",
-        Escaped(&tables)
-    );
+    let style = "fill=\"none\" stroke=\"#c22\" stroke-width=\"1.3\"";
+    svg.shape("path", format_args!("class=\"c\" d=\"{path}\" {style}{broken}"), &tables);
 }
 
-fn draw_piece(out: &mut String, chopping: &Chopping, place: Place, shape: &Shape) {
+fn draw_piece(svg: &mut Svg, chopping: &Chopping, place: Place, shape: &Shape) {
     let Shape { left, top, width, height } = *shape;
     let piece = &chopping.procedures[place.procedure].pieces[place.piece];
     let (rounded, fill) = match piece.kind {
@@ -199,21 +182,18 @@ fn draw_piece(out: &mut String, chopping: &Chopping, place: Place, shape: &Shape
         PieceKind::Reading | PieceKind::Static => (4.0, "#e2eef6"),
     };
     let broken = if piece.kind == PieceKind::Deferred { " stroke-dasharray=\"5 3\"" } else { "" };
-    let _ = writeln!(
-        out,
-        "<rect class=\"piece\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
-         height=\"{height:.1}\" rx=\"{rounded:.1}\" fill=\"{fill}\" stroke=\"#555\"{broken}><title>{}\
-         </title></rect>",
-        piece.kind
+    svg.shape(
+        "rect",
+        format_args!(
+            "class=\"piece\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+             rx=\"{rounded:.1}\" fill=\"{fill}\" stroke=\"#555\"{broken}"
+        ),
+        &piece.kind.to_string(),
     );
     for (position, &step) in piece.steps.iter().enumerate() {
         let label = label(chopping, StepNumber { procedure: place.procedure, step });
         let (x, y) = (left + width / 2.0, top + PADDING + LINE * position as f64 + 13.0);
-        let _ = writeln!(
-            out,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
-            Escaped(&label)
-        );
+        svg.text((x, y), "text-anchor=\"middle\"", &label);
     }
 }
 
@@ -237,9 +217,7 @@ mod tests {
                 let siblings = pieces().map(|pieces| 2 * (pieces - 1)).sum::<usize>();
                 assert_eq!(svg.matches("class=\"s\"").count(), siblings, "{workload}");
                 assert_eq!(svg.matches("class=\"c\"").count(), edges(&chopping).len());
-                let closed = 2 * svg.matches("</").count() + svg.matches("/>").count();
-                assert_eq!(svg.matches('<').count(), closed, "{workload}");
-                assert!(!svg.contains("NaN"), "{workload}");
+                weft_bench::svg::assert_is_sound(&svg);
             }
         }
     }

@@ -11,9 +11,9 @@ use weft::{Database, Failure};
 use super::client::Choice;
 use super::schema::{Article, Comment, TEXT_BYTES_MAX, Text, User, numbered_id};
 use super::{Articles, Parameters, RECORDS_MAX, Tables};
-use crate::load;
+use crate::load::Loading;
 use crate::random::Random;
-use crate::workload::{LoadOptions, insert_batch};
+use crate::workload::LoadOptions;
 use crate::ycsb::zipf::Zipf;
 
 /// The sources of random numbers: those of articles begin at 0, and above them are the others'.
@@ -31,10 +31,6 @@ const LOADED_COMMENTS_SIGMA: f64 = 2.0;
 
 /// The shortest of a user's texts.
 const USER_TEXT_BYTES_MIN: usize = 5;
-
-/// Articles, with their comments, and users that one transaction inserts.
-const BATCH_ARTICLES: u64 = 16;
-const BATCH_USERS: u64 = 64;
 
 /// Random capital letters.
 fn letters<const N: usize>(random: &mut Random, length: usize) -> arrayvec::ArrayString<N> {
@@ -179,42 +175,20 @@ pub(super) fn load<P: Protocol>(
         users: database.table()?,
         comments: database.table()?,
     };
+    let mut loading = Loading::new(options, users + articles * (10 + 36) / 10);
+    let source = &(options.seed, users);
+    loading.fill(&database, &tables.users, (source, users), |&(seed, _), u_id| {
+        [draw_user(seed, u_id)]
+    })?;
+    loading.fill(&database, &tables.articles, (source, articles), |&(seed, users), a_id| {
+        [Discussion::draw(seed, a_id, users).article]
+    })?;
+    loading.fill(&database, &tables.comments, (source, articles), |&(seed, users), a_id| {
+        Discussion::draw(seed, a_id, users).comments
+    })?;
+    loading.finish();
     let (choice, seed) = (Choice::new(parameters, options.seed), options.seed);
-    let articles = Articles { database, tables, parameters: *parameters, seed, choice };
-    let threads = options.threads.clamp(1, P::WORKERS_MAX);
-    let rows = parameters.articles + parameters.users;
-    load::run(rows, threads, options.progress, || Ok(|rows| insert(&articles, rows)))?;
-    options.settle(&articles.database)?;
-    Ok(articles)
-}
-
-/// Inserts so many articles with their comments, and behind them users, counted from 0.
-fn insert<P: Protocol>(
-    Articles { database, tables, parameters, seed, .. }: &Articles<P>,
-    rows: std::ops::Range<u64>,
-) -> Result<(), Failure> {
-    let &Parameters { articles, users, .. } = parameters;
-    let mut first = rows.start;
-    while first < rows.end.min(articles) {
-        let batch = first..rows.end.min(articles).min(first + BATCH_ARTICLES);
-        first = batch.end;
-        let discussions: Vec<_> = batch.map(|a_id| Discussion::draw(*seed, a_id, users)).collect();
-        insert_batch(database, |tx| {
-            discussions.iter().try_for_each(|Discussion { article, comments }| {
-                tx.insert(&tables.articles, article.clone())?;
-                comments.iter().try_for_each(|row| tx.insert(&tables.comments, row.clone()))
-            })
-        })?;
-    }
-    while first < rows.end {
-        let batch = first..rows.end.min(first + BATCH_USERS);
-        first = batch.end;
-        let users: Vec<_> = batch.map(|row| draw_user(*seed, row - articles)).collect();
-        insert_batch(database, |tx| {
-            users.iter().try_for_each(|row| tx.insert(&tables.users, row.clone()))
-        })?;
-    }
-    Ok(())
+    Ok(Articles { database, tables, parameters: *parameters, seed, choice })
 }
 
 #[cfg(test)]

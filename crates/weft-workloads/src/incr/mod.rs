@@ -41,12 +41,10 @@ use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Increment};
 
-use crate::load;
+use crate::load::Loading;
 use crate::popularity;
 use crate::stashing::Stashing;
-use crate::workload::{
-    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
-};
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::Choice;
 
 /// The fewest records: one that is hot, and another.
@@ -161,15 +159,19 @@ pub struct Counter {
     pub value: i64,
 }
 
+impl Counter {
+    /// The counter of a record as it is loaded: 0.
+    fn loaded((): &(), record: u64) -> Option<Counter> {
+        Some(Counter { id: key_of(record), value: 0 })
+    }
+}
+
 /// The key of a record: sixteen bytes that look random, and differ from those of every other record,
 /// since the factor is odd.
 #[inline]
 pub fn key_of(record: u64) -> u128 {
     u128::from(record).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835)
 }
-
-/// Rows that one transaction of the load inserts.
-const BATCH_ROWS: u64 = 128;
 
 /// A loaded table of counters.
 pub struct Incr<P: Protocol> {
@@ -203,10 +205,9 @@ impl<P: Protocol> Workload<P> for Incr<P> {
         let counters = database.table::<Counter>()?;
         let choice = Choice::new(parameters, options.seed);
         let incr = Incr { database, counters, parameters: *parameters, choice };
-        let threads = options.threads.clamp(1, P::WORKERS_MAX);
-        let insert = |records| incr.insert(records);
-        load::run(records, threads, options.progress, || Ok(insert))?;
-        options.settle(&incr.database)?;
+        let mut loading = Loading::new(options, records);
+        loading.fill(&incr.database, &incr.counters, (&(), records), Counter::loaded)?;
+        loading.finish();
         Ok(incr)
     }
 
@@ -268,20 +269,5 @@ impl<P: Protocol> Incr<P> {
         let mut procedure = IncrementCounter::new(&self.counters, request.key);
         let done: Result<(), Error> = self.database.execute(&mut procedure);
         Some(done.map(|()| true).map_err(failure_of))
-    }
-
-    /// Inserts the counters of records, all 0.
-    fn insert(&self, records: std::ops::Range<u64>) -> Result<(), Failure> {
-        let rows_max = if P::SINGLE_KEY { 1 } else { BATCH_ROWS };
-        let mut first = records.start;
-        while first < records.end {
-            let batch = first..records.end.min(first + rows_max);
-            first = batch.end;
-            insert_batch(&self.database, |tx| {
-                let mut rows = batch.clone().map(|record| Counter { id: key_of(record), value: 0 });
-                rows.try_for_each(|row| tx.insert(&self.counters, row))
-            })?;
-        }
-        Ok(())
     }
 }

@@ -38,12 +38,10 @@ use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Rank, Request};
 
-use crate::load;
+use crate::load::Loading;
 use crate::popularity;
 use crate::stashing::Stashing;
-use crate::workload::{
-    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
-};
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::Choice;
 
 /// The most pages, and the most users.
@@ -95,6 +93,12 @@ pub struct User {
     pub likes_given: u64,
 }
 
+impl User {
+    fn loaded((): &(), id: u64) -> Option<User> {
+        Some(User { id, last_page: None, likes_given: 0 })
+    }
+}
+
 /// A page.
 #[derive(Clone, Debug, PartialEq, Eq, Record)]
 #[record(table = "pages", storage = "hash")]
@@ -106,8 +110,11 @@ pub struct Page {
     pub likes: i64,
 }
 
-/// Rows that one transaction of the load inserts.
-const BATCH_ROWS: u64 = 128;
+impl Page {
+    fn loaded((): &(), id: u64) -> Option<Page> {
+        Some(Page { id, likes: 0 })
+    }
+}
 
 /// A loaded LIKE database.
 pub struct Like<P: Protocol> {
@@ -144,10 +151,10 @@ impl<P: Protocol> Workload<P> for Like<P> {
         let (of_users, of_pages) = (database.table::<User>()?, database.table::<Page>()?);
         let parameters = *parameters;
         let like = Like { database, users: of_users, pages: of_pages, parameters, choice };
-        let threads = options.threads.clamp(1, P::WORKERS_MAX);
-        let insert = |records| like.insert(records);
-        load::run(users + pages, threads, options.progress, || Ok(insert))?;
-        options.settle(&like.database)?;
+        let mut loading = Loading::new(options, users + pages);
+        loading.fill(&like.database, &like.users, (&(), users), User::loaded)?;
+        loading.fill(&like.database, &like.pages, (&(), pages), Page::loaded)?;
+        loading.finish();
         Ok(like)
     }
 
@@ -250,24 +257,5 @@ impl<P: Protocol> Like<P> {
             }
         };
         Some(done.map(|()| true).map_err(failure_of))
-    }
-
-    /// Inserts so many rows, counted from 0: first the users, behind them the pages.
-    fn insert(&self, rows: std::ops::Range<u64>) -> Result<(), Failure> {
-        let users = self.parameters.users;
-        let mut first = rows.start;
-        while first < rows.end {
-            let batch = first..rows.end.min(first + BATCH_ROWS);
-            first = batch.end;
-            insert_batch(&self.database, |tx| {
-                batch.clone().try_for_each(|row| match row.checked_sub(users) {
-                    None => {
-                        tx.insert(&self.users, User { id: row, last_page: None, likes_given: 0 })
-                    }
-                    Some(id) => tx.insert(&self.pages, Page { id, likes: 0 }),
-                })
-            })?;
-        }
-        Ok(())
     }
 }

@@ -20,9 +20,9 @@ use super::schema::{
     Purchase, REGIONS, Rating, Region, RegionItems, TopBids, User, earliness,
 };
 use super::{ITEMS_MAX, Ledgers, Parameters, Rubis, Tables, USERS_MAX};
-use crate::load;
+use crate::load::Loading;
 use crate::random::Random;
-use crate::workload::{LoadOptions, insert_batch};
+use crate::workload::LoadOptions;
 
 /// The sources of random numbers of items lie above those of users, and those of clients above both.
 const ITEM_STREAMS: u64 = 1 << 40;
@@ -30,10 +30,6 @@ pub(super) const CLIENT_STREAMS: u64 = 1 << 41;
 
 /// The most bids on an item that are loaded.
 const BIDS_MAX: usize = 20;
-
-/// Items, with their bids, and users that one transaction inserts.
-const BATCH_ITEMS: u64 = 16;
-const BATCH_USERS: u64 = 64;
 
 const DAY: Date = 24 * 60 * 60 * 1000;
 
@@ -257,6 +253,36 @@ impl Sums {
     }
 }
 
+/// What the rows are drawn from.
+struct Source<'a> {
+    seed: u64,
+    parameters: &'a Parameters,
+    sums: Sums,
+}
+
+impl Source<'_> {
+    /// The `n`-th item, counted from 0.
+    fn offer(&self, n: u64) -> Offer {
+        Offer::draw(self.seed, n + 1, self.parameters)
+    }
+
+    fn category_items(&self, _: u64) -> Vec<CategoryItems> {
+        let lists = (1..=CATEGORIES).zip(&self.sums.categories);
+        lists.map(|(category, newest)| CategoryItems { category, newest: newest.clone() }).collect()
+    }
+
+    fn region_items(&self, _: u64) -> Vec<RegionItems> {
+        let keys = (1..=REGIONS).flat_map(|region| (1..=CATEGORIES).map(move |it| (region, it)));
+        let lists = keys.zip(&self.sums.regions);
+        let rows = lists.map(|((region, category), newest)| RegionItems {
+            region,
+            category,
+            newest: newest.clone(),
+        });
+        rows.collect()
+    }
+}
+
 /// All rows of `categories`.
 pub(super) fn categories() -> impl Iterator<Item = Category> {
     (1..=CATEGORIES).map(|id| Category { id, name: text(format_args!("Category {id}")) })
@@ -308,16 +334,26 @@ pub(super) fn load<P: Protocol>(
         region_items: database.table()?,
     };
     let sums = Sums::of(options.seed, parameters);
-    insert_lists(&database, &tables, &sums)?;
-    let threads = options.threads.clamp(1, P::WORKERS_MAX);
-    let rows = u64::from(users) + u64::from(items);
-    let insert = |units| insert_users(&database, &tables, options.seed, &sums.ratings, units);
-    let progress = |done, _| (options.progress)(done, rows);
-    load::run(users.into(), threads, &progress, || Ok(insert))?;
-    let insert = |units| insert_items(&database, &tables, options.seed, parameters, units);
-    let progress = |done, _| (options.progress)(u64::from(users) + done, rows);
-    load::run(items.into(), threads, &progress, || Ok(insert))?;
-    options.settle(&database)?;
+    let source = &Source { seed: options.seed, parameters, sums };
+    let (users, items) = (u64::from(users), u64::from(items));
+    // Of an item: itself, its auction, its bids, and mostly a comment.
+    let mut loading = Loading::new(options, 2 * users + items * (10 * 10 + 2 * 10 + 9) / 10);
+    loading.fill(&database, &tables.categories, (&(), 1), |(), _| categories())?;
+    loading.fill(&database, &tables.regions, (&(), 1), |(), _| regions())?;
+    loading.fill(&database, &tables.category_items, (source, 1), Source::category_items)?;
+    loading.fill(&database, &tables.region_items, (source, 1), Source::region_items)?;
+    loading.fill(&database, &tables.users, (source, users), |source, n| {
+        [draw_user(source.seed, n + 1)]
+    })?;
+    loading.fill(&database, &tables.ratings, (source, users), |source, n| {
+        [Rating { user: n + 1, rating: source.sums.ratings[n as usize + 1] }]
+    })?;
+    let of_items = (source, items);
+    loading.fill(&database, &tables.items, of_items, |source, n| [source.offer(n).item])?;
+    loading.fill(&database, &tables.auctions, of_items, |source, n| [source.offer(n).auction()])?;
+    loading.fill(&database, &tables.comments, of_items, |source, n| source.offer(n).comment)?;
+    loading.fill(&database, &tables.bids, of_items, |source, n| source.offer(n).bids)?;
+    loading.finish();
     Ok(Rubis {
         database,
         tables,
@@ -325,93 +361,4 @@ pub(super) fn load<P: Protocol>(
         seed: options.seed,
         ledgers: Ledgers::default(),
     })
-}
-
-/// Inserts what there is a fixed number of: categories, regions, and the lists of items.
-fn insert_lists<P: Protocol>(
-    database: &Database<P>,
-    tables: &Tables,
-    sums: &Sums,
-) -> Result<(), Failure> {
-    insert_batch(database, |tx| {
-        categories().try_for_each(|row| tx.insert(&tables.categories, row))?;
-        regions().try_for_each(|row| tx.insert(&tables.regions, row))?;
-        for (category, newest) in (1..=CATEGORIES).zip(&sums.categories) {
-            let row = CategoryItems { category, newest: newest.clone() };
-            tx.insert(&tables.category_items, row)?;
-        }
-        Ok(())
-    })?;
-    for (region, lists) in (1..=REGIONS).zip(sums.regions.chunks(usize::from(CATEGORIES))) {
-        insert_batch(database, |tx| {
-            for (category, newest) in (1..=CATEGORIES).zip(lists) {
-                let row = RegionItems { region, category, newest: newest.clone() };
-                tx.insert(&tables.region_items, row)?;
-            }
-            Ok(())
-        })?;
-    }
-    Ok(())
-}
-
-/// Inserts so many users, counted from 0.
-fn insert_users<P: Protocol>(
-    database: &Database<P>,
-    tables: &Tables,
-    seed: u64,
-    ratings: &[i64],
-    users: std::ops::Range<u64>,
-) -> Result<(), Failure> {
-    in_batches(users, BATCH_USERS, |batch| {
-        let users: Vec<User> = batch.map(|id| draw_user(seed, id)).collect();
-        insert_batch(database, |tx| {
-            for user in &users {
-                tx.insert(&tables.users, user.clone())?;
-                let rating = ratings[user.id as usize];
-                tx.insert(&tables.ratings, Rating { user: user.id, rating })?;
-            }
-            Ok(())
-        })
-    })
-}
-
-/// Inserts so many items, counted from 0, and what belongs to them.
-fn insert_items<P: Protocol>(
-    database: &Database<P>,
-    tables: &Tables,
-    seed: u64,
-    parameters: &Parameters,
-    items: std::ops::Range<u64>,
-) -> Result<(), Failure> {
-    in_batches(items, BATCH_ITEMS, |batch| {
-        let offers: Vec<Offer> = batch.map(|id| Offer::draw(seed, id, parameters)).collect();
-        insert_batch(database, |tx| {
-            for offer in &offers {
-                tx.insert(&tables.items, offer.item.clone())?;
-                tx.insert(&tables.auctions, offer.auction())?;
-                for bid in &offer.bids {
-                    tx.insert(&tables.bids, bid.clone())?;
-                }
-                if let Some(comment) = &offer.comment {
-                    tx.insert(&tables.comments, comment.clone())?;
-                }
-            }
-            Ok(())
-        })
-    })
-}
-
-/// Calls `insert` with the identifiers of the rows at these positions, so many at a time.
-fn in_batches(
-    positions: std::ops::Range<u64>,
-    rows: u64,
-    mut insert: impl FnMut(std::ops::RangeInclusive<u64>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut first = positions.start;
-    while first < positions.end {
-        let end = positions.end.min(first + rows);
-        insert(first + 1..=end)?;
-        first = end;
-    }
-    Ok(())
 }

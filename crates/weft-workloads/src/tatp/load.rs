@@ -13,12 +13,9 @@ use super::schema::{
     text,
 };
 use super::{Ledgers, Parameters, SUBSCRIBERS_MAX, Tables, Tatp};
-use crate::load;
+use crate::load::Loading;
 use crate::random::Random;
-use crate::workload::{LoadOptions, insert_batch};
-
-/// Subscribers that one transaction inserts: some 300 rows.
-const BATCH_SUBSCRIBERS: u64 = 32;
+use crate::workload::LoadOptions;
 
 /// A subscriber and all rows that belong to it, as they are loaded.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +27,11 @@ pub(super) struct Family {
 }
 
 impl Family {
+    /// Draws that of the `n`-th subscriber, counted from 0.
+    fn nth(seed: u64, n: u64) -> Family {
+        Family::draw(seed, n as u32 + 1)
+    }
+
     /// Draws what the specification says of the population.
     pub(super) fn draw(seed: u64, s_id: u32) -> Family {
         let mut random = Random::new(seed, u64::from(s_id));
@@ -128,10 +130,16 @@ pub(super) fn load<P: Protocol>(
         special_facility: database.table()?,
         call_forwarding: database.table()?,
     };
-    let threads = options.threads.clamp(1, P::WORKERS_MAX);
-    let insert = |units: std::ops::Range<u64>| insert(&database, &tables, options.seed, units);
-    load::run(subscribers.into(), threads, options.progress, || Ok(insert))?;
-    options.settle(&database)?;
+    let mut loading = Loading::new(options, per_subscriber(10 + 25 + 25 + 38) as u64);
+    let all = (&options.seed, subscribers.into());
+    loading
+        .fill(&database, &tables.subscriber, all, |&seed, n| [Family::nth(seed, n).subscriber])?;
+    loading.fill(&database, &tables.access_info, all, |&seed, n| Family::nth(seed, n).access)?;
+    let facilities = |&seed: &u64, n| Family::nth(seed, n).facilities;
+    loading.fill(&database, &tables.special_facility, all, facilities)?;
+    let forwardings = |&seed: &u64, n| Family::nth(seed, n).forwardings;
+    loading.fill(&database, &tables.call_forwarding, all, forwardings)?;
+    loading.finish();
     Ok(Tatp {
         database,
         tables,
@@ -139,37 +147,4 @@ pub(super) fn load<P: Protocol>(
         seed: options.seed,
         ledgers: Ledgers::default(),
     })
-}
-
-/// Inserts so many subscribers, counted from 0, and what belongs to them.
-fn insert<P: Protocol>(
-    database: &Database<P>,
-    tables: &Tables,
-    seed: u64,
-    subscribers: std::ops::Range<u64>,
-) -> Result<(), Failure> {
-    let mut families = Vec::with_capacity(BATCH_SUBSCRIBERS as usize);
-    let mut first = subscribers.start;
-    while first < subscribers.end {
-        let batch = first..subscribers.end.min(first + BATCH_SUBSCRIBERS);
-        first = batch.end;
-        families.clear();
-        families.extend(batch.map(|position| Family::draw(seed, position as u32 + 1)));
-        insert_batch(database, |tx| {
-            for family in &families {
-                tx.insert(&tables.subscriber, family.subscriber.clone())?;
-                for row in &family.access {
-                    tx.insert(&tables.access_info, row.clone())?;
-                }
-                for row in &family.facilities {
-                    tx.insert(&tables.special_facility, row.clone())?;
-                }
-                for row in &family.forwardings {
-                    tx.insert(&tables.call_forwarding, row.clone())?;
-                }
-            }
-            Ok(())
-        })?;
-    }
-    Ok(())
 }

@@ -1,16 +1,11 @@
 //! The initial population (clause 4.3).
 //!
-//! The rows are cut into units, such as a district's customers, which threads take one after
-//! another. Each unit has random numbers of its own, so the rows do not depend on which thread
-//! loads what. Rows are generated outside of the transactions that insert them, which take a
-//! hundred or so at a time.
+//! The rows are cut into units, such as a district's customers. Each unit has random numbers of its own, so the rows
+//! do not depend on which thread loads what. A unit of which rows go to several tables is drawn for each of them.
 
-use std::thread;
-
-use weft::htm::word::{Mutex, Ordering, Word};
+use weft::htm::word::Word;
 use weft::protocol::Protocol;
-use weft::schema::Record;
-use weft::{Builder, Database, Failure, Table};
+use weft::{Builder, Database, Failure};
 
 use super::random::{Constants, Random, last_name};
 use super::schema::{
@@ -18,13 +13,11 @@ use super::schema::{
     Item, LINES_MAX, NewOrderRow, Order, OrderLine, Stock, Timestamp, Warehouse,
 };
 use super::{Parameters, Scale, Tables, Tpcc};
-use crate::workload::{LoadOptions, Progress, failure_of, insert_batch};
+use crate::load::Loading;
+use crate::workload::{LoadOptions, failure_of};
 
 /// What each customer has paid before the load ends (clause 4.3.3.1).
 const FIRST_PAYMENT: Cents = 10_00;
-
-/// Rows inserted by one transaction.
-const BATCH_ROWS: usize = 128;
 
 /// Items, or rows of stock, in one unit.
 const UNIT_ROWS: u32 = 10_000;
@@ -50,19 +43,30 @@ pub(super) fn load<P: Protocol>(
     );
     let (database, tables) = open(builder, parameters)?;
     let constants = constants(options.seed);
-    let loader = Loader {
-        database: &database,
-        tables: &tables,
+    let population = Population {
+        units: units(parameters),
         scale,
         constants,
         seed: options.seed,
         date: Timestamp::now(),
-        progress: options.progress,
-        rows: rows_of(parameters),
-        rows_done: Word::new(0),
     };
-    loader.run(&units(parameters), options.threads.clamp(1, P::WORKERS_MAX))?;
-    options.settle(&database)?;
+    let mut loading = Loading::new(options, rows_of(parameters));
+    let part = |is_in: fn(&Unit) -> bool| population.part(is_in);
+    let warehouses = part(|unit| matches!(unit, Unit::Warehouse(_)));
+    loading.fill(&database, &tables.warehouse, warehouses.all(), Part::warehouses)?;
+    loading.fill(&database, &tables.district, warehouses.all(), Part::districts)?;
+    let items = part(|unit| matches!(unit, Unit::Items(..)));
+    loading.fill(&database, &tables.item, items.all(), Part::items)?;
+    let orders = part(|unit| matches!(unit, Unit::Orders(..)));
+    loading.fill(&database, &tables.new_order, orders.all(), Part::new_orders)?;
+    loading.fill(&database, &tables.order, orders.all(), Part::orders)?;
+    let customers = part(|unit| matches!(unit, Unit::Customers(..)));
+    loading.fill(&database, &tables.history, customers.all(), Part::history)?;
+    loading.fill(&database, &tables.customer, customers.all(), Part::customers)?;
+    loading.fill(&database, &tables.order_line, orders.all(), Part::order_lines)?;
+    let stock = part(|unit| matches!(unit, Unit::Stock(..)));
+    loading.fill(&database, &tables.stock, stock.all(), Part::stock)?;
+    loading.finish();
     Ok(Tpcc { database, tables, parameters: parameters.clone(), constants, clients: Word::new(0) })
 }
 
@@ -155,7 +159,7 @@ fn open<P: Protocol>(
     Ok((database, tables))
 }
 
-/// A part of the population, loaded by one thread.
+/// A piece of the population, drawn from a source of random numbers of its own.
 #[derive(Clone, Copy, Debug)]
 enum Unit {
     /// Items, from the first to the last.
@@ -187,134 +191,131 @@ fn units(parameters: &Parameters) -> Vec<Unit> {
     units
 }
 
-/// What the threads that load share.
-struct Loader<'a, P: Protocol> {
-    database: &'a Database<P>,
-    tables: &'a Tables,
+/// What is loaded.
+struct Population {
+    units: Vec<Unit>,
     scale: Scale,
     constants: Constants,
     seed: u64,
     /// The date of everything that the load dates.
     date: Timestamp,
-    progress: Progress<'a>,
-    rows: u64,
-    rows_done: Word,
 }
 
-impl<P: Protocol> Loader<'_, P> {
-    /// Loads all units with so many threads, this one among them. A thread that fails stops the
-    /// others at their next unit.
-    fn run(&self, units: &[Unit], threads: usize) -> Result<(), Failure> {
-        let failure = Mutex::new(None);
-        let next = Word::new(0);
-        let work = || {
-            loop {
-                // ORDERING: relaxed, here and below: the counter only deals out positions, and
-                // the end of the scope orders all that was done before it.
-                let position = next.fetch_add(1, Ordering::Relaxed) as usize;
-                let Some(&unit) = units.get(position) else { break };
-                let random = &mut Random::new(self.seed, position as u64 + 1);
-                if let Err(reason) = self.load_unit(unit, random) {
-                    next.store(units.len() as u64, Ordering::Relaxed);
-                    let first = &mut *failure.lock().expect("no thread panics with the lock");
-                    first.get_or_insert(reason);
-                }
-            }
+/// Units of one sort, by their positions among all units.
+struct Part<'a> {
+    population: &'a Population,
+    positions: Vec<usize>,
+}
+
+/// The orders of a district, and what belongs to them.
+#[derive(Default)]
+struct Orders {
+    orders: Vec<Order>,
+    new_orders: Vec<NewOrderRow>,
+    lines: Vec<OrderLine>,
+}
+
+impl Part<'_> {
+    /// All units, as [`Loading::fill`] takes them.
+    fn all(&self) -> (&Self, u64) {
+        (self, self.positions.len() as u64)
+    }
+
+    /// The `n`-th unit, and its source of random numbers.
+    fn unit(&self, n: u64) -> (Unit, Random) {
+        let position = self.positions[n as usize];
+        let random = Random::new(self.population.seed, position as u64 + 1);
+        (self.population.units[position], random)
+    }
+
+    fn items(&self, n: u64) -> Vec<Item> {
+        let (Unit::Items(first, last), mut random) = self.unit(n) else { return Vec::new() };
+        (first..=last).map(|i_id| item(&mut random, i_id)).collect()
+    }
+
+    fn warehouses(&self, n: u64) -> Option<Warehouse> {
+        self.warehouse(n).map(|(warehouse, _)| warehouse)
+    }
+
+    fn districts(&self, n: u64) -> Vec<District> {
+        self.warehouse(n).map(|(_, districts)| districts).unwrap_or_default()
+    }
+
+    fn warehouse(&self, n: u64) -> Option<(Warehouse, Vec<District>)> {
+        let (Unit::Warehouse(w_id), mut random) = self.unit(n) else { return None };
+        let scale = &self.population.scale;
+        let ytd = FIRST_PAYMENT * Cents::from(scale.customers_per_district);
+        let warehouse = warehouse(&mut random, w_id, ytd * Cents::from(DISTRICTS));
+        let next_o_id = scale.orders_per_district + 1;
+        let districts =
+            (1..=DISTRICTS).map(|d_id| district(&mut random, (w_id, d_id), ytd, next_o_id));
+        Some((warehouse, districts.collect()))
+    }
+
+    fn stock(&self, n: u64) -> Vec<Stock> {
+        let (Unit::Stock(w_id, first, last), mut random) = self.unit(n) else { return Vec::new() };
+        (first..=last).map(|i_id| stock(&mut random, w_id, i_id)).collect()
+    }
+
+    fn customers(&self, n: u64) -> Vec<Customer> {
+        self.customers_with_history(n).0
+    }
+
+    fn history(&self, n: u64) -> Vec<History> {
+        self.customers_with_history(n).1
+    }
+
+    fn customers_with_history(&self, n: u64) -> (Vec<Customer>, Vec<History>) {
+        let (Unit::Customers(w_id, d_id), mut random) = self.unit(n) else {
+            return (Vec::new(), Vec::new());
         };
-        thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
-            work();
-        });
-        failure.into_inner().expect("no thread panics with the lock").map_or(Ok(()), Err)
+        let (population, random) = (self.population, &mut random);
+        let ids = 1..=population.scale.customers_per_district;
+        let customers = ids.clone().map(|c_id| population.customer(random, w_id, d_id, c_id));
+        let customers = customers.collect();
+        let history = ids.map(|c_id| population.history(random, w_id, d_id, c_id)).collect();
+        (customers, history)
     }
 
-    fn load_unit(&self, unit: Unit, random: &mut Random) -> Result<(), Failure> {
-        match unit {
-            Unit::Items(first, last) => {
-                self.insert(&self.tables.item, (first..=last).map(|i_id| item(random, i_id)))
-            }
-            Unit::Warehouse(w_id) => {
-                let ytd = FIRST_PAYMENT * Cents::from(self.scale.customers_per_district);
-                let warehouse = warehouse(random, w_id, ytd * Cents::from(DISTRICTS));
-                self.insert(&self.tables.warehouse, std::iter::once(warehouse))?;
-                let next_o_id = self.scale.orders_per_district + 1;
-                let districts =
-                    (1..=DISTRICTS).map(|d_id| district(random, (w_id, d_id), ytd, next_o_id));
-                self.insert(&self.tables.district, districts)
-            }
-            Unit::Stock(w_id, first, last) => {
-                let stock = (first..=last).map(|i_id| stock(random, w_id, i_id));
-                self.insert(&self.tables.stock, stock)
-            }
-            Unit::Customers(w_id, d_id) => self.load_customers(random, w_id, d_id),
-            Unit::Orders(w_id, d_id) => self.load_orders(random, w_id, d_id),
-        }
+    fn orders(&self, n: u64) -> Vec<Order> {
+        self.orders_with_lines(n).orders
     }
 
-    fn load_customers(&self, random: &mut Random, w_id: u16, d_id: u8) -> Result<(), Failure> {
-        let count = self.scale.customers_per_district;
-        let customers = (1..=count).map(|c_id| self.customer(random, w_id, d_id, c_id));
-        self.insert(&self.tables.customer, customers)?;
-        let history = (1..=count).map(|c_id| self.history(random, w_id, d_id, c_id));
-        self.insert(&self.tables.history, history)
+    fn new_orders(&self, n: u64) -> Vec<NewOrderRow> {
+        self.orders_with_lines(n).new_orders
     }
 
-    fn load_orders(&self, random: &mut Random, w_id: u16, d_id: u8) -> Result<(), Failure> {
+    fn order_lines(&self, n: u64) -> Vec<OrderLine> {
+        self.orders_with_lines(n).lines
+    }
+
+    fn orders_with_lines(&self, n: u64) -> Orders {
+        let (Unit::Orders(w_id, d_id), mut random) = self.unit(n) else { return Orders::default() };
+        let (population, random) = (self.population, &mut random);
+        let Scale { customers_per_district, orders_per_district, .. } = population.scale;
         // Clause 4.3.3.1: the orders' customers are a permutation. (Of a district with more
         // orders than customers, a test's, each customer has as many orders as comes out.)
-        let mut customers: Vec<u32> = (1..=self.scale.customers_per_district).collect();
+        let mut customers: Vec<u32> = (1..=customers_per_district).collect();
         random.shuffle(&mut customers);
-        let mut lines = Vec::new();
-        for (o_id, &c_id) in (1..=self.scale.orders_per_district).zip(customers.iter().cycle()) {
-            let order = self.order(random, (w_id, d_id, o_id), c_id);
-            lines
-                .extend((1..=order.o_ol_cnt).map(|number| self.order_line(random, &order, number)));
-            let new_order = order.o_carrier_id.is_none().then_some(NewOrderRow {
-                no_w_id: w_id,
-                no_d_id: d_id,
-                no_o_id: o_id,
-            });
-            insert_batch(self.database, |tx| {
-                tx.insert(&self.tables.order, order.clone())?;
-                if let Some(new_order) = &new_order {
-                    tx.insert(&self.tables.new_order, new_order.clone())?;
-                }
-                lines.iter().try_for_each(|line| tx.insert(&self.tables.order_line, line.clone()))
-            })?;
-            lines.clear();
-            self.done(1 + u64::from(new_order.is_some()) + LINES_MEAN);
-        }
-        Ok(())
-    }
-
-    /// Inserts `rows`, a batch per transaction.
-    fn insert<R: Record>(
-        &self,
-        table: &Table<R>,
-        mut rows: impl Iterator<Item = R>,
-    ) -> Result<(), Failure> {
-        let mut batch = Vec::with_capacity(BATCH_ROWS);
-        loop {
-            batch.clear();
-            batch.extend(rows.by_ref().take(BATCH_ROWS));
-            if batch.is_empty() {
-                return Ok(());
+        let mut all = Orders::default();
+        for (o_id, &c_id) in (1..=orders_per_district).zip(customers.iter().cycle()) {
+            let order = population.order(random, (w_id, d_id, o_id), c_id);
+            let numbers = 1..=order.o_ol_cnt;
+            all.lines.extend(numbers.map(|number| population.order_line(random, &order, number)));
+            if order.o_carrier_id.is_none() {
+                all.new_orders.push(NewOrderRow { no_w_id: w_id, no_d_id: d_id, no_o_id: o_id });
             }
-            insert_batch(self.database, |tx| {
-                batch.iter().try_for_each(|row| tx.insert(table, row.clone()))
-            })?;
-            self.done(batch.len() as u64);
+            all.orders.push(order);
         }
+        all
     }
+}
 
-    /// Counts `rows` as loaded and reports each full percent.
-    fn done(&self, rows: u64) {
-        // ORDERING: relaxed; the count orders nothing.
-        let before = self.rows_done.fetch_add(rows, Ordering::Relaxed);
-        let step = (self.rows / 100).max(1);
-        if before / step != (before + rows) / step || before + rows == self.rows {
-            (self.progress)(before + rows, self.rows);
-        }
+impl Population {
+    /// The units of a sort.
+    fn part(&self, is_in: fn(&Unit) -> bool) -> Part<'_> {
+        let positions = (0..self.units.len()).filter(|&position| is_in(&self.units[position]));
+        Part { population: self, positions: positions.collect() }
     }
 
     fn customer(&self, random: &mut Random, w_id: u16, d_id: u8, c_id: u32) -> Customer {

@@ -45,11 +45,9 @@ pub use mix::{Kind, Mix};
 pub use raw::RawYcsb;
 pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 
-use crate::load;
+use crate::load::Loading;
 use crate::walk;
-use crate::workload::{
-    Condition, LoadOptions, Outcome, Progress, Workload, failure_of, insert_batch,
-};
+use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::{Done, Ledgers};
 use survey::{Survey, expected_keys};
 
@@ -120,9 +118,6 @@ const TRANSACTIONS: [&str; 5] =
 /// The position of the last of them.
 const MIXED: usize = 4;
 
-/// Rows that one transaction inserts.
-const BATCH_ROWS: usize = 128;
-
 /// A loaded YCSB table of rows `R`.
 pub struct Ycsb<P: Protocol, R: Row> {
     database: Database<P>,
@@ -145,10 +140,10 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
             options.builder::<P>().table_with_capacity::<R>(parameters.records as usize).open()?;
         let table = database.table::<R>()?;
         let ycsb = Ycsb { database, table, parameters: *parameters, ledgers: Ledgers::default() };
-        let threads = options.threads.clamp(1, P::WORKERS_MAX);
-        let insert = |keys| ycsb.insert_rows(keys);
-        load::run(parameters.records, threads, options.progress, || Ok(insert))?;
-        options.settle(&ycsb.database)?;
+        let mut loading = Loading::new(options, parameters.records);
+        let loaded: fn(&(), u64) -> Option<R> = |(), key| Some(R::new(key));
+        loading.fill(&ycsb.database, &ycsb.table, (&(), parameters.records), loaded)?;
+        loading.finish();
         Ok(ycsb)
     }
 
@@ -201,24 +196,6 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
         let snapshot = self.database.open_snapshot()?;
         verify(&snapshot, &self.table, self.parameters.records, &self.ledgers, progress)
-    }
-}
-
-impl<P: Protocol, R: Row> Ycsb<P, R> {
-    /// How many rows a transaction may insert, or read.
-    const BATCH_ROWS: usize = if P::SINGLE_KEY { 1 } else { BATCH_ROWS };
-
-    /// Inserts rows as they are after the load.
-    fn insert_rows(&self, keys: std::ops::Range<u64>) -> Result<(), Failure> {
-        let mut first = keys.start;
-        while first < keys.end {
-            let batch = first..keys.end.min(first + Self::BATCH_ROWS as u64);
-            first = batch.end;
-            insert_batch(&self.database, |tx| {
-                batch.clone().try_for_each(|key| tx.insert(&self.table, R::new(key)))
-            })?;
-        }
-        Ok(())
     }
 }
 

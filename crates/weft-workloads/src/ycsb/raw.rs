@@ -8,6 +8,7 @@
 //! of [`survey`](super::survey) hold nevertheless: each concerns single rows, or sums of them.
 
 use std::hint::black_box;
+use std::thread;
 
 use weft::raw_tree::{RawTree, RawWorker};
 use weft::schema::Storage;
@@ -16,7 +17,7 @@ use weft::{Failure, Metrics};
 use super::client::{Client, Done, Ledgers};
 use super::survey::{Survey, expected_keys};
 use super::{Kind, Parameters, Row};
-use crate::load;
+use crate::load::shares;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress};
 
 /// A loaded YCSB tree of rows `R`, without transactions.
@@ -51,15 +52,19 @@ impl<R: Row> RawYcsb<R> {
         assert!(R::STORAGE == Storage::Ordered, "the raw index is the B+-tree");
         parameters.check(R::STORAGE);
         let tree = RawTree::<R>::open(options.htm, options.reserve_bytes)?;
-        load::run(parameters.records, options.threads.max(1), options.progress, || {
+        let load = |keys: std::ops::Range<u64>| -> Result<(), Failure> {
             let mut worker = tree.worker()?;
-            Ok(move |mut keys: std::ops::Range<u64>| {
-                keys.try_for_each(|key| match worker.insert(key, R::new(key)) {
-                    true => Ok(()),
-                    false => unreachable!("key {key} is loaded once"),
-                })
-            })
+            for key in keys {
+                assert!(worker.insert(key, R::new(key)), "key {key} is loaded once");
+            }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let shares = shares(parameters.records, options.threads);
+            let threads: Vec<_> = shares.map(|keys| scope.spawn(move || load(keys))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().expect("no load panics"))
         })?;
+        (options.progress)(parameters.records, parameters.records);
         Ok(RawYcsb { tree, parameters: *parameters, ledgers: Ledgers::default() })
     }
 
