@@ -9,6 +9,7 @@ use weft::plan::Pieces;
 use weft::run::{Outcome, Strategy};
 use weft::{CommitToken, Database, Error, Failure, Transaction, TransactionOptions};
 
+use crate::INSIDE;
 use crate::OwnedOutput;
 use crate::one_piece::OnePiece;
 use crate::piecewise::Piecewise;
@@ -95,7 +96,7 @@ impl<P: Protocol> Execute<P> for Database<P> {
         options: &TransactionOptions,
         procedure: &mut F,
     ) -> Result<(F::Owned, CommitToken), F::Error> {
-        let worker = self.worker().map_err(Error::from)?;
+        let worker = self.open_worker(INSIDE).map_err(Error::from)?;
         if P::CHOPS {
             if worker.memory.is_in_user_code() {
                 return Err(Error::from(Failure::NestedOperation).into());
@@ -105,7 +106,7 @@ impl<P: Protocol> Execute<P> for Database<P> {
                 return execute_in_pieces(self, worker, options, &pieces, procedure);
             }
         }
-        if P::REPAIRS && P::executes_steps(&self.engine().protocol) {
+        if P::REPAIRS && P::executes_steps(&self.open_engine(INSIDE).protocol) {
             return execute_stepwise(self, worker, options, procedure);
         }
         let mut body = |tx: &Transaction<'_, P>| procedure.run(tx).map(F::into_owned);
@@ -123,18 +124,19 @@ fn execute_in_pieces<P: Protocol, F: OwnedOutput<P>>(
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     if !pieces.are_one_by_one() {
         let strategy = Strategy { pieces: Some(pieces), ..Strategy::default() };
-        let ended = database.run_keeping(worker, options, strategy, |tx, columns, returned| {
-            let driver = OnePiece::new(tx, tx.columns(columns));
-            let result = match columns {
-                Some(_) => procedure.execute(&driver).map(F::into_owned),
-                None => procedure.run(tx).map(F::into_owned),
-            };
-            Outcome::of(returned.insert(result))
-        });
+        let ended =
+            database.run_keeping(INSIDE, worker, options, strategy, |tx, columns, returned| {
+                let driver = OnePiece::new(tx, tx.columns(columns));
+                let result = match columns {
+                    Some(_) => procedure.execute(&driver).map(F::into_owned),
+                    None => procedure.run(tx).map(F::into_owned),
+                };
+                Outcome::of(returned.insert(result))
+            });
         return ended.result();
     }
     let strategy = Strategy { pieces: Some(pieces), is_driven: true, sets_aside: false };
-    let ended = database.run_keeping(worker, options, strategy, |tx, _, returned| {
+    let ended = database.run_keeping(INSIDE, worker, options, strategy, |tx, _, returned| {
         let driver = Piecewise::new(tx, pieces);
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));
@@ -170,7 +172,7 @@ fn execute_stepwise<P: Protocol, F: OwnedOutput<P>>(
     procedure: &mut F,
 ) -> Result<(F::Owned, CommitToken), F::Error> {
     let strategy = Strategy { is_driven: true, ..Strategy::default() };
-    let ended = database.run_keeping(worker, options, strategy, |tx, _, returned| {
+    let ended = database.run_keeping(INSIDE, worker, options, strategy, |tx, _, returned| {
         let driver = Stepwise::new(tx);
         let executed = || procedure.execute(&driver).map(F::into_owned);
         let executed = catch_unwind(AssertUnwindSafe(executed));

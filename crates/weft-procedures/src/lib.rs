@@ -146,12 +146,17 @@ pub use weft::plan::StepColumns;
 pub use weft::plan::{Access, Dependency, Loop, Pieces, Rollback, Shape, Step, TableShape};
 pub use weft::step::{Instance, Iteration, LOOPS_MAX};
 
-use weft::commit::Protocol;
+use weft::commit::{Protocol, Unstable};
 use weft::schema::Record;
 use weft::{Error, Table, Transaction};
 
 /// Makes a procedure of a function.
 pub use weft_macros::procedure;
+
+/// That the drivers may use the engine's insides.
+// SAFETY: a driver is called by one operation at a time, on the transaction's thread. It holds no executor from one call
+// to the next, and ends a transaction by a commit or by a conflict that it reports.
+const INSIDE: Unstable = unsafe { Unstable::new() };
 
 /// A transaction whose steps are known: arguments, and what is done with them.
 /// [`#[procedure]`](macro@crate::procedure) implements it.

@@ -1,6 +1,7 @@
 //! The driver of procedures that run as one piece, under protocols that chop.
 
 use super::{Driver, Next, Passes};
+use crate::INSIDE;
 use weft::Transaction;
 use weft::commit::{ChopsProcedures, Executor, Protocol};
 use weft::plan::StepColumns;
@@ -32,7 +33,7 @@ impl<P: Protocol> Driver<P> for OnePiece<'_, '_, P> {
     fn come_to(&self, step: usize) {
         if self.columns.is_some() {
             let instance = Instance { step, iteration: Iteration::NONE };
-            if let Some(chopping) = self.transaction.worker().executor().chopping() {
+            if let Some(chopping) = self.transaction.worker(INSIDE).executor().chopping() {
                 chopping.enter_step(instance);
             }
         }

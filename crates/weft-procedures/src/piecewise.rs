@@ -15,6 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::INSIDE;
 use crate::{Accessed, Driver, Next, Passes, Selection};
 use weft::Transaction;
 use weft::commit::CommitToken;
@@ -70,7 +71,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// For a transaction that has just begun.
     pub fn new(transaction: &'t Transaction<'db, P>, pieces: &'t Pieces) -> Self {
         let columns = transaction.columns(pieces.columns());
-        let chopping = transaction.worker().executor().chopping();
+        let chopping = transaction.worker(INSIDE).executor().chopping();
         Piecewise {
             transaction,
             pieces,
@@ -126,10 +127,10 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     #[inline]
     fn try_commit(&self) -> Result<u64, Abort> {
         let transaction = self.transaction;
-        let memory = &transaction.worker().memory;
-        transaction.stage_writes();
+        let memory = &transaction.worker(INSIDE).memory;
+        transaction.stage_writes(INSIDE);
         let _committing = Committing(memory);
-        transaction.worker().executor().commit(memory, || {
+        transaction.worker(INSIDE).executor().commit(memory, || {
             if !self.is_decided.get() {
                 transaction.record_serialization();
                 self.is_recorded.set(true);
@@ -147,7 +148,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Undoes what has been done since the last commit, for it to be done again.
     #[cold]
     fn undo(&self) {
-        let (worker, engine) = (self.transaction.worker(), self.transaction.engine());
+        let (worker, engine) = (self.transaction.worker(INSIDE), self.transaction.engine(INSIDE));
         let redone = self.redone.get() + 1;
         self.redone.set(redone);
         if let Some(chopping) = worker.executor().chopping() {
@@ -166,9 +167,9 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// Goes back to the beginning of the present piece, which is undone.
     fn begin_again(&self) {
         // What it remembers of indexes may be of records that are gone.
-        self.transaction.worker().next_serial();
+        self.transaction.worker(INSIDE).next_serial();
         self.transaction.record_next_round();
-        self.transaction.forget_doom();
+        self.transaction.forget_doom(INSIDE);
         self.piece.set(self.pieces.of_step(self.first.get()));
         self.is_begun.set(false);
     }
@@ -176,7 +177,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     /// The simulated machine has rolled back the piece's region: the pass that follows tries another.
     #[cold]
     fn take_up_region(&self) -> Next {
-        let worker = self.transaction.worker();
+        let worker = self.transaction.worker(INSIDE);
         if let Some(chopping) = worker.executor().chopping() {
             chopping.forget_region(&worker.memory);
         }
@@ -187,7 +188,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
 
     /// Ends the region of the present piece, if one is open.
     fn close_region(&self) {
-        let worker = self.transaction.worker();
+        let worker = self.transaction.worker(INSIDE);
         if let Some(chopping) = worker.executor().chopping() {
             chopping.close_region(&worker.memory);
         }
@@ -197,7 +198,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
     #[inline]
     fn note_step(&self, instance: Instance) {
         if self.columns.is_some()
-            && let Some(chopping) = self.transaction.worker().executor().chopping()
+            && let Some(chopping) = self.transaction.worker(INSIDE).executor().chopping()
         {
             chopping.enter_step(instance);
         }
@@ -226,7 +227,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
 
     /// What has led to a panic may have been a conflict, and earlier pieces cannot be undone.
     fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
-        let regions = self.transaction.worker().memory.regions();
+        let regions = self.transaction.worker(INSIDE).memory.regions();
         match catch_unwind(AssertUnwindSafe(|| regions.unless_undone(body)))? {
             Some(result) => Ok(result),
             None => {
@@ -264,7 +265,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
             self.piece.set(self.pieces.of_step(step));
         }
         if !self.is_begun.replace(true) && self.in_pieces {
-            let worker = self.transaction.worker();
+            let worker = self.transaction.worker(INSIDE);
             if let Some(chopping) = worker.executor().chopping() {
                 chopping.open_region(self.piece.get(), &worker.memory);
             }
@@ -299,7 +300,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     fn restart_pass(&self) {
-        let regions = self.transaction.worker().memory.regions();
+        let regions = self.transaction.worker(INSIDE).memory.regions();
         match regions.unless_undone(|| self.close_region()) {
             Some(()) => self.undo(),
             None => drop(self.take_up_region()),
@@ -311,7 +312,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         if self.is_undone.take() {
             return self.take_up_region();
         }
-        let memory = &transaction.worker().memory;
+        let memory = &transaction.worker(INSIDE).memory;
         let Some(concluded) = memory.regions().unless_undone(|| self.conclude(is_ok)) else {
             return self.take_up_region();
         };

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 
+use crate::INSIDE;
 use crate::{Accessed, Again, Driver, Next, Selection};
 use weft::Error;
 use weft::Transaction;
@@ -21,7 +22,7 @@ pub struct Stepwise<'t, 'db, P: Protocol> {
 impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
     /// For a transaction that has just begun.
     pub fn new(transaction: &'t Transaction<'db, P>) -> Self {
-        if let Some(repairing) = transaction.worker().executor().repairing() {
+        if let Some(repairing) = transaction.worker(INSIDE).executor().repairing() {
             repairing.begin_steps();
         }
         Stepwise { transaction, ended: Cell::new(None) }
@@ -33,13 +34,13 @@ impl<'t, 'db, P: Protocol> Stepwise<'t, 'db, P> {
     }
 
     fn next_round(&self) {
-        let worker = self.transaction.worker();
+        let worker = self.transaction.worker(INSIDE);
         if let Some(repairing) = worker.executor().repairing() {
             repairing.next_round(&worker.memory);
         }
         worker.next_round();
         self.transaction.record_next_round();
-        self.transaction.forget_doom();
+        self.transaction.forget_doom(INSIDE);
     }
 }
 
@@ -50,7 +51,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
 
     #[inline]
     fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let worker = self.transaction.worker();
+        let worker = self.transaction.worker(INSIDE);
         if let Some(repairing) = worker.executor().repairing() {
             repairing.enter_step(accessed.instance, false);
         }
@@ -62,14 +63,14 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 
     fn resume(&self, instance: Instance) {
-        if let Some(repairing) = self.transaction.worker().executor().repairing() {
+        if let Some(repairing) = self.transaction.worker(INSIDE).executor().repairing() {
             repairing.enter_step(instance, true);
         }
         self.transaction.record_step(instance, true);
     }
 
     fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let worker = self.transaction.worker();
+        let worker = self.transaction.worker(INSIDE);
         if let Some(repairing) = worker.executor().repairing() {
             repairing.keep_step(accessed.instance);
         }
@@ -85,14 +86,14 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     fn end_pass(&self, is_ok: bool) -> Next {
         let transaction = self.transaction;
         let committed = if is_ok {
-            transaction.commit_here()
+            transaction.commit_here(INSIDE)
         } else {
             match transaction.conflict() {
                 Some(abort) => Err(abort),
                 None => return Next::Return,
             }
         };
-        let worker = transaction.worker();
+        let worker = transaction.worker(INSIDE);
         if committed.is_ok() || !transaction.may_have_another_round() {
             self.ended.set(Some(committed));
             return Next::Return;
@@ -112,9 +113,10 @@ fn expect_again<P: Protocol, T: Record>(
     accessed: &Accessed<'_, T>,
     again: Again,
 ) {
-    let worker = transaction.worker();
+    let worker = transaction.worker(INSIDE);
     let counters = worker.memory.counters();
-    let table = accessed.table.inner();
+    // SAFETY: a look-up in it is all that follows.
+    let table = unsafe { accessed.table.inner() };
     if again == Again::SamePlace
         && let Some(key) = accessed.key
         && let Some(repairing) = worker.executor().repairing()

@@ -51,6 +51,11 @@ pub use weft::protocol::{
 
 use weft::Builder;
 
+/// That protocols may use the engine's insides.
+// SAFETY: what is done with them is done by a worker's own thread between two of its transactions, or inside one, and keeps
+// to what the functions ask.
+const INSIDE: weft::commit::Unstable = unsafe { weft::commit::Unstable::new() };
+
 /// Options of the protocols, for [`Builder`].
 pub trait BuilderExt {
     /// Sets what the protocol `htcc` is to do.

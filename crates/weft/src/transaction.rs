@@ -28,7 +28,7 @@ use weft_htm::word::yield_now;
 
 use crate::commit::{
     Abort, ChopsProcedures, CommitToken, Dbx, Engine, Executor, Observation, Protocol, Refusal,
-    RepairsTransactions, Visible, Worker,
+    RepairsTransactions, Unstable, Visible, Worker,
 };
 use crate::error::{Conflict, ConflictReason, Error, Failure};
 use crate::index::NodeVersion;
@@ -100,6 +100,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         worker: &'db Worker<P>,
         attempt: u32,
         deadline: Option<Deadline>,
+        _: Unstable,
     ) -> Result<Self, Failure> {
         Self::start(database, worker, attempt, deadline)?;
         Ok(Self::started(database, worker, attempt, deadline))
@@ -107,9 +108,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// What has to be done before a transaction is there. If this returns without an error, it has to be
     /// made next, by [`Transaction::started`].
-    #[doc(hidden)]
     #[inline(always)]
-    pub fn start(
+    pub(crate) fn start(
         database: &Engine<P>,
         worker: &Worker<P>,
         attempt: u32,
@@ -150,9 +150,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// The transaction that was started on this worker.
-    #[doc(hidden)]
     #[inline(always)]
-    pub fn started(
+    pub(crate) fn started(
         database: &'db Engine<P>,
         worker: &'db Worker<P>,
         attempt: u32,
@@ -177,14 +176,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// The worker that it runs on.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn worker(&self) -> &'db Worker<P> {
+    pub fn worker(&self, _: Unstable) -> &'db Worker<P> {
         self.worker
     }
 
     /// What it works on.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn engine(&self) -> &'db Engine<P> {
+    pub fn engine(&self, _: Unstable) -> &'db Engine<P> {
         self.database
     }
 
@@ -196,7 +195,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Says that nothing dooms it any more: what it has done since was undone.
     #[doc(hidden)]
-    pub fn forget_doom(&self) {
+    pub fn forget_doom(&self, _: Unstable) {
         self.doomed.set(None);
     }
 
@@ -461,9 +460,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let (database, worker) = (self.database, self.worker);
-        match self.finish(None) {
+        match self.finish(None, Unstable::ENGINE) {
             Ok(token) => {
-                self.end_committed();
+                self.end_committed(Unstable::ENGINE);
                 database.acknowledge(|| Some(worker), token)?;
                 Ok(token)
             }
@@ -483,19 +482,23 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// to [give way](Transaction::give_way) to.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn finish(&self, columns: Option<&[StepColumns]>) -> Result<CommitToken, Abort> {
-        self.commit_by_columns(self.columns(columns), || self.commit_here())
+    pub fn finish(
+        &self,
+        columns: Option<&[StepColumns]>,
+        _: Unstable,
+    ) -> Result<CommitToken, Abort> {
+        self.commit_by_columns(self.columns(columns), || self.commit_here(Unstable::ENGINE))
     }
 
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
     #[doc(hidden)]
     #[inline(always)]
-    pub fn commit_here(&self) -> Result<CommitToken, Abort> {
+    pub fn commit_here(&self, _: Unstable) -> Result<CommitToken, Abort> {
         if let Some(abort) = self.doomed.get() {
             return Err(abort);
         }
         let memory = &self.worker.memory;
-        self.stage_writes();
+        self.stage_writes(Unstable::ENGINE);
         let _committing = Committing(memory);
         self.worker.executor().commit(memory, || {
             self.record_serialization();
@@ -512,7 +515,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// this does, and the transaction rolls back.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn stage_writes(&self) {
+    pub fn stage_writes(&self, _: Unstable) {
         assert!(
             !self.is_torn.get(),
             "an operation of this transaction was left half done, because the row's type has panicked or does \
@@ -535,7 +538,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Ends the transaction, which has committed.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn end_committed(self) {
+    pub fn end_committed(self, _: Unstable) {
         // The end is here, not in `drop`.
         ManuallyDrop::new(self).end();
     }

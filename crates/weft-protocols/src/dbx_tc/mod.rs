@@ -199,11 +199,11 @@ pub trait ChoppedDatabase {
 
 impl ChoppedDatabase for Database<DbxTc> {
     fn admit(&self, shape: &'static Shape) -> Result<(), NotAdmitted> {
-        self.engine().protocol.procedures.admit(shape)
+        self.open_engine(crate::INSIDE).protocol.procedures.admit(shape)
     }
 
     fn chopping(&self) -> Chopping {
-        self.engine().protocol.procedures.get().chopping.clone()
+        self.open_engine(crate::INSIDE).protocol.procedures.get().chopping.clone()
     }
 }
 
@@ -282,7 +282,8 @@ impl PieceExecutor {
     #[inline(always)]
     fn end(&mut self, memory: &WorkerMemory) {
         for Superseded { record, row, table } in self.garbage.drain(..) {
-            drop_private(record, row, table, memory);
+            // SAFETY: it was superseded in the access set, which keeps private rows, once.
+            unsafe { drop_private(record, row, table, memory) };
         }
         self.forget_deferring(memory);
         self.accesses.end();

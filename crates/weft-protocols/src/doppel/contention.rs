@@ -202,8 +202,9 @@ mod tests {
     fn a_sketch_keeps_the_most_contended_records() {
         let database: Database<Dbx> = Database::builder().table::<Counter>().open().unwrap();
         let counters = database.table::<Counter>().unwrap();
-        let table = counters.inner().reference();
-        let worker = database.worker().unwrap();
+        // SAFETY: only its name for access sets is used.
+        let table = unsafe { counters.inner() }.reference();
+        let worker = database.open_worker(crate::INSIDE).unwrap();
         let memory = &worker.memory;
         database
             .transact(|tx| {

@@ -10,11 +10,13 @@ use weft::encoding::{EncodedKey, Key, KeyForm};
 use weft::operation::{ColumnOf, ColumnOperation, Operation};
 use weft::schema::Record;
 use weft::store::record::StoredRecord;
+use weft::store::table::TableInner;
 use weft::store::table::{Table, with_form};
 use weft::store::worker::Pinned;
 
 use super::contention::Contended;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
+use crate::INSIDE;
 
 /// Labels of rows that are to be split, in a database under a protocol with phases.
 pub trait LabelledDatabase {
@@ -87,8 +89,8 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
             return Err(unsplittable("the column owns memory"));
         };
         with_record(self, table, key, |record, key| {
-            let contended = Contended::of(record, table.inner().reference(), key);
-            transition::label(self.engine(), contended, operation);
+            let contended = Contended::of(record, inner_of(table).reference(), key);
+            transition::label(self.open_engine(INSIDE), contended, operation);
         })
     }
 
@@ -98,7 +100,11 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
         key: &T::Key,
     ) -> Result<(), Failure> {
         with_record(self, table, key, |record, _| {
-            transition::remove_labels(self.engine(), table.inner().reference(), record);
+            transition::remove_labels(
+                self.open_engine(INSIDE),
+                inner_of(table).reference(),
+                record,
+            );
         })
     }
 }
@@ -110,19 +116,19 @@ fn with_record<J: JoinedProtocol, T: Record>(
     key: &T::Key,
     body: impl FnOnce(NonNull<u8>, EncodedKey),
 ) -> Result<(), Failure> {
-    if !Arc::ptr_eq(&table.inner().identity, &database.engine().identity) {
+    if !Arc::ptr_eq(&inner_of(table).identity, &database.open_engine(INSIDE).identity) {
         return Err(Failure::ForeignTable { table: T::TABLE });
     }
-    let worker = database.worker()?;
+    let worker = database.open_worker(INSIDE)?;
     if worker.active.get() {
         return Err(Failure::NestedTransaction);
     }
-    database.engine().shared.check_open()?;
+    database.open_engine(INSIDE).shared.check_open()?;
     // Before the worker is pinned: it is the user's code.
     let encoded = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
     let pinned = Pinned::new(worker);
     // SAFETY: pinned.
-    let record = unsafe { table.inner().reference().find(&encoded) }.filter(|record| {
+    let record = unsafe { inner_of(table).reference().find(&encoded) }.filter(|record| {
         // SAFETY: the table's own index holds addresses of its records; pinned.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
         !stored.header.tid().load_unlocked().is_absent()
@@ -133,4 +139,10 @@ fn with_record<J: JoinedProtocol, T: Record>(
         true => Ok(()),
         false => Err(Failure::NoSuchRow { table: T::TABLE, key: format!("{key:?}") }),
     }
+}
+
+/// The table itself.
+fn inner_of<T: Record>(table: &Table<T>) -> &TableInner<T> {
+    // SAFETY: its records are looked up by a worker that is pinned, and changed by transactions alone.
+    unsafe { table.inner() }
 }

@@ -20,6 +20,7 @@ use super::contention::{Contended, add, gather, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
+use crate::INSIDE;
 
 /// A record is split if transactions have had a conflict about it for every so many that committed,
 const COMMITS_PER_CONFLICT_MAX: u64 = 100;
@@ -563,7 +564,7 @@ fn merge<J: JoinedProtocol>(
     let mut copy = unsafe { split.take_copy(&worker.memory) };
     let mut attempt = 0;
     loop {
-        let transaction = Transaction::begin(database, worker, attempt, None)
+        let transaction = Transaction::begin(database, worker, attempt, None, INSIDE)
             .expect("a reconciliation is not kept from beginning");
         // What the slices hold is added to a copy of the row. If the transaction has to be run again, this
         // is done again, on another copy: slices are not changed by being merged.
@@ -579,12 +580,12 @@ fn merge<J: JoinedProtocol>(
         // SAFETY: as above.
         let replaced = unsafe { transaction.replace_untyped(split.table, record, copy) };
         let ended = match replaced {
-            Ok(()) => transaction.finish(None),
+            Ok(()) => transaction.finish(None, INSIDE),
             Err(abort) => Err(abort),
         };
         match ended {
             Ok(_) => {
-                transaction.end_committed();
+                transaction.end_committed(INSIDE);
                 break;
             }
             Err(abort) => transaction.give_way(abort),

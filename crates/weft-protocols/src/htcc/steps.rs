@@ -295,7 +295,8 @@ impl<H: TidHeader> Steps<H> {
         self.writes.clear();
         self.parts.clear();
         for Superseded { record, row, table } in self.garbage.drain(..) {
-            drop_private(record, row, table, memory);
+            // SAFETY: it was superseded in the access set, which keeps private rows, once.
+            unsafe { drop_private(record, row, table, memory) };
         }
     }
 }

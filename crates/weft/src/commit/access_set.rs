@@ -360,7 +360,8 @@ impl<H: TidHeader> AccessSet<H> {
                 discard(entry, key);
             }
             if let Some(row) = entry.row {
-                drop_private(entry.record, row, entry.table, memory);
+                // SAFETY: each private row is dropped once: it is either the write entry's or superseded.
+                unsafe { drop_private(entry.record, row, entry.table, memory) };
             }
         }
         self.drop_superseded(memory);
@@ -372,7 +373,8 @@ impl<H: TidHeader> AccessSet<H> {
             return;
         }
         for Superseded { record, row, table } in self.superseded.drain(..) {
-            drop_private(record, row, table, memory);
+            // SAFETY: as above.
+            unsafe { drop_private(record, row, table, memory) };
         }
     }
 
@@ -561,8 +563,7 @@ pub fn visible(tid: Tid, newest: *mut u8) -> Visible {
     if !tid.is_absent() {
         // A record that is not absent has been committed with a row.
         debug_assert!(!newest.is_null());
-        // SAFETY: see above; `newest` belongs to `tid`, as the caller has made sure.
-        return Visible::Row(unsafe { NonNull::new_unchecked(newest) });
+        return NonNull::new(newest).map_or(Visible::Absent, Visible::Row);
     }
     if tid.is_removed() { Visible::Removed } else { Visible::Absent }
 }
@@ -591,14 +592,16 @@ pub fn written_at<H>(write: &WriteEntry<H>, version: Tid) -> Tid {
 }
 
 /// Drops a row that no other thread has seen.
-pub fn drop_private<H>(
+///
+/// # Safety
+/// The row is complete, of this table, and the caller's own: it is not dropped again.
+pub unsafe fn drop_private<H>(
     record: RecordPointer<H>,
     row: NonNull<u8>,
     table: TableRef,
     memory: &WorkerMemory,
 ) {
-    // SAFETY: private rows are complete, and each is dropped once: it is either the write
-    // entry's or superseded.
+    // SAFETY: by the contract.
     unsafe { memory.drop_row(row, table, is_inline(table, record, row)) };
 }
 

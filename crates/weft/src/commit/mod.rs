@@ -21,6 +21,7 @@ pub mod optimistic;
 mod options;
 pub mod silo;
 pub mod two_phase_locking;
+mod unstable;
 mod worker;
 
 use std::ptr::NonNull;
@@ -32,6 +33,7 @@ pub use engine::{CommitToken, Durability, Engine};
 pub use options::{GivenOptions, ProtocolOptions, ProtocolShared};
 pub use silo::Silo;
 pub use two_phase_locking::{TwoPhaseLocking, TwoPhaseLockingNoWait};
+pub use unstable::Unstable;
 pub use worker::{Worker, Workers, backoff};
 
 use crate::error::{Conflict, ConflictReason, Failure};

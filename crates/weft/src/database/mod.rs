@@ -22,7 +22,7 @@ use std::time::Duration;
 use weft_htm::Backend;
 use weft_htm::word::{Ordering, yield_now};
 
-use crate::commit::{CommitToken, Dbx, Engine, Protocol, Worker, Workers};
+use crate::commit::{CommitToken, Dbx, Engine, Protocol, Unstable, Worker, Workers};
 use crate::error::{Conflict, Error, Failure};
 #[cfg(feature = "history")]
 use crate::history::History;
@@ -332,7 +332,7 @@ impl<P: Protocol> Database<P> {
             self.inner.shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
             P::between_transactions(&self.inner.engine, worker, || self.check_wait(None, 0))?;
         }
-        Transaction::begin(self.engine(), worker, 0, None)
+        Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)
     }
 
     /// Whether one that waits at the turnstile should go on waiting.
@@ -433,10 +433,23 @@ impl<P: Protocol> Database<P> {
     }
 
     /// What its transactions work on.
+    #[inline(always)]
+    pub(crate) fn engine(&self) -> &Engine<P> {
+        &self.inner.engine
+    }
+
+    /// As `engine`, for crates outside.
     #[doc(hidden)]
     #[inline(always)]
-    pub fn engine(&self) -> &Engine<P> {
-        &self.inner.engine
+    pub fn open_engine(&self, _: Unstable) -> &Engine<P> {
+        self.engine()
+    }
+
+    /// As `worker`, for crates outside.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn open_worker(&self, _: Unstable) -> Result<&Worker<P>, Failure> {
+        self.worker()
     }
 
     /// What the handles share.
@@ -451,9 +464,8 @@ impl<P: Protocol> Database<P> {
     }
 
     /// This thread's worker; makes the thread one if need be.
-    #[doc(hidden)]
     #[inline(always)]
-    pub fn worker(&self) -> Result<&Worker<P>, Failure> {
+    pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
         match registered(&self.inner) {
             Some(worker) => Ok(worker),
             None => register(&self.inner),

@@ -16,7 +16,9 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::{Database, TransactionOptions, check_bounds};
-use crate::commit::{Abort, ChopsProcedures, CommitToken, Executor, Protocol, Worker, backoff};
+use crate::commit::{
+    Abort, ChopsProcedures, CommitToken, Executor, Protocol, Unstable, Worker, backoff,
+};
 use crate::error::{ConflictReason, Error, Failure};
 use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
@@ -118,7 +120,7 @@ impl<P: Protocol> Database<P> {
         body: &mut impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
     ) -> Ended<R, E> {
         let strategy = Strategy { sets_aside, ..Strategy::default() };
-        self.run_keeping(worker, options, strategy, |tx, _, returned| {
+        self.run_keeping(Unstable::ENGINE, worker, options, strategy, |tx, _, returned| {
             Outcome::of(returned.insert(body(tx)))
         })
     }
@@ -128,6 +130,7 @@ impl<P: Protocol> Database<P> {
     #[inline(always)]
     pub fn run_keeping<R, E: From<Error>>(
         &self,
+        _: Unstable,
         worker: &Worker<P>,
         options: &TransactionOptions,
         strategy: Strategy<'_>,
@@ -203,9 +206,9 @@ impl<P: Protocol> Database<P> {
         let abort = loop {
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
             let abort = match outcome {
-                Ok(Outcome::Returned) => match transaction.finish(columns) {
+                Ok(Outcome::Returned) => match transaction.finish(columns, Unstable::ENGINE) {
                     Ok(token) => {
-                        transaction.end_committed();
+                        transaction.end_committed(Unstable::ENGINE);
                         return Ok(Some(Ran::Committed(token)));
                     }
                     Err(abort) => abort,
@@ -222,7 +225,7 @@ impl<P: Protocol> Database<P> {
                 },
                 Ok(Outcome::Panicked(panic)) => return unwind(transaction, panic),
                 Ok(Outcome::Committed(token, panic)) => {
-                    transaction.end_committed();
+                    transaction.end_committed(Unstable::ENGINE);
                     match panic {
                         None => return Ok(Some(Ran::Committed(token))),
                         Some(panic) => resume_unwind(panic),

@@ -36,8 +36,11 @@ pub struct Table<T: Record> {
 
 impl<T: Record> Table<T> {
     /// The table itself, for protocols of other crates.
+    ///
+    /// # Safety
+    /// What is done with it keeps to what its functions ask of callers.
     #[doc(hidden)]
-    pub fn inner(&self) -> &TableInner<T> {
+    pub unsafe fn inner(&self) -> &TableInner<T> {
         &self.inner
     }
 }

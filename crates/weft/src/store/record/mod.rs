@@ -250,6 +250,12 @@ impl Newest {
     }
 }
 
+impl Default for NewestWord {
+    fn default() -> Self {
+        NewestWord::new()
+    }
+}
+
 impl NewestWord {
     /// No row yet.
     pub fn new() -> NewestWord {
