@@ -4,15 +4,15 @@
 //!
 //! `cargo run --release --features history --example history -- dbx | weft check -`
 //!
-//! The argument is the protocol, `dbx` by default; after it, how many transactions each thread
+//! The argument is the protocol (`dbx`, `silo`, `2pl` or `doppel`), `dbx` by default; after it, how many transactions each thread
 //! runs, 200 by default.
 
 use std::io::{self, BufWriter, Write};
 
 use weft::history::History;
-use weft::protocol::Protocol;
+use weft::protocol::{Dbx, Protocol, Silo, TwoPhaseLocking};
 use weft::{Database, Error, Record, column_of};
-use weft_protocols::{NAMES, with_protocol};
+use weft_protocols::Doppel;
 
 #[derive(Clone, Record)]
 #[record(table = "boxes", index(name = by_units, columns(units)))]
@@ -41,8 +41,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let name = arguments.next().unwrap_or_else(|| "dbx".to_owned());
     let transactions = arguments.next().map_or(Ok(200), |number| number.parse())?;
-    let history = with_protocol!(name.as_str(), |P| record::<P>(transactions))
-        .ok_or_else(|| format!("no protocol is called {name}; there are {}", NAMES.join(", ")))??;
+    let history = match name.as_str() {
+        Dbx::NAME => record::<Dbx>(transactions)?,
+        Silo::NAME => record::<Silo>(transactions)?,
+        TwoPhaseLocking::NAME => record::<TwoPhaseLocking>(transactions)?,
+        Doppel::NAME => record::<Doppel>(transactions)?,
+        _ => return Err(format!("`{name}` is none of dbx, silo, 2pl and doppel").into()),
+    };
     let mut out = BufWriter::new(io::stdout().lock());
     history.write_json_lines(&mut out)?;
     out.flush()?;
