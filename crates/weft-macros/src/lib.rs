@@ -165,10 +165,9 @@ pub fn derive_column_value(input: TokenStream) -> TokenStream {
 /// that implements `weft_procedures::Procedure`.
 ///
 /// ```
-/// use weft_procedures::Procedure;
 /// use weft::protocol::{Dbx, Protocol};
 /// use weft::{Error, Record, Table, Transaction};
-/// use weft_procedures::procedure;
+/// use weft_procedures::{Procedure, procedure};
 ///
 /// #[derive(Clone, Record)]
 /// pub struct Counter { #[record(key)] id: u32, next: Option<u32>, value: i64 }

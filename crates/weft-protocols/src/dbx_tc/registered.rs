@@ -13,11 +13,10 @@ use weft_procedures::chopping::{
 /// What `dbx-tc` knows of procedures when a database is opened.
 ///
 /// ```
-/// use weft_procedures::Procedure;
 /// use weft::protocol::Protocol;
-/// use weft_protocols::{DbxTc, DbxTcOptions};
 /// use weft::{Database, Error, Record, Table, Transaction};
-/// use weft_procedures::procedure;
+/// use weft_procedures::{Execute, Procedure, procedure};
+/// use weft_protocols::{BuilderExt, ChoppedDatabase, DbxTc, DbxTcOptions};
 ///
 /// #[derive(Clone, Record)]
 /// struct Item { #[record(key)] id: u32, left: u32 }

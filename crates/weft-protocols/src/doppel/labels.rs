@@ -29,7 +29,7 @@ pub trait LabelledDatabase {
     ///
     /// ```
     /// # use weft::operation::Add;
-    /// # use weft_protocols::Doppel;
+    /// # use weft_protocols::{Doppel, LabelledDatabase};
     /// # use weft::{Database, Error, Record, column_of};
     /// # #[derive(Clone, Record)]
     /// # struct Page { #[record(key)] id: u32, likes: u64 }
