@@ -112,7 +112,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         if let Some(abort) = transaction.doomed() {
             return Err(abort);
         }
-        let epoch = transaction.commit_by_columns(self.columns, || self.try_commit())?;
+        let epoch = transaction.commit_by_columns(INSIDE, self.columns, || self.try_commit())?;
         let is_over = |piece: usize| self.pieces.start(piece + 1) <= self.end();
         let is_over = self.pieces.conflicting().is_some_and(is_over);
         self.is_decided.set(is_over && self.is_recorded.get());

@@ -487,7 +487,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         columns: Option<&[StepColumns]>,
         _: Unstable,
     ) -> Result<CommitToken, Abort> {
-        self.commit_by_columns(self.columns(columns), || self.commit_here(Unstable::ENGINE))
+        self.commit_by_columns(Unstable::ENGINE, self.columns(columns), || {
+            self.commit_here(Unstable::ENGINE)
+        })
     }
 
     /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
@@ -508,7 +510,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             Counters::count(&memory.counters().committed);
         }
         self.record_commit();
-        Ok(CommitToken { epoch: memory.last_epoch_relied_on() })
+        Ok(CommitToken::of(memory.last_epoch_relied_on()))
     }
 
     /// Encodes what is to be logged, before anything is locked or installed. If the user's types panic,
@@ -551,9 +553,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Spells out why the transaction must give way.
-    #[doc(hidden)]
     #[cold]
-    pub fn describe(&self, abort: Abort) -> Conflict {
+    pub(crate) fn describe(&self, abort: Abort) -> Conflict {
         // SAFETY: pinned, as long as `self` is there.
         unsafe { abort.into_conflict() }
     }
@@ -572,9 +573,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     /// Undoes what it was to write, for the body to be run again as the same transaction: the worker stays
     /// pinned, and what the operations have found is known (HTCC §4). Whether that can be done.
-    #[doc(hidden)]
     #[cold]
-    pub fn repair(&self) -> bool {
+    pub(crate) fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
         let is_on = |repairing: &mut <P::Executor as Executor>::Repairing| repairing.is_on();
         if !worker.executor().repairing().is_some_and(is_on) || !self.may_have_another_round() {
@@ -671,8 +671,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     }
 
     /// Says that the log was asked already whether the transaction may write.
-    #[doc(hidden)]
-    pub fn set_admitted(&self) {
+    pub(crate) fn set_admitted(&self) {
         self.is_admitted.set(true);
     }
 

@@ -9,7 +9,7 @@
 //! so that a hardware region can hold it.
 //!
 //! The procedures are [registered](DbxTcOptions::procedures) when the database is opened, or
-//! [admitted](weft::Database::admit) later, and [executed](weft_procedures::Execute::execute). All other transactions
+//! [admitted](ChoppedDatabase::admit) later, and [executed](weft_procedures::Execute::execute). All other transactions
 //! are kept apart from procedures that are between two pieces: see `gate`.
 //!
 //! A procedure rolls back by its own decision in its first piece, and nowhere else; the analysis sees to that.

@@ -12,7 +12,7 @@ use crate::store::worker::Shared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitToken {
     /// The transaction, and all that it depends on, are durable if this epoch is.
-    pub epoch: u64,
+    epoch: u64,
 }
 
 impl CommitToken {

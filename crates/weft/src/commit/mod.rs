@@ -6,8 +6,8 @@
 //! which record is read, written, inserted or removed, and which index nodes stand for what was
 //! found absent, and decides at [`Executor::commit`].
 //!
-//! A protocol is one file, to be read beside its paper. Those of an application are here; the laboratory's are in
-//! `protocols`, where the list is.
+//! A protocol is one file, to be read beside its paper. Those of an application are here. The laboratory's are in the
+//! crate `weft-protocols`, with the list of all.
 //!
 //! [`Transaction`]: crate::Transaction
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]

@@ -55,8 +55,8 @@ impl<P: Protocol> Database<P> {
             return Err(Failure::ForeignTable { table: T::TABLE }.into());
         }
         let storage = self.inner().storage.as_ref();
-        if let Some(storage) = storage {
-            storage.log().map_err(E::from)?;
+        if self.engine().is_durable() {
+            self.engine().log().map_err(E::from)?;
         }
         self.check_no_commit().map_err(E::from)?;
         // No checkpoint, and no backup, sees half of it.

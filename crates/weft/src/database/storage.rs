@@ -351,10 +351,6 @@ impl Storage {
         &self.recovered
     }
 
-    pub fn log(&self) -> Result<&Arc<Log>, Failure> {
-        self.log.as_ref().ok_or(Failure::ReadOnly { epoch: self.recovered.epoch })
-    }
-
     /// Waits until no other thread writes a checkpoint or a backup, or loads a table, and keeps it so.
     ///
     /// # Errors
@@ -490,7 +486,7 @@ impl Snapshot {
         let log = self.shared().log.get();
         // Nothing that the snapshot shows was written in a later epoch than either.
         let last_epoch = |engine: &EngineLog| engine.last_epoch().min(epoch_of(self.number()));
-        CommitToken { epoch: log.map_or(0, last_epoch) }
+        CommitToken::of(log.map_or(0, last_epoch))
     }
 }
 
@@ -530,7 +526,7 @@ impl<P: Protocol> Database<P> {
     /// # Errors
     /// As [`Database::wait_durable`].
     pub fn flush(&self) -> Result<(), Failure> {
-        self.storage()?.log()?;
+        self.engine().log()?;
         self.wait_durable(self.last_commit())
     }
 
@@ -539,7 +535,7 @@ impl<P: Protocol> Database<P> {
         let log = self.inner().shared.log.get();
         // A commit under way may have appended in the present epoch and not have said so.
         let epoch = log.map_or(0, |_| self.inner().shared.clock.epoch());
-        CommitToken { epoch }
+        CommitToken::of(epoch)
     }
 
     /// Writes a checkpoint: all rows as they are now. The log before it is removed then, so that the
@@ -562,7 +558,7 @@ impl<P: Protocol> Database<P> {
         progress: impl Fn(CheckpointProgress) + Sync,
     ) -> Result<CheckpointReport, Failure> {
         let storage = self.storage()?;
-        storage.log()?;
+        self.engine().log()?;
         self.check_no_commit()?;
         let mut held = storage.hold_checkpoints()?;
         let progress = |part| {
@@ -579,7 +575,7 @@ impl<P: Protocol> Database<P> {
         held: &mut HeldCheckpoints<'_>,
         progress: &(dyn Fn(CheckpointProgress) + Sync),
     ) -> Result<CheckpointReport, Failure> {
-        let log = storage.log()?;
+        let log = self.engine().log()?;
         let logged = log.metrics().bytes_written;
         let source = self.snapshot_source(storage)?;
         log.wait_durable(source.epoch())?;

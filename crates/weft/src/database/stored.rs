@@ -86,10 +86,25 @@ impl<T: Record> AnyTable for TableInner<T> {
     fn encode_rows(
         self: Arc<Self>,
         snapshot: &Snapshot,
-        part: (u32, u32),
+        (part, parts): (u32, u32),
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError> {
-        self.encode_part(snapshot, part, sink)
+        let table = Table { inner: self };
+        let mut encoded = Vec::new();
+        for (position, row) in (0u64..).zip(snapshot.rows(&table)) {
+            if position % u64::from(parts) != u64::from(part) {
+                continue;
+            }
+            let row = row.map_err(|failure| StorageError::Io {
+                operation: "read the rows of",
+                path: T::TABLE.into(),
+                message: failure.to_string(),
+            })?;
+            encoded.clear();
+            row.encode_row(&mut encoded);
+            sink(&encoded)?;
+        }
+        Ok(())
     }
 
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
@@ -552,32 +567,5 @@ fn decode<R>(
     match input.is_empty() {
         true => Ok(value),
         false => Err(DecodeError::new(input, "there are bytes behind the end")),
-    }
-}
-
-impl<T: Record> TableInner<T> {
-    /// Hands every row of a part of the table to `sink`, encoded, as a snapshot sees them.
-    pub fn encode_part(
-        self: &Arc<Self>,
-        snapshot: &Snapshot,
-        (part, parts): (u32, u32),
-        sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
-    ) -> Result<(), StorageError> {
-        let table = Table { inner: Arc::clone(self) };
-        let mut encoded = Vec::new();
-        for (position, row) in (0u64..).zip(snapshot.rows(&table)) {
-            if position % u64::from(parts) != u64::from(part) {
-                continue;
-            }
-            let row = row.map_err(|failure| StorageError::Io {
-                operation: "read the rows of",
-                path: T::TABLE.into(),
-                message: failure.to_string(),
-            })?;
-            encoded.clear();
-            row.encode_row(&mut encoded);
-            sink(&encoded)?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Commits by columns, of procedures that run as one piece, under protocols that chop.
 
 use super::Transaction;
-use crate::commit::{Abort, ChopsProcedures, Executor, Protocol};
+use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable};
 use crate::plan::StepColumns;
 use crate::store::worker::Counters;
 
@@ -22,6 +22,7 @@ impl<P: Protocol> Transaction<'_, P> {
     #[inline(always)]
     pub fn commit_by_columns<R>(
         &self,
+        _: Unstable,
         columns: Option<&[StepColumns]>,
         commit: impl Fn() -> Result<R, Abort>,
     ) -> Result<R, Abort> {

@@ -278,6 +278,7 @@ impl<R: Record, V> ColumnOf<R, V> {
     }
 
     /// Whether a secondary index is ordered by it.
+    #[doc(hidden)]
     pub fn is_indexed(self) -> bool {
         R::INDEXES.iter().any(|index| index.columns.contains(&self.name()))
     }
