@@ -45,7 +45,7 @@ pub struct ArticlesOptions {
 }
 
 impl ArticlesOptions {
-    /// What is loaded and run with this popularity, on these snapshots.
+    /// Returns the parameters of the workload for this popularity, whose readers use these snapshots.
     pub fn parameters(&self, alpha: f64, snapshots: Snapshots) -> Parameters {
         let &ArticlesOptions { articles, users, mix, operations, .. } = self;
         Parameters { articles, users, mix, alpha, operations: operations.is_on(), snapshots }

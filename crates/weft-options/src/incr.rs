@@ -48,7 +48,7 @@ impl IncrOptions {
         }
     }
 
-    /// What is loaded and run with one of the [values](IncrOptions::values).
+    /// Returns the parameters of the workload for one of the [values](IncrOptions::values).
     pub fn parameters(&self, value: f64, change: Option<Change>) -> Parameters {
         let popularity = match self.is_zipf() {
             true => Popularity::Zipf { alpha: value },

@@ -36,7 +36,7 @@ pub struct LikeOptions {
 }
 
 impl LikeOptions {
-    /// What is loaded and run with this popularity and this share of likes.
+    /// Returns the parameters of the workload for this popularity and this share of likes.
     pub fn parameters(&self, alpha: f64, write_percent: u32) -> Parameters {
         Parameters { users: self.users, pages: self.pages, alpha, write_percent }
     }

@@ -34,7 +34,7 @@ pub struct RtmOptions {
 }
 
 impl RtmOptions {
-    /// What is tried on a machine with these limits.
+    /// Returns the experiments for a machine with these limits.
     ///
     /// # Errors
     /// A size that an experiment does not have.

@@ -54,7 +54,7 @@ impl RubisOptions {
         (self.mix == MixName::Contended).then_some(alphas)
     }
 
-    /// What is loaded and run with one of the [popularities](RubisOptions::alphas).
+    /// Returns the parameters of the workload for one of the [popularities](RubisOptions::alphas).
     pub fn parameters(&self, alpha: Option<f64>) -> Parameters {
         let &RubisOptions { users, items, operations, .. } = self;
         let mix = alpha.map_or(Mix::Bidding, |alpha| Mix::Contended { alpha });

@@ -29,7 +29,7 @@ pub struct TatpOptions {
 }
 
 impl TatpOptions {
-    /// What is loaded and run on these snapshots.
+    /// Returns the parameters of the workload, whose readers use these snapshots.
     pub fn parameters(&self, snapshots: Snapshots) -> Parameters {
         Parameters { subscribers: self.subscribers, mix: self.mix, snapshots }
     }

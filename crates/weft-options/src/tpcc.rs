@@ -91,8 +91,8 @@ impl StorageName {
 }
 
 impl TpccOptions {
-    /// What is loaded for so many threads, and run on these snapshots. `None`: there are too many threads for
-    /// each to have a warehouse.
+    /// Returns the parameters of the workload for this number of threads, whose readers use these snapshots. Returns
+    /// `None` if there are not enough warehouses to give each thread one.
     pub fn parameters(&self, threads: usize, snapshots: Snapshots) -> Option<Parameters> {
         let sharing = self.threads_per_warehouse.map_or(1, usize::from);
         let warehouses = match self.warehouses {

@@ -62,7 +62,7 @@ impl StorageName {
 }
 
 impl YcsbOptions {
-    /// What is loaded and run with this mix, and with rows of this popularity.
+    /// Returns the parameters of the workload for this mix and this popularity of rows.
     ///
     /// # Errors
     /// A hash table is to be scanned.
