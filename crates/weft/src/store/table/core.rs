@@ -30,8 +30,8 @@ pub struct TableCore {
     /// The offset of a row's stamp, if the database records a history: see [`crate::history`].
     #[cfg(feature = "history")]
     stamp_offset: Option<usize>,
-    /// Its number in the log; [`NOT_LOGGED`] for what is not: secondary indexes, volatile tables, and
-    /// everything in a database without a directory.
+    /// The table's number in the log, or [`NOT_LOGGED`]. Not logged are secondary indexes, volatile tables,
+    /// and everything in a database without a directory.
     log_number: Word,
     /// Appends a row in its stored form.
     encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
@@ -208,7 +208,7 @@ impl TableCore {
     #[cfg(feature = "history")]
     pub(crate) unsafe fn set_stamp(&self, row: NonNull<u8>, stamp: crate::history::Stamp) {
         let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
-        // SAFETY: rows of this table have room for a stamp there, and it is the caller's alone.
+        // SAFETY: rows of this table have room for a stamp there, and only the caller can reach it.
         unsafe { row.add(offset).cast().write(stamp) };
     }
 
