@@ -84,7 +84,7 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// The address, if the key is there.
+    /// Returns the address, if the key is there.
     #[inline(always)]
     pub fn address(self) -> Option<u64> {
         match self {

@@ -24,9 +24,9 @@
 //!
 //! In the paper a number becomes a consistent snapshot when all transactions that may have a smaller number
 //! have ended. Until then, commutative pieces that come late are redone on newer versions (Algorithm 1). Here
-//! a number is taken when no procedure is between two pieces (see the gate of `dbx_tc`). So it is consistent
-//! at once, and nothing has to be redone. Readers get the same in both: a state that is consistent, and at
-//! most about one epoch old.
+//! a number is taken when no procedure is between two pieces (see the gate of `dbx_tc`). Therefore it is
+//! consistent at once, and nothing has to be redone. Readers get the same in both: a state that is
+//! consistent, and at most about one epoch old.
 //!
 //! The snapshot counts as open until it is renewed. If readers no longer ask for it, it would keep versions
 //! for nothing. Therefore workers that collect their garbage close it when it is two epochs old.
@@ -42,7 +42,7 @@ use crate::sync::clock::epoch_of;
 #[derive(Debug, Default)]
 pub struct Recent {
     state: Mutex<State>,
-    /// The epoch of its number, or 0 if there is none. So readers see without taking the lock that it is old.
+    /// The epoch of its number, or 0 without a snapshot. So readers see without taking the lock that it is old.
     epoch: Word,
     /// 1 while a thread renews it.
     renewing: Word,

@@ -580,8 +580,9 @@ mod loom_tests {
         });
     }
 
-    /// What a worker keeps for a snapshot that is being closed is released, whichever of the two comes first.
-    /// Each entry is taken again once, and no entry stays on the list of a closed snapshot.
+    /// A worker keeps entries for a snapshot that is being closed. Whether they are put on its list before or
+    /// after, they are released: each entry is taken again once, and none stays on the list of a closed
+    /// snapshot.
     #[test]
     fn loom_retention_nothing_is_kept_for_a_closed_snapshot() {
         let mut model = loom::model::Builder::new();

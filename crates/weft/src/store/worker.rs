@@ -670,8 +670,8 @@ impl WorkerMemory {
     /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
     unsafe fn settle_deleted(&self, deleted: Box<DeletedRecord>) {
         let DeletedRecord { record, table, .. } = *deleted;
-        // SAFETY: the record is on no other list, so it is not freed. Rows that are reached from it are not
-        // freed while this worker is pinned.
+        // SAFETY: the record is on no other list, so no other worker frees it. Rows that are reached from it
+        // are not freed while this worker is pinned.
         unsafe {
             if let Some(row) = newest(record)
                 && let Some(deletion) = VersionHeader::of(row).deletion()

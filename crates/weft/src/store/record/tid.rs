@@ -287,9 +287,9 @@ impl TidWord {
     }
 }
 
-/// The fence between locking the write set and validating the read set. No validation load may be satisfied
-/// before every write lock is visible. Otherwise two transactions could each miss the other's lock (write
-/// skew). Its partner is the same fence in the other transaction.
+/// Separates the locking of the write set from the validation of the read set: a fence. No validation load
+/// may be satisfied before every write lock is visible. Otherwise two transactions could each miss the
+/// other's lock (write skew). The partner is the same fence in the other transaction.
 #[inline(always)]
 pub fn fence_before_validation() {
     fence(Ordering::SeqCst);

@@ -307,7 +307,7 @@ impl TableRef {
             if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
                 return false; // See `WorkerMemory::retire_deleted`.
             }
-            // SAFETY: the record is on a list, so it is not freed, and the worker is pinned.
+            // SAFETY: the record is on a list, which keeps it from being freed, and the worker is pinned.
             let header = unsafe { newest(record).map(|row| VersionHeader::of(row)) };
             // SAFETY: as above.
             header.is_none_or(|header| unsafe { memory.may_unlink(header) })
