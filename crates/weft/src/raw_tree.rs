@@ -308,7 +308,7 @@ mod tests {
         for key in (0..1000).rev() {
             assert!(worker.insert(key * 2, [key, 0, 7]));
         }
-        assert!(!worker.insert(500, [0; 3]), "there is one");
+        assert!(!worker.insert(500, [0; 3]), "the key is present");
         assert_eq!(worker.get(500, |row| *row), Some([250, 0, 7]));
         assert_eq!(worker.get(501, |row| *row), None);
         for round in 0..100_000 {

@@ -393,7 +393,7 @@ impl Retention {
     pub fn join(&self, number: u64) {
         let mut state = self.state();
         let joined = state.open.iter_mut().find(|open| open.number == number);
-        joined.expect("somebody has it open").readers += 1;
+        joined.expect("only an open snapshot is joined").readers += 1;
     }
 
     /// Closes a snapshot for one reader. If it was the last reader, everything that was kept for the snapshot

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! Of two neighbours below the same parent, it is always the right one that is taken out. So no leaf
-//! elsewhere points to it as its next leaf. Every inner node except the root has at least two children
-//! (except for a moment, until the worker that removed the second-last one has tidied up). So an empty leaf
-//! always has such a neighbour.
+//! elsewhere points to it as its next leaf. Every inner node except the root has at least two children, so an
+//! empty leaf always has such a neighbour. (An inner node may have a single child for a moment, until the
+//! worker that took out the other one has tidied up.)
 
 use std::alloc::Layout;
 use std::ptr::NonNull;

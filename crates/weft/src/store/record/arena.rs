@@ -496,8 +496,8 @@ impl Arena {
         unsafe { self.active[class.index()].push(block) };
     }
 
-    /// Makes room in the active magazine, which is full, by the spare one and, if that is full too, the
-    /// depot.
+    /// Makes room in the active magazine, which is full: swaps it with the spare one, and gives that one to
+    /// the depot if it held any blocks.
     #[cold]
     #[inline(never)]
     fn exchange(&mut self, class: Class, memory: &Memory) {
@@ -569,7 +569,7 @@ mod separate {
             drop(blocks);
             assert!(
                 found.is_none_or(|found| found == class),
-                "a block is freed as what it was allocated"
+                "a block is freed with the class with which it was allocated"
             );
             // If the block is not in use, this is a double free, which the sanitizer reports.
             // SAFETY: by the contract, allocated above with this layout, and not used any more.

@@ -110,7 +110,10 @@ mod tests {
             };
             let other = std::thread::scope(|scope| scope.spawn(other).join().expect("no panic"));
             let met = met.commit().map(drop);
-            assert!(met.is_ok() != other.is_ok(), "one of them gives way: {met:?}, {other:?}");
+            assert!(
+                met.is_ok() != other.is_ok(),
+                "exactly one of them commits: {met:?}, {other:?}"
+            );
         }
 
         fn aborts(&self) -> Vec<(&'static str, u64)> {

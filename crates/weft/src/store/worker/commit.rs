@@ -241,7 +241,7 @@ impl WorkerMemory {
     /// Returns a number for the log that is greater than all before it, for protocols whose versions do not
     /// order the writes of a record.
     pub fn next_in_log(&self) -> u64 {
-        let log = self.shared.log.get().expect("asked only if commits are logged");
+        let log = self.shared.log.get().expect("called only if commits are logged");
         // Relaxed: two transactions that write the same record draw one after the other.
         log.sequence.fetch_add(1, Ordering::Relaxed)
     }
