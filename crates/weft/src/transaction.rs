@@ -126,6 +126,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if P::CHOPS {
             worker.memory.set_deadline(deadline, attempt + 1);
         }
+        // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
         worker.memory.pin();
         let beginning = Beginning(&worker.memory);
@@ -143,6 +144,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 Refusal::Failure(failure) => failure,
             });
         }
+        // The transaction has begun, so the worker stays pinned.
         std::mem::forget(beginning);
         worker.active.set(true);
         worker.next_serial();
@@ -271,8 +273,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`Failure::DuplicateKey`] if there is a row with the same primary key, or with the same key in a unique
-    /// index; [`Failure::Constraint`]; [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// - [`Failure::DuplicateKey`] if there is a row with the same primary key, or with the same key in a unique
+    ///   index.
+    /// - [`Failure::Constraint`] if the row breaks one of its constraints.
+    /// - [`Failure::StoredRowTooLarge`] if the row is too long to be stored.
+    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
     /// After a failure the table is as it was before the call.
     #[inline]
     pub fn insert<T: Record>(&self, table: &Table<T>, row: T) -> Result<(), Error> {
@@ -288,10 +294,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// replaces the row. Returns what `change` returned, or `None` if there is no such row.
     ///
     /// # Errors
-    /// [`Failure::KeyChanged`] if `change` changed the primary key; [`Failure::Constraint`];
-    /// [`Failure::DuplicateKey`] if another row has the new key in a unique index; [`Failure::NestedWrite`] if
-    /// `change` wrote the same row through the transaction; [`Conflict`]; [`Failure::ForeignTable`],
-    /// [`Failure::DeadlineExceeded`]. After a failure the row is as it was before the call.
+    /// - [`Failure::KeyChanged`] if `change` changed the primary key.
+    /// - [`Failure::Constraint`] if the changed row breaks one of its constraints.
+    /// - [`Failure::DuplicateKey`] if another row has the new key in a unique index.
+    /// - [`Failure::StoredRowTooLarge`] if the changed row is too long to be stored.
+    /// - [`Failure::NestedWrite`] if `change` wrote the same row through the transaction.
+    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
+    /// After a failure the row is as it was before the call.
     #[inline]
     pub fn update<T: Record, R>(
         &self,
@@ -314,6 +324,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let result = change(new.get_mut());
                 self.replace(table, record, version, old, new)?;
                 self.record(table.reference(), key, Event::Write);
+                // The write validates the read.
                 std::mem::forget(read);
                 Ok(Some(result))
             }
@@ -454,8 +465,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// wait for that.
     ///
     /// # Errors
-    /// [`Conflict`]: nothing was changed; run the transaction again. [`Failure::Storage`]: the transaction has
-    /// committed, but could not be made durable.
+    /// - [`Conflict`]: nothing was changed. Run the transaction again.
+    /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let (database, worker) = (self.database, self.worker);
         match self.finish(None, Unstable::ENGINE) {
@@ -500,6 +511,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
         let _committing = Committing(memory);
+        // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();
             memory.draw()
@@ -830,6 +842,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                             return Ok(Some((record, row, observed.version)));
                         }
                         Visible::Absent => {
+                            // Nothing will be written, so the absence must be validated as a read.
                             let executor = self.worker.executor();
                             executor.note_read(table.reference(), record, observed.version);
                             break;

@@ -194,7 +194,7 @@ fn commit_in_region<H: TidHeader>(
                     return Err(write_conflict(write, tid));
                 }
             }
-            // Write: swap pointers, move versions on (lines 16–27).
+            // Write: swap the pointers, advance the versions (lines 16–27).
             let epoch = epoch();
             install_in_region(&set.writes[locked..], epoch);
             Ok(epoch)

@@ -346,6 +346,7 @@ impl<P: Protocol> Builder<P> {
         let is_recorded = false;
         let may_defer = self.storage.is_none() && !is_recorded;
         let options = ProtocolOptions { workers_max, may_defer, given: self.given };
+        // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = Shared::new(htm, workers_max);
         shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
@@ -360,6 +361,7 @@ impl<P: Protocol> Builder<P> {
         let mut names = std::collections::HashSet::new();
         let mut tables = BTreeMap::new();
         let mut indexes = 0;
+        // The tables, empty. Their indexes are numbered in the order of the calls.
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         for table in self.tables {
             if P::SINGLE_KEY && table.indexes > 1 {
@@ -379,6 +381,7 @@ impl<P: Protocol> Builder<P> {
             indexes += table.indexes;
         }
         memory.leave();
+        // Recovery, if there is a directory. It also starts the log.
         let storage = match self.storage {
             Some(plan) => {
                 // Decoding runs code of the row types, which may panic.
@@ -402,6 +405,7 @@ impl<P: Protocol> Builder<P> {
             }
             None => None,
         };
+        // The log ticks the clock. Without a log a thread of its own does.
         let ticker = match storage {
             Some(_) => None,
             // The simulated machine's virtual time cannot contain a thread that ticks in the host's time.

@@ -35,10 +35,13 @@ impl<P: Protocol> Database<P> {
     /// database has a directory, the rows are durable. If it or one of the parts fails, the table is empty again.
     ///
     /// # Errors
-    /// The errors of the parts. [`Failure::NotEmpty`], [`Failure::ForeignTable`]; [`Failure::DuplicateKey`] if two
-    /// rows have the same key, [`Failure::Constraint`] if a row breaks one of its constraints;
-    /// [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`], [`Failure::Closed`];
-    /// [`Failure::ReadOnly`], [`Failure::Storage`].
+    /// - The errors of the parts.
+    /// - [`Failure::NotEmpty`], [`Failure::ForeignTable`].
+    /// - [`Failure::DuplicateKey`] if two rows have the same key.
+    /// - [`Failure::Constraint`] if a row breaks one of its constraints.
+    /// - [`Failure::StoredRowTooLarge`] if a row is too long to be stored.
+    /// - [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::ReadOnly`], [`Failure::Storage`].
     pub fn load<T, I, E>(
         &self,
         table: &Table<T>,
@@ -95,6 +98,7 @@ impl<'a> Exclusive<'a> {
         if database.registered_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
+        // From now on no transaction and no snapshot begins.
         shared.closed.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
             |state| match state {
                 CLOSED => Failure::Closed,
@@ -140,6 +144,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         let failed = Word::new(0);
         let work = |result: Result<(), E>| {
             if let Err(error) = result {
+                // Relaxed: the flag only makes the other parts stop early. The error is passed on under the mutex.
                 failed.store(1, Ordering::Relaxed);
                 let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
                 if outcome.is_ok() {
@@ -147,6 +152,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 }
             }
         };
+        // Phase 1: fill in the rows, with one thread for each part.
         let mut threads = 0;
         blocking::scope(|scope| {
             for part in parts {
@@ -155,6 +161,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 scope.spawn(move || work(self.load_part(part, failed)));
             }
         });
+        // Phase 2: build the secondary indexes from the rows, with as many threads.
         let threads = threads.max(1);
         if failed.load(Ordering::Relaxed) == 0 {
             blocking::scope(|scope| {

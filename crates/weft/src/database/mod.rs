@@ -277,9 +277,11 @@ impl<P: Protocol> Database<P> {
     /// `body` may run several times, so it must be safe to repeat what it does outside the database.
     ///
     /// # Errors
-    /// The errors of `body`. [`Failure::NestedTransaction`] inside another transaction of this thread;
-    /// [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`]; [`Failure::Loading`], [`Failure::Closed`];
-    /// [`Failure::Storage`] if the transaction cannot be made durable.
+    /// - The errors of `body`.
+    /// - [`Failure::NestedTransaction`] inside another transaction of this thread.
+    /// - [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`].
+    /// - [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::Storage`] if the transaction cannot be made durable.
     pub fn transact<R, E: From<Error>>(
         &self,
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
@@ -359,15 +361,16 @@ impl<P: Protocol> Database<P> {
     ///
     /// Returns when the running transactions have ended and, if the database has a directory, all commits are
     /// durable. Also waits for a checkpoint, a backup or a load. If a transaction was leaked with
-    /// [`std::mem::forget`], it never returns; [`Database::close_within`] does.
+    /// [`std::mem::forget`], this never returns, but [`Database::close_within`] does.
     ///
     /// A row type's own code may call this in one place: the `drop` of a row runs outside any transaction, and can
     /// close the database. Other code of a row type runs inside a transaction, a checkpoint, a backup or a load,
     /// and would wait for itself. It gets an error, and the database stays open.
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`] if this thread is in a transaction; [`Failure::NestedCheckpoint`] if it is in
-    /// a checkpoint, a backup or a load; [`Failure::Storage`] if the last commits could not be made durable.
+    /// - [`Failure::NestedTransaction`] if this thread is in a transaction.
+    /// - [`Failure::NestedCheckpoint`] if this thread is in a checkpoint, a backup or a load.
+    /// - [`Failure::Storage`] if the last commits could not be made durable.
     pub fn close(&self) -> Result<(), Failure> {
         self.close_by(None)
     }

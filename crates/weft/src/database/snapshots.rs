@@ -43,9 +43,9 @@ impl<P: Protocol> Database<P> {
     /// [starving](Database#starvation) transaction runs alone under `tso`, opening waits for it.
     ///
     /// # Errors
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`]; [`Failure::NestedTransaction`] in
-    /// the `drop` of a row, if that is part of a commit; [`Failure::RowsSplit`] inside a transaction, under a
-    /// protocol that splits rows.
+    /// - [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`].
+    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// - [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
         let worker = self.worker()?;
         self.check_no_commit()?;

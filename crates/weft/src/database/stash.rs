@@ -1,4 +1,4 @@
-//! Stashes: a thread sets transactions aside that would have to wait, and goes on with others.
+//! Stashes: requests that a thread sets aside because their transactions would have to wait, while it runs others.
 //!
 //! Narula et al., *Phase Reconciliation for Contended In-Memory Transactions* (OSDI 2014), §5.1 and §5.4: a
 //! transaction that meets a split record in a split phase is stashed. It runs again in the next joined phase,

@@ -272,8 +272,8 @@ struct EngineEpochs(Weak<Shared>);
 impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
-        // No procedure may have pieces in two epochs, since one of them could survive without the other. So pass
-        // the gate, which no procedure between two pieces holds then.
+        // No procedure may have pieces in two epochs, since one of them could survive without the other. So the
+        // log passes the gate as a stranger, which waits until no procedure is between two pieces.
         let gate = shared.gate.as_ref();
         let _stranger = gate.map(|gate| {
             let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
@@ -386,8 +386,9 @@ impl Storage {
     /// Ends the run: makes everything durable that was committed. Waits for a running checkpoint, backup or load.
     ///
     /// # Errors
-    /// [`Failure::StillRunning`] if that takes longer than to the deadline; [`Failure::NestedCheckpoint`] inside a
-    /// checkpoint, a backup or a load; [`Failure::Storage`].
+    /// - [`Failure::StillRunning`] if that takes longer than to the deadline.
+    /// - [`Failure::NestedCheckpoint`] inside a checkpoint, a backup or a load.
+    /// - [`Failure::Storage`].
     pub fn end(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
         self.check_user_code()?;
         let still_running = || {
@@ -510,10 +511,11 @@ impl<P: Protocol> Database<P> {
     /// Waits until a transaction is durable, with all that it depends on.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]. [`Failure::Storage`] if the transaction is not durable. After
-    /// [`StorageError::DiskFull`] it becomes durable when there is space again; after any other error it does not.
-    /// [`Failure::NestedTransaction`] between two pieces of a procedure, because the log waits for the procedure's
-    /// end.
+    /// - [`Failure::InMemory`], [`Failure::ReadOnly`].
+    /// - [`Failure::Storage`] if the transaction is not durable. After [`StorageError::DiskFull`] it becomes
+    ///   durable when there is space again. After any other error it does not.
+    /// - [`Failure::NestedTransaction`] between two pieces of a procedure, because the log waits for the
+    ///   procedure's end.
     pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
         self.inner().wait_durable(self.registered_worker(), commit)
     }
@@ -542,14 +544,15 @@ impl<P: Protocol> Database<P> {
         CommitToken::of(epoch)
     }
 
-    /// Writes a checkpoint, which has all rows as they are now. Then removes the log before it, which the next
-    /// opening need not replay. Transactions can run at the same time.
+    /// Writes a checkpoint, which has all rows as they are now. Then removes the log before it, so that the next
+    /// opening need not replay it. Transactions can run at the same time.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::NestedTransaction`] in the `drop` of a row, if that
-    /// is part of a commit; [`Failure::NestedCheckpoint`] inside another checkpoint, a backup or a load;
-    /// [`Failure::Storage`] if the checkpoint cannot be written. Then the checkpoint before it is still there, and
-    /// so is the log.
+    /// - [`Failure::InMemory`], [`Failure::ReadOnly`].
+    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// - [`Failure::NestedCheckpoint`] inside another checkpoint, a backup or a load.
+    /// - [`Failure::Storage`] if the checkpoint cannot be written. The checkpoint before it is still there then,
+    ///   and so is the log.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Failure> {
         self.checkpoint_with(|_| {})
     }
@@ -607,8 +610,9 @@ impl<P: Protocol> Database<P> {
     /// copy to go on from that epoch.
     ///
     /// # Errors
-    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for
-    /// [`Database::checkpoint`]; [`Failure::Storage`].
+    /// - [`Failure::InMemory`].
+    /// - [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for [`Database::checkpoint`].
+    /// - [`Failure::Storage`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport, Failure> {
         self.backup_with(directory, |_| {})
     }

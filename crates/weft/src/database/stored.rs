@@ -430,6 +430,7 @@ fn fill<K: KeyForm, R>(
     // SAFETY: `block` is new and of the table's record class, and rows are of the table's type. No other thread has
     // the record's address before it is in the index, and no other thread uses the key.
     unsafe {
+        // A new record that holds the row, with the number 0.
         core.records.initialise(block);
         let place = match core.holds_rows_inline() {
             true => VersionHeader::initialise(block.add(core.records.layout.size())),

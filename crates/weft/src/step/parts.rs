@@ -41,6 +41,7 @@ impl<const N: usize> Parts<N> {
             let position = self.begun.len();
             let last = self.begun.iter().rposition(|part| part.instance == instance);
             match last {
+                // The instance's part is the one that is growing.
                 Some(last) if last + 1 == position => return,
                 Some(last) => (self.begun[last].next, is_first) = (Some(position), false),
                 None => {}

@@ -31,10 +31,13 @@ impl<P: Protocol> Transaction<'_, P> {
     /// ```
     ///
     /// # Errors
-    /// [`Failure::NoSuchRow`] if there is no row with this key; [`Failure::OutOfRange`] if the result does not fit
-    /// the column's type; [`Failure::Constraint`], [`Failure::DuplicateKey`], [`Failure::StoredRowTooLarge`] as for
-    /// [`Transaction::update`]; [`Conflict`](crate::Conflict); [`Failure::ForeignTable`],
-    /// [`Failure::DeadlineExceeded`]. After a failure the row is as it was before the call.
+    /// - [`Failure::NoSuchRow`] if there is no row with this key.
+    /// - [`Failure::OutOfRange`] if the result does not fit the column's type.
+    /// - [`Failure::Constraint`], [`Failure::DuplicateKey`], [`Failure::StoredRowTooLarge`] as for
+    ///   [`Transaction::update`].
+    /// - [`Conflict`](crate::Conflict), [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
+    /// After a failure the row is as it was before the call.
     #[inline]
     pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         &self,

@@ -31,7 +31,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Error> {
         let table = self.enter(table)?;
         if P::REPAIRS && self.worker.round() > 0 {
-            return Ok(()); // They have been fetched, and are in the workset cache.
+            return Ok(()); // The rows were fetched in an earlier round.
         }
         let row_bytes = size_of::<T>().min(bytes_max);
         with_form!(T::Key::WIDTH_BYTES, |K| {

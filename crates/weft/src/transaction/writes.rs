@@ -92,6 +92,7 @@ impl<P: Protocol> Transaction<'_, P> {
             let hint = self.worker.buffer(number).hint::<K>();
             match index.get_or_insert(key, record.address(), hint, memory) {
                 Insertion::Inserted { change, sibling } => {
+                    // The key was absent. The new record is a placeholder, which the commit makes visible.
                     let executor = self.worker.executor();
                     executor.insert(table, record, row, key.erase());
                     executor
@@ -100,6 +101,7 @@ impl<P: Protocol> Transaction<'_, P> {
                     return Ok(Placed::At(record));
                 }
                 Insertion::Found(address) => {
+                    // The key has a record already, so the new one is not needed.
                     // SAFETY: the table's own index holds addresses of its records.
                     let existing = unsafe { RecordPointer::from_address(address) };
                     // SAFETY: the row was written above, and is moved out here. The record was not linked, and the
@@ -268,6 +270,7 @@ impl<P: Protocol> Transaction<'_, P> {
             return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
         }
         check(new.get())?;
+        // If the update's closure has written this row, replacing the row would lose that write.
         if !self.worker.executor().is_current(record, version) {
             return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
         }
