@@ -92,15 +92,11 @@ impl ConflictReason {
             ConflictReason::ReadChanged => "a row that was read has changed",
             ConflictReason::WriteChanged => "a row to be written has changed",
             ConflictReason::WriteLocked => "another transaction is committing a row to be written",
-            ConflictReason::RangeChanged => {
-                "keys were inserted into or removed from a range that was read"
-            }
+            ConflictReason::RangeChanged => "keys were added or removed in a range that was read",
             ConflictReason::TimestampOrder => {
                 "another transaction came first, which the order of timestamps does not allow"
             }
-            ConflictReason::LockDenied => {
-                "another transaction holds a lock on a row, and the protocol does not wait for it"
-            }
+            ConflictReason::LockDenied => "another transaction holds a lock that this one needs",
             ConflictReason::Split => "a row is split among the workers",
         }
     }

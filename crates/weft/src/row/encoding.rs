@@ -147,7 +147,7 @@ pub enum Column<'a> {
 
 /// Values that are the leading part of a key `K`: all the keys that begin with it lie together.
 ///
-/// A key is a prefix of itself. The prefixes of a tuple key `(A, B, C)` are also `(A, B)`, `(A,)`
+/// A whole key is a prefix, too. The prefixes of a tuple key `(A, B, C)` are also `(A, B)`, `(A,)`
 /// and, for convenience, a lone `A`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the leading part of the key `{K}`",
