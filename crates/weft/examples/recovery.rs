@@ -1,7 +1,7 @@
 //! Measures recovery: writes a database with a log of a given size, and opens it again.
 //!
 //! ```text
-//! recovery write DIR [MIB] [ROWS]   writes a million rows, and updates them until the log has MIB MiB (1024)
+//! recovery write DIR [MIB] [ROWS]   writes ROWS rows (1000000), updated until the log has MIB MiB (1024)
 //! recovery checkpoint DIR           replaces the log by a checkpoint
 //! recovery open DIR [THREADS]       recovers the database, and prints how long that took
 //! ```
