@@ -11,13 +11,13 @@
 //!      4      2    version         of the format: 1
 //!      6      1    kind            1 log, 2 rows of a checkpoint, 3 manifest
 //!      7      1    flags           bit 0: closes the epoch; the others are zero
-//!       8      4    logger          which wrote it; rows: the part of the checkpoint
-//!      12      4    number          of the frame, from 0, within its epoch; rows: within its file
-//!      16      8    epoch           in which the payload's transactions committed
-//!      24      8    previous epoch  the last epoch that this logger closed before this one
-//!      32      8    durable epoch   an epoch that was durable when the frame was written
-//!      40      8    position        of the frame's beginning in the file
-//!      48      8    synced          how far the file was synced when the frame was written
+//!      8      4    logger          the one that wrote it; rows: the part of the checkpoint
+//!     12      4    number          of the frame, from 0, within its epoch; rows: within its file
+//!     16      8    epoch           in which the payload's transactions committed
+//!     24      8    previous epoch  the last epoch that this logger closed before this one
+//!     32      8    durable epoch   an epoch that was durable when the frame was written
+//!     40      8    position        of the frame's beginning in the file
+//!     48      8    synced          how far the file was synced when the frame was written
 //!     56      4    payload length  in bytes
 //!     60      4    checksum        CRC-32C of bytes 0..60 and of the payload
 //!     64           payload

@@ -221,8 +221,8 @@ impl Log {
     /// Starts a log whose segments lie in `directory`, which is created if it does not exist. The
     /// log has slots for `workers_max` workers.
     ///
-    /// `first_epoch` is the first epoch that may be appended to. All epochs before it count as
-    /// durable, so it is the recovered epoch plus one. `sequences` has the numbers of the loggers'
+    /// `first_epoch` is the first epoch that may be appended to, the recovered epoch plus one. All
+    /// epochs before it count as durable. `sequences` has the numbers of the loggers'
     /// first segments, which must be greater than those of all existing segments. A logger that it
     /// leaves out begins with 1.
     ///

@@ -350,7 +350,7 @@ pub enum Failure {
     /// with an error that is not a conflict. This is an error in the program. The pieces that were
     /// committed before it stay committed.
     #[error(
-        "procedure {procedure} failed at step {step}, and the pieces that it had committed before stay committed; return errors from its first piece only"
+        "procedure {procedure} has failed at step {step}, and the pieces that it had committed before stay committed; return errors from its first piece only"
     )]
     Halfway {
         /// The procedure.

@@ -292,11 +292,11 @@ fn ask(
         }
     }
     for (index, job) in here {
-        let Hand::Here(logger) = &mut hands[index] else { unreachable!("this logger runs here") };
+        let Hand::Here(logger) = &mut hands[index] else { unreachable!("it has no thread") };
         done[index] = Some(perform(logger, job));
     }
     for index in asked {
-        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("this logger runs on a thread") };
+        let Hand::Thread { results, .. } = &hands[index] else { unreachable!("it has a thread") };
         done[index] = Some(results.recv().unwrap_or_else(|_| (None, Err(panicked(directory)))));
     }
     done
