@@ -222,9 +222,9 @@ impl Log {
     /// log has slots for `workers_max` workers.
     ///
     /// `first_epoch` is the first epoch that may be appended to, the recovered epoch plus one. All
-    /// epochs before it count as durable. `sequences` has the numbers of the loggers'
-    /// first segments, which must be greater than those of all existing segments. A logger that it
-    /// leaves out begins with 1.
+    /// epochs before it count as durable. `sequences` has the numbers of the loggers' first
+    /// segments, which must be greater than those of all existing segments. A logger that it leaves
+    /// out begins with 1.
     ///
     /// # Errors
     /// [`StorageError::Io`], also if the operating system cannot start a thread;
@@ -364,7 +364,9 @@ impl Log {
     /// Waits until `epoch` is durable. The log writes it at once, and not at the next interval.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again. [`StorageError::Closed`], or the error by which the log has failed: the epoch may or may not survive.
+    /// [`StorageError::DiskFull`]: the epoch is not durable, but will be once there is space again.
+    /// [`StorageError::Closed`], or the error by which the log has failed: the epoch may or may not
+    /// survive.
     pub fn wait_durable(&self, epoch: u64) -> Result<(), StorageError> {
         let shared = &*self.shared;
         if self.durable_epoch() >= epoch {
@@ -413,7 +415,8 @@ impl Log {
     /// become durable. Returns how many it removed. Segments that are being written stay.
     ///
     /// # Errors
-    /// [`StorageError::Io`], [`StorageError::SyncFailed`]: some segments may be left. The next call removes them.
+    /// [`StorageError::Io`], [`StorageError::SyncFailed`]: some segments may be left. The next call
+    /// removes them.
     pub fn remove_segments_up_to(&self, epoch: u64) -> Result<usize, StorageError> {
         self.remove_segments(|segment| segment.last_epoch <= epoch)
     }
@@ -480,7 +483,8 @@ impl Log {
     /// appended afterwards.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`]: what was not yet durable is lost. Or the error by which the log has failed.
+    /// [`StorageError::DiskFull`]: what was not yet durable is lost. Or the error by which the log
+    /// has failed.
     pub fn shutdown(&self) -> Result<(), StorageError> {
         let shared = &*self.shared;
         let mut runner = lock(&self.coordinator);

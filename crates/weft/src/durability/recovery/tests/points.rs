@@ -323,8 +323,8 @@ fn a_report_counts_what_there_is() {
     }
 }
 
-/// Verification finds everything that is wrong in one run. Inspection also works while the directory
-/// is locked.
+/// Verification finds everything that is wrong in one run. Inspection works on a locked directory,
+/// too.
 #[test]
 fn verification_finds_all_damage() {
     let (disk, _) = database(1, Shape { loggers: 1, segment_bytes: 300, ..Shape::default() });
