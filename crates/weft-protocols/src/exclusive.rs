@@ -378,7 +378,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             memory.log(staged.map(|step| (step.staged, order)));
         }
         if self.has_deferred {
-            // For the next commit. This takes a lock, so it is done only after the exclusive access has ended.
+            // For the next commit. This takes a lock, hence only after the exclusive access has ended.
             memory.list_open_snapshots();
         }
         self.log.clear();
@@ -511,7 +511,7 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
 
     /// Forgets a transaction whose region the simulated machine has rolled back. No pointer leads to what it
     /// has written any more. Its own rows are not dropped; only their blocks are given back. The rollback can
-    /// happen at any point of the transaction, so it is not known which rows were complete.
+    /// happen at any point of the transaction, so nothing says which rows were complete.
     #[cfg(weft_sim)]
     #[cold]
     fn forget(&mut self, memory: &WorkerMemory) {

@@ -206,10 +206,7 @@ mod tests {
         assert!(!heat.load().has_cooled(10) && !heat.load().has_cooled(10 + HOT_EPOCHS));
         assert!(heat.load().has_cooled(11 + HOT_EPOCHS));
         (0..2000).for_each(|_| heat.note_conflict(Conflict::Again, 10 + HOT_EPOCHS, 3));
-        assert!(
-            heat.load().has_cooled(11 + HOT_EPOCHS),
-            "conflicts do not keep it hot"
-        );
+        assert!(heat.load().has_cooled(11 + HOT_EPOCHS), "conflicts do not keep it hot");
         heat.cool();
         assert!(!heat.load().is_hot());
         heat.unlock_shared();
