@@ -36,9 +36,9 @@ const COMMITS_PER_OPERATION_MAX: u64 = 200;
 /// operations.)
 const REFUSED_PER_TWO_GATHERED_MAX: u64 = 5;
 
-/// It is also made whole if more accesses were refused than this many times the conflicts that there were about it before it
-/// was split. Each refusal, like each conflict, is a transaction that is run again. (The factor allows for the
-/// gain that the row is no longer passed from core to core.)
+/// It is also made whole if more accesses were refused than this many times the conflicts that there were about
+/// it before it was split. Each refusal, like each conflict, is a transaction that is run again. (The factor
+/// allows for the gain that the row is no longer passed from core to core.)
 const REFUSED_PER_CONFLICT_MAX: u64 = 2;
 
 /// The most time that an operation saves if it is gathered instead of applied to a contended row, in
