@@ -1,8 +1,8 @@
 //! **tso**: timestamp ordering, with one small hardware region for each access of a record.
 //!
-//! V. Leis, A. Kemper, T. Neumann: *Exploiting Hardware Transactional Memory in Main-Memory Databases*, ICDE
-//! 2014. It is the protocol HTO with which HTCC (Wu and Tan, USENIX ATC 2016, §5) compares itself. As in HTCC,
-//! the paper's storage layer is left out.
+//! V. Leis, A. Kemper, T. Neumann: *Exploiting Hardware Transactional Memory in Main-Memory Databases*,
+//! ICDE 2014. It is the protocol HTO with which HTCC (Wu and Tan, USENIX ATC 2016, §5) compares itself. As in
+//! HTCC, the paper's storage layer is left out.
 //!
 //! The idea. Every transaction draws a *timestamp* when it begins, and the serial order is the order of
 //! timestamps. This order is fixed before anything is read, so nothing is left to validate. Instead, each

@@ -14,7 +14,7 @@
 //!                                                                 ^ published, while nothing runs in pieces
 //! ```
 //!
-//! *When changes are published.* A worker that [passes the gate](super::gate) publishes the waiting changes,
+//! *When changes are published.* A worker that [passes the gate](weft::sync::gate) publishes the waiting changes,
 //! and goes on when all of them are published. So closures and snapshots never miss a part of a procedure. A
 //! worker that begins a procedure publishes as well, if a change has waited since an earlier epoch. At that
 //! moment no procedure is between two pieces. So each procedure lies in one span between two publications, with

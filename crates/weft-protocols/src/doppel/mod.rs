@@ -20,6 +20,7 @@
 //! - `contention`: which records conflicts are about (§5.5);
 //! - `turn`: the lock of the worker that changes the phase;
 //! - `transition`: when a phase ends, what is split next, and reconciliation (§5.3 to §5.5);
+//! - `labels`: rows that the application wants split (§5.5); `options` and `metrics`;
 //! - this file: what a worker does in each phase.
 //!
 //! Header of a record: that of the protocol below. A small table of addresses, empty in joined phases, says

@@ -90,7 +90,7 @@ impl Heat {
     }
 
     /// Returns the heat after one more conflict in this epoch. The record becomes hot if the conflicts of
-    /// second attempts exceed four for each five of first attempts by `hot_at`. Then more than four of five
+    /// second attempts exceed four fifths of those of first attempts by `hot_at`. Then more than four of five
     /// transactions that retry fail again. A transaction that succeeds at its second or third attempt has lost
     /// less time than it would by waiting for a lock.
     fn after_conflict(self, conflict: Conflict, epoch: u64, hot_at: u64) -> Heat {
