@@ -117,7 +117,7 @@ pub enum CannotEmulate {
 impl fmt::Display for CannotEmulate {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            CannotEmulate::NativeInstructions => "this processor executes XBEGIN itself, so it cannot be emulated",
+            CannotEmulate::NativeInstructions => "this processor executes XBEGIN itself",
             CannotEmulate::NoAccess => "process_vm_readv or process_vm_writev is forbidden here",
         })
     }

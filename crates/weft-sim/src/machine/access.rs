@@ -1,4 +1,4 @@
-//! One access: who has to give the line up, where it comes from, and what has to make room for it.
+//! One access: which threads must give up the line, where it comes from, and what must make room for it.
 
 use super::cache::Touched;
 use super::{Aborted, Access, Machine, NOBODY, members};
@@ -6,19 +6,18 @@ use crate::profile::LINES_PER_PAGE;
 use crate::status::CAPACITY;
 
 impl Machine {
-    /// Accesses the word at `address`. Regions of other threads that this collides with are rolled
-    /// back: put back what [`Machine::take_rolled_back`] says before you do the access.
+    /// Accesses the word at `address`. Rolls back the regions of other threads that collide with it: restore
+    /// what [`Machine::take_rolled_back`] returns before you make the access.
     ///
     /// # Errors
-    /// The thread's own region is rolled back, and the access does not take place.
+    /// If the thread's own region is rolled back. The access then does not take place.
     #[inline]
     pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Aborted> {
         self.threads[thread].counts.accesses += 1;
         self.access_uncounted(thread, address, access)
     }
 
-    /// Stores to memory that no other thread uses, such as the stack. It is not among the accesses that are
-    /// counted.
+    /// Stores to memory that no other thread uses, such as the stack. This is not counted as an access.
     ///
     /// # Errors
     /// As for [`Machine::access`].
@@ -46,13 +45,13 @@ impl Machine {
         if access == Access::Exchange {
             self.charge_computing(thread, self.profile.latencies.locked);
         }
-        // What made room may have been the region's own.
+        // The line that made room may have been one of the region's own.
         self.check(thread)?;
         self.track(thread, line, is_write);
         Ok(())
     }
 
-    /// The first touch of a page. In a region it is an abort, and the page stays as it was.
+    /// Handles the first touch of a page. In a region it aborts the region, and the page stays absent.
     #[cold]
     fn fault(&mut self, thread: usize, line: u32) -> Result<(), Aborted> {
         self.abort_for_itself(thread);
@@ -64,8 +63,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Rolls back the regions of other threads that must not see this access, or that it must not
-    /// see: who asks for a line wins it.
+    /// Rolls back the regions of other threads that conflict with this access: the thread that requests a line
+    /// wins it.
     #[inline]
     fn resolve_conflicts(&mut self, thread: usize, line: u32, is_write: bool) {
         let state = &self.memory[line];
@@ -79,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// Brings a line into the core's caches, for writing if so, and returns what that takes.
+    /// Brings a line into the core's caches, for writing if `is_write`, and returns how many cycles that takes.
     #[inline]
     fn fetch(&mut self, thread: usize, line: u32, is_write: bool) -> u64 {
         let core = self.threads[thread].core;
@@ -123,7 +122,8 @@ impl Machine {
         cycles.max(self.profile.latencies.first_level)
     }
 
-    /// Finds the nearest copy of a line that the core does not hold.
+    /// Finds the nearest copy of a line that the core does not hold, and returns how many cycles fetching it
+    /// takes.
     fn fetch_from_elsewhere(&mut self, thread: usize, line: u32, place: u64) -> u64 {
         let latencies = self.profile.latencies;
         let core = self.threads[thread].core;
@@ -142,7 +142,7 @@ impl Machine {
             };
         }
         if state.cores == 0 {
-            // Nobody else has it: it is exclusive.
+            // No other core has it, so it is exclusive.
             self.memory[line].owner = core as u8;
         }
         let from_others = |other: usize| self.cores[other].socket == socket;
@@ -165,8 +165,8 @@ impl Machine {
         }
     }
 
-    /// Takes a line from all cores but the thread's own, and returns how long it takes until all
-    /// have answered.
+    /// Takes a line from all cores but the thread's own, and returns how many cycles pass until all have
+    /// answered.
     fn take_from_all_others(&mut self, thread: usize, line: u32) -> u64 {
         let core = self.threads[thread].core;
         let socket = self.cores[core].socket;
@@ -188,7 +188,7 @@ impl Machine {
         cycles
     }
 
-    /// Accesses a line in the last level of a socket; whether it was there.
+    /// Accesses a line in the last level of a socket, and returns whether it was there.
     fn enter_last_level(&mut self, socket: usize, line: u32, place: u64) -> bool {
         match self.last_levels[socket].touch(line, place) {
             Touched::Hit => true,
@@ -201,8 +201,8 @@ impl Machine {
         }
     }
 
-    /// A written line that leaves the first level aborts its region. One that was read is tracked
-    /// elsewhere from now on.
+    /// Handles the eviction of a line from the first level. If a region has written it, the region aborts. If a
+    /// region has read it, the line is tracked elsewhere from now on.
     fn leave_first_level(&mut self, core: usize, line: u32) {
         let state = self.memory[line];
         if state.writer != NOBODY && self.threads[usize::from(state.writer)].core == core {
@@ -222,7 +222,7 @@ impl Machine {
         }
     }
 
-    /// The core holds no copy any more.
+    /// Notes that the core no longer holds a copy.
     fn leave_core(&mut self, core: usize, line: u32) {
         let state = &mut self.memory[line];
         state.cores &= !(1 << core);
@@ -232,8 +232,8 @@ impl Machine {
         }
     }
 
-    /// An inclusive last level takes a line that it evicts from its cores, and so from their
-    /// regions.
+    /// Handles the eviction of a line from the last level. An inclusive last level also takes it from its
+    /// cores, and so from their regions.
     fn leave_last_level(&mut self, socket: usize, line: u32) {
         if !self.profile.is_inclusive {
             return;
