@@ -221,7 +221,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 text.extend_from_slice(decoded.as_bytes());
                 return Ok(());
             }
-            _ => return self.error(format!("'\\{}' is no escape", char::from(byte))),
+            _ => return self.error(format!("'\\{}' is not an escape", char::from(byte))),
         });
         Ok(())
     }
@@ -299,7 +299,7 @@ mod tests {
             ("{:a}", "the key a has no value"),
             ("{:a 1\n:b ]}", "line 2: ']' closes nothing (column 4)"),
             ("{\"a", "the line ends within a text"),
-            ("{\"a\\x\"", "'\\x' is no escape"),
+            ("{\"a\\x\"", "'\\x' is not an escape"),
             ("{\"a\\u12\"", "four hexadecimal digits"),
             ("{\"a\\u12", "four hexadecimal digits"),
             ("{\"a\\ud83d\\u12\"", "four hexadecimal digits"),
