@@ -193,7 +193,7 @@ fn other_files() {
     let read = |format| Importer::new(&table::<Wide>(), format, "numbers", csv()).err();
     assert_eq!(
         read(Format::ArrowIpc).expect("it is CSV").to_string(),
-        "numbers: its end is not that of an Arrow IPC file: it has another format, or is cut off"
+        "numbers: it does not end like an Arrow IPC file: it is of another format, or cut off"
     );
     assert!(matches!(read(Format::Parquet), Some(ImportError::Malformed { .. })));
 }

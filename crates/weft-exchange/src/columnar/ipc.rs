@@ -46,9 +46,7 @@ impl<R: Read + Seek> IpcSource<R> {
         let trailer = file.read_at(trailer_offset, TRAILER_BYTES)?;
         let trailer = trailer.try_into().map_err(|_| malformed("the file is too short"))?;
         let footer_length = read_footer_length(trailer).map_err(|_| {
-            malformed(
-                "its end is not that of an Arrow IPC file: it has another format, or is cut off",
-            )
+            malformed("it does not end like an Arrow IPC file: it is of another format, or cut off")
         })? as u64;
         let footer_offset = trailer_offset.checked_sub(footer_length);
         let footer_offset = footer_offset.ok_or_else(|| malformed("its footer is damaged"))?;

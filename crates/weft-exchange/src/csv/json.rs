@@ -152,9 +152,8 @@ impl<'de> DeserializeSeed<'de> for Expected<'_> {
 
 impl Expected<'_> {
     fn read_text<E: Error>(self, text: &str) -> Result<Value, E> {
-        text::read(self.0, text).map_err(|misfit| {
-            E::custom(format_args!("{} is not of type {}", misfit.found, misfit.expected))
-        })
+        text::read(self.0, text)
+            .map_err(|misfit| E::custom(format_args!("{} is no {}", misfit.found, misfit.expected)))
     }
 }
 
@@ -298,11 +297,11 @@ mod tests {
             (r#"{"count":1,"rate":1}"#, "the field `maybe` is missing"),
             (r#"{"count":1,"count":1}"#, "the field `count` appears twice"),
             (r#"{"size":1}"#, "there is no field `size`"),
-            (r#"{"count":-1}"#, "\"-1\" is not of type u128"),
-            (r#"{"count":1.5}"#, "\"1.5\" is not of type u128"),
-            (r#"{"count":true}"#, "\"true\" is not of type u128"),
-            (r#"{"rate":"fast"}"#, "\"fast\" is not of type f32"),
-            (r#"{"rate":1e39}"#, "\"1e39\" is not of type f32"),
+            (r#"{"count":-1}"#, "\"-1\" is no u128"),
+            (r#"{"count":1.5}"#, "\"1.5\" is no u128"),
+            (r#"{"count":true}"#, "\"true\" is no u128"),
+            (r#"{"rate":"fast"}"#, "\"fast\" is no f32"),
+            (r#"{"rate":1e39}"#, "\"1e39\" is no f32"),
             (r#"{"maybe":1}"#, "invalid type: integer `1`, expected a value of the type bool"),
             (r#"{"count":1"#, "EOF while parsing an object"),
             ("[]", "expected a value of the type Part"),
