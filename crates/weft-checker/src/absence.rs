@@ -65,6 +65,7 @@ impl Absences {
                     absences.candidates.push(candidate(history, versions, slot));
                 }
             }
+            // Running minimum from the end, and running maximum from the start.
             let of_key = &mut absences.candidates[first..];
             for index in (1..of_key.len()).rev() {
                 let later_ns = of_key[index].invoke_ns_min;
@@ -107,6 +108,7 @@ impl Absences {
     ) -> Option<Consequences> {
         let mut candidates = self.of_key(key);
         if own != NONE {
+            // It can only have seen states from before its own write.
             candidates = &candidates[..candidates.partition_point(|other| other.slot < own)];
         }
         let (first, last) = (candidates.first()?, candidates.last()?);

@@ -217,6 +217,7 @@ impl<'a> Checker<'a> {
         let mut strict = self.is_strict();
         let mut components = graph.components(0..nodes, |_, _, tag| strict || !tag.is_strict());
         if strict && !components.is_empty() {
+            // Prefer components that need no real-time edges.
             let without_time = graph.components(0..nodes, |_, _, tag| !tag.is_strict());
             if !without_time.is_empty() {
                 components = without_time;
@@ -376,6 +377,7 @@ impl Sink for GraphSink<'_> {
                         pending.push(child);
                     }
                 }
+                // A leaf leads to the transaction that inserted its key.
                 Err(key) => {
                     let versions = self.checker.versions;
                     let inserted = versions.next(versions.of_key(key).start);

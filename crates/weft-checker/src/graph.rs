@@ -79,6 +79,7 @@ impl Graph {
             let sum = starts[node].checked_add(starts[node + 1]);
             starts[node + 1] = sum.expect("fewer than 2^32 edges");
         }
+        // Counting sort: `starts` now holds the prefix sums, and `ends` the next free place of each node.
         let mut ends = starts.clone();
         let mut to = vec![0; edges.from.len()];
         let mut tags = vec![Tag(0); edges.from.len()];
@@ -148,6 +149,7 @@ impl Tarjan<'_> {
         }
         self.enter(root);
         while let Some(&(node, edge)) = self.calls.last() {
+            // All edges of the node are followed: return to its caller.
             if edge == self.graph.edge_range(node).end {
                 self.leave(node);
                 continue;
@@ -160,6 +162,7 @@ impl Tarjan<'_> {
             }
             if self.order[to as usize] == NONE {
                 self.enter(to);
+            // The target is on the path, so the node belongs to the same component.
             } else if self.low[to as usize] != NONE {
                 let low = &mut self.low[node as usize];
                 *low = (*low).min(self.order[to as usize]);
@@ -182,9 +185,11 @@ impl Tarjan<'_> {
             let caller_low = &mut self.low[caller as usize];
             *caller_low = (*caller_low).min(low);
         }
+        // Only the first node of a component completes it.
         if low != self.order[node as usize] {
             return;
         }
+        // The component is the rest of the path, from this node on.
         let start = self.path.iter().rposition(|&other| other == node).expect("it is on the path");
         for &member in &self.path[start..] {
             self.low[member as usize] = NONE;

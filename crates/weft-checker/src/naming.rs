@@ -65,6 +65,7 @@ pub(crate) fn name(edges: &[NamedEdge], who: &impl Participants) -> (AnomalyKind
 fn name_single(edges: &[NamedEdge], who: &impl Participants) -> AnomalyKind {
     let position = edges.iter().position(|edge| edge.kind.is_anti_dependency());
     let position = position.expect("there is exactly one");
+    // The edge into the transaction that the anti-dependency leaves.
     let before = &edges[(position + edges.len() - 1) % edges.len()];
     if overwrites_what_it_read(edges, who, position) {
         AnomalyKind::LostUpdate

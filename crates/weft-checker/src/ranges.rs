@@ -164,6 +164,8 @@ impl KeyTree {
     ) {
         let (mut low, mut high) =
             (ranks.start as usize + self.width, ranks.end as usize + self.width);
+        // Climb from the leaves at both ends. A node that is a right child on the left side, or a left child on
+        // the right side, is covered whole.
         while low < high {
             if low & 1 == 1 {
                 self.visit_node(low, times, single, visit);

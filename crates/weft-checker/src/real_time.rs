@@ -41,16 +41,19 @@ pub(crate) fn add_edges(
         let invoke_ns = record(&transaction).invoke_ns;
         let barrier = first_node + barriers;
         let mut is_new = false;
+        // Lead all transactions that were complete before this invocation into one new barrier.
         while let Some(before) = done.next_if(|before| record(before).complete_ns < invoke_ns) {
             edges.push(before, barrier, tag);
             is_new = true;
         }
         if is_new {
+            // Link the new barrier to the chain.
             if barriers > 0 {
                 edges.push(barrier - 1, barrier, tag);
             }
             barriers += 1;
         }
+        // The latest barrier precedes this transaction.
         if barriers > 0 {
             edges.push(first_node + barriers - 1, transaction, tag);
         }

@@ -135,11 +135,13 @@ impl<'a> Resolver<'a> {
         self.written.clear();
         let operations = self.history.operation_range(transaction as usize);
         let operations = &self.history.operations[operations];
+        // First pass: report what overwrote the writes, and note the transaction's own final write of each key.
         for operation in operations {
             if matches!(operation.kind, OperationKind::Write | OperationKind::Delete) {
                 self.overwritten(transaction, operation.target, operation.version, sink);
             }
         }
+        // Second pass: the operations in order.
         for operation in operations {
             let (key, version) = (operation.target, operation.version);
             match operation.kind {

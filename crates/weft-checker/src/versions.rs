@@ -105,6 +105,7 @@ impl Versions {
     fn promote(&mut self, history: &History) {
         let mut pending: Vec<u32> =
             (0..self.live.len() as u32).filter(|&reader| self.live[reader as usize]).collect();
+        // A writer that this promotes is a committed reader too, so it joins the pending ones.
         while let Some(reader) = pending.pop() {
             for position in history.operation_range(reader as usize) {
                 let operation = &history.operations[position];

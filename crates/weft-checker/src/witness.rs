@@ -142,6 +142,7 @@ impl<'a> Search<'a> {
             if limit == 2 || self.edges_seen > EDGES_MAX {
                 break;
             }
+            // Only a shorter cycle than the best one is returned.
             if let Some(cycle) = self.through(start, first, others, limit) {
                 best = Some(cycle);
             }
@@ -190,6 +191,7 @@ impl<'a> Search<'a> {
                 }
                 let search = self.searches;
                 self.reached[to as usize] = Reached { search, distance: next, parent: node, tag };
+                // Breadth-first with weights 0 and 1: targets at the same distance go to the front of the queue.
                 if weight == 0 {
                     queue.push_front((to, next));
                 } else {

@@ -59,6 +59,7 @@ fn look_on(store: &dyn Store, random: &mut Rng, times: usize) -> Result<(), Stop
         let now = look(store, random)?;
         let is_newer = now.count >= before.count && now.copy >= before.copy;
         let is_copy = now.copy <= now.count;
+        // A copy that the first snapshot did not see must be of the count that it saw, or more.
         let was_seen = now.copy == before.copy || now.copy >= before.count;
         if !(is_newer && is_copy && was_seen) {
             return Err(Stop::Broken(format!("a snapshot shows {before:?}, the next {now:?}")));

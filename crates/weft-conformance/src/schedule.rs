@@ -54,7 +54,7 @@ impl Run {
     }
 }
 
-/// The thread of one transaction: takes steps until the transaction commits or aborts.
+/// Runs the thread of one transaction: takes steps until the transaction commits or aborts.
 fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
     let mut transaction = None;
     for step in steps {

@@ -49,7 +49,7 @@ fn increment(counter: &Word) {
     counter.store(counter.load(Ordering::Acquire) + 1, Ordering::Release);
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     match panic.downcast_ref::<String>() {
         Some(message) => message,

@@ -126,6 +126,7 @@ fn pieces(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
         let line_end = line.saturating_add(LINE_BYTES);
         let (from, to) = (next - line, end.min(line_end) - line);
         next = line_end;
+        // A mask of the bytes below `byte`.
         let below = |byte: u64| 1_u64.checked_shl(byte as u32).map_or(!0, |bit| bit - 1);
         Some((line, below(to) & !below(from)))
     })

@@ -231,6 +231,7 @@ impl State {
                 0 => return Err(Refused::Untraceable),
                 size => size as u64,
             };
+            // Every access but a pure write counts as a read, and every one but a pure read as a write.
             if memory.access() != OpAccess::Write {
                 self.lines.note_read(address, size)?;
             }

@@ -495,6 +495,7 @@ fn drive(
         run.points.set(1);
         run.chosen.set(first);
     }
+    // Resume the chosen core until it suspends itself at a point, or ends.
     while run.running.get() != 0 {
         let core = match run.chooser {
             None => {

@@ -6,7 +6,7 @@
 //!
 //! - [`Schedule::Time`]: the core whose virtual clock is behind all others. This is the schedule of
 //!   measurements: accesses take effect in the order of virtual time.
-//! - [`Schedule::Random`]: at one point in so many, a random core.
+//! - [`Schedule::Random`]: on average at one point in `switch_one_in`, a random core.
 //! - [`Schedule::Priorities`]: PCT (Burckhardt et al., *A Randomized Scheduler with Probabilistic Guarantees of
 //!   Finding Bugs*, ASPLOS 2010). Cores have random priorities, and the core with the highest one runs. At
 //!   *depth* − 1 random points the running core falls behind all others. A bug that needs *d* particular
@@ -208,6 +208,7 @@ impl ByPriority {
 
 impl Chooser for ByPriority {
     fn choose(&mut self, point: Point) -> usize {
+        // PCT's change points: the running core falls behind all others.
         while self.falls.last().is_some_and(|&fall| fall <= point.number) {
             self.falls.pop();
             self.put_last(point.current);

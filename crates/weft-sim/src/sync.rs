@@ -274,7 +274,7 @@ pub fn operate() {
     }
 }
 
-/// A fence. Accesses of a run are in one order anyway. A `SeqCst` fence costs as much as a full fence.
+/// Executes a fence. Accesses of a run are in one order anyway. A `SeqCst` fence costs as much as a full fence.
 pub fn fence(order: Ordering) {
     match run::current() {
         None => atomic::fence(order),
@@ -286,7 +286,7 @@ pub fn fence(order: Ordering) {
     }
 }
 
-/// A pause in a loop that waits.
+/// Pauses for a moment, in a loop that waits.
 pub fn spin_loop() {
     match run::current() {
         None => std::hint::spin_loop(),

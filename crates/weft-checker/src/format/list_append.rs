@@ -200,6 +200,7 @@ impl Import<'_> {
                 list.longest_reader = read.transaction;
             }
         }
+        // Keep the reads that are prefixes of the longest, and report the first other one of each key.
         let all = std::mem::take(&mut reads);
         for read in all {
             let list = &self.lists[&read.key];
@@ -322,6 +323,7 @@ impl Import<'_> {
             let is_committed =
                 |append: &Append| status[append.transaction as usize] == Status::Committed;
             let mut read = FxHashSet::default();
+            // The longest list gives a chain of committed elements.
             for &element in &list.longest {
                 let known = list.appends.get(&element).is_some_and(is_committed);
                 if known && read.insert(element) {
@@ -339,6 +341,8 @@ impl Import<'_> {
             }
             let mut unread: Vec<(u32, u64)> = unread.into_iter().collect();
             unread.sort_unstable();
+            // An unread append comes right after the chain if its transaction had read all of it. One such append
+            // comes before all other unread ones.
             let follows = |transaction| list.read_before_append.get(&transaction) == Some(&last);
             let first = unread.iter().find(|&&(transaction, _)| follows(transaction)).copied();
             let from = first.map_or(last, |(_, element)| element);

@@ -44,7 +44,7 @@ struct Stopped;
 
 // ---- what the words call ----------------------------------------------------------------------
 
-/// A point: before an access to a shared word.
+/// Passes a point, before an access to a shared word.
 #[cold]
 #[inline(never)]
 pub(super) fn point(place: Place) {
@@ -63,7 +63,7 @@ pub(super) fn note_write() {
     WROTE.set(true);
 }
 
-/// A wait: the baton passes to another thread. Outside runs this does nothing.
+/// Waits: the baton passes to another thread. Outside runs this does nothing.
 pub(super) fn wait(place: Place) {
     pause(Why::Wait, place);
     POINTS_LEFT_AT_WAIT.set(POINTS_LEFT.get());
@@ -298,6 +298,7 @@ impl Baton {
                 panic!("{failure}");
             }
         }
+        // A thread outside the run may have to make progress first.
         if why == Why::Wait && schedule.waits > WAITS_BEFORE_YIELDING {
             drop(schedule);
             thread::yield_now();
@@ -343,6 +344,7 @@ impl Schedule {
         let left = if why == Why::Point { 0 } else { POINTS_LEFT.get() };
         self.points += self.granted - left;
         self.granted = 0;
+        // A change of a shared word is progress: the waits start again from 0.
         if WROTE.take() && self.waits > 0 {
             self.waits = 0;
             self.threads.iter_mut().for_each(|thread| thread.waits = 0);

@@ -145,7 +145,8 @@ impl ElidedLock {
             }
             round = (round + 1).min(WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING);
             let impatient = round == WAIT_ROUNDS_SPINNING + YIELDS_BEFORE_RESERVING;
-            // Relaxed: a reservation orders nothing; the acquisition that follows it does.
+            // An impatient thread reserves the lock while another holds it. Relaxed: a reservation orders nothing;
+            // the acquisition that follows it does.
             if impatient
                 && word == HELD
                 && self

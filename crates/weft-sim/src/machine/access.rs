@@ -39,6 +39,7 @@ impl Machine {
             self.fault(thread, line)?;
         }
         let is_write = access != Access::Load;
+        // The requester wins: regions of other threads that conflict are rolled back first.
         self.resolve_conflicts(thread, line, is_write);
         let cycles = self.fetch(thread, line, is_write);
         self.threads[thread].clock += cycles;
@@ -107,6 +108,7 @@ impl Machine {
                 }
             };
         }
+        // The directory says whether the core holds the line. If it does not, the line comes from elsewhere.
         let state = self.memory[line];
         let is_there = state.cores & 1 << core != 0;
         if !is_there {
@@ -129,7 +131,9 @@ impl Machine {
         let core = self.threads[thread].core;
         let socket = self.cores[core].socket;
         let state = self.memory[line];
+        // Every fetch also fills the socket's last level.
         let in_last_level = self.enter_last_level(socket, line, place);
+        // The owner's copy becomes a shared one.
         if state.owner != NOBODY {
             let owner = usize::from(state.owner);
             let state = &mut self.memory[line];
@@ -157,6 +161,7 @@ impl Machine {
         } else {
             latencies.other_memory
         };
+        // A line that follows the one fetched before, in the same page, is already being prefetched.
         let before = std::mem::replace(&mut self.threads[thread].fetched, line);
         match before.checked_add(1) == Some(line) && !u64::from(line).is_multiple_of(LINES_PER_PAGE)
         {

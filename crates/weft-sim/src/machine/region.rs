@@ -210,6 +210,7 @@ impl Machine {
         }
         let nested = if region.depth > 1 { NESTED } else { 0 };
         region.aborted = Some(status | nested);
+        // The values go to the machine's user, newest first. The written lines leave the caches.
         self.rolled_back.extend(region.overwritten.drain(..).rev());
         let core = self.threads[thread].core;
         for position in 0..self.threads[thread].region.written.len() {
