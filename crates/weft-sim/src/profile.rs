@@ -228,8 +228,8 @@ const XEON_E7_4X10: Profile = Profile {
 ///
 /// Cores and clock: Doppel §8. Cache sizes: Westmere-EX. Latencies: David, Guerraoui and Trigonakis,
 /// *Everything You Always Wanted to Know About Synchronization but Were Afraid to Ask* (SOSP 2013), which
-/// measures a machine of that kind. Between sockets: a mean of one and two hops, rounded. The rest:
-/// *estimates*.
+/// measures a machine of that kind. Between sockets: a mean of one and two hops. All are rounded.
+/// The rest: *estimates*.
 const XEON_8X10: Profile = Profile {
     name: "xeon-8x10",
     description: "8 x 10-core Intel Xeon, 80 cores, 2.4 GHz, no RTM: Doppel",

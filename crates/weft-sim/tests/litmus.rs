@@ -176,8 +176,8 @@ fn two_locks(crossed: bool) -> Case<'static> {
     Case { programs: vec![program([0, 1]), program(second)], check: Box::new(|| Ok(())) }
 }
 
-/// Protects the detection of deadlocks: a deadlock is found, with a trace that leads there again, and none is
-/// reported where there is none.
+/// Protects the detection of deadlocks: a deadlock is found, with a trace that leads there again, and no other
+/// run is reported as one.
 #[test]
 fn a_deadlock_is_found_and_none_is_invented() {
     let options = Options { waits_max: 1000, ..options(1) };

@@ -146,7 +146,7 @@ impl Machine {
             };
         }
         if state.cores == 0 {
-            // No other core has it, so it is exclusive.
+            // No other core has the line: it is exclusive.
             self.memory[line].owner = core as u8;
         }
         let from_others = |other: usize| self.cores[other].socket == socket;
