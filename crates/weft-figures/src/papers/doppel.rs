@@ -461,7 +461,7 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 SMALLER,
                 "Records that are marked to be split at the end are counted. That too many are is a finding \
-                 (docs/doppel-results.md): conflicts of a whole split phase are held against the commits of a \
+                 (docs/results.md): conflicts of a whole split phase are held against the commits of a \
                  short joined one.",
             ],
             ..experiment(&["incr"], COUNTERS, ALPHA, &[DOPPEL])

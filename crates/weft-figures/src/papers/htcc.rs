@@ -73,7 +73,7 @@ const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty
      on records nor repairs help much against that. The longer a run, the more of its time goes to \
      it, so that quick runs of few milliseconds have more throughput than full ones.";
 const ACCOUNT: &str = "HTCC is the variant htcc:dependencies; Weft's default is HTCC(-S), since on a real \
-     processor the account of dependencies costs a quarter of the throughput (docs/htcc-results.md). The \
+     processor the account of dependencies costs a quarter of the throughput (docs/results.md). The \
      simulation does not charge for what lies in private memory.";
 
 /// TPC-C's part of an entry.
