@@ -322,7 +322,7 @@ pub const fn series(name: &'static str, arguments: &'static [&'static str]) -> S
 pub struct Metric {
     /// The name.
     pub name: &'static str,
-    /// The unit; empty if there is none.
+    /// The unit; may be empty.
     pub unit: &'static str,
     /// How it is drawn.
     pub scale: Scale,
@@ -359,7 +359,7 @@ pub const AT: &str = "{at}";
 pub struct Reading {
     /// The path of the number.
     pub of: &'static str,
-    /// The path of the divisor; empty if there is none.
+    /// The path of the divisor; empty for no divisor.
     pub over: &'static str,
     /// The factor by which the number is multiplied.
     pub factor: f64,
@@ -420,7 +420,7 @@ pub enum Shape {
         /// The position.
         at: At,
     },
-    /// A series at one position, divided by itself at another.
+    /// A series at one position, divided by the same series at another.
     Change {
         /// The series.
         of: &'static str,

@@ -11,7 +11,7 @@ use crate::plan::Plan;
 pub struct Report {
     /// The figure.
     pub figure: &'static Figure,
-    /// The measurement, or why there is none.
+    /// The measurement, or why nothing was measured.
     pub state: Result<Measurement, String>,
 }
 

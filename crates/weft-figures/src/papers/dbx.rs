@@ -26,7 +26,7 @@ const SILO: Series = protocol!("Silo-Masstree", "silo");
 const SPINLOCK: Series = protocol!("spinlock", "dbx-spin");
 
 const SAME_STORE: &str = "Silo runs on Weft's own indexes and rows here, as all protocols do. So it does not lose what \
-     the paper's Silo loses by its tree, its copies and its memory allocator.";
+     the paper's Silo loses through its tree, its copies and its memory allocator.";
 const KINDS_OF_INDEX: &[Series] = &[
     protocol!("B+-tree", "dbx", "--storage", "ordered"),
     protocol!("mixture", "dbx", "--storage", "declared"),
