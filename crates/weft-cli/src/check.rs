@@ -76,7 +76,7 @@ enum LevelName {
 fn formats() -> impl TypedValueParser<Value = Format> {
     PossibleValuesParser::new(Format::ALL.map(Format::name)).map(|name| {
         let found = Format::ALL.into_iter().find(|format| format.name() == name);
-        found.expect("the parser lets only these names through")
+        found.expect("the parser accepts only these names")
     })
 }
 

@@ -88,7 +88,7 @@ impl Benchmark for ArticlesBenchmark {
             &parameters,
             options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 

@@ -84,7 +84,7 @@ impl Benchmark for IncrBenchmark {
         with_protocol!(variant.protocol(), |P| load_under::<P, Incr<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 
     fn change(&self) -> Option<Change> {

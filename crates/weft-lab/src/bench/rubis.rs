@@ -91,7 +91,7 @@ impl Benchmark for RubisBenchmark {
         with_protocol!(variant.protocol(), |P| load_under::<P, Rubis<P>, SAMPLE_OF_SMALL>(
             &self.0, options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 

@@ -76,7 +76,7 @@ impl Benchmark for TatpBenchmark {
             &parameters,
             options
         ))
-        .expect("the parser lets only names of the list through")
+        .expect("the parser accepts only names of the list")
     }
 }
 
