@@ -1,10 +1,11 @@
-//! Weft: an in-memory, multicore, serializable transactional database.
+//! Weft is an in-memory, multicore, strictly serializable transactional database.
 //!
-//! It is a library: rows are Rust structs, tables live in the process's memory, and a transaction
-//! is a closure that either happens as a whole, as if nothing else ran meanwhile, or not at all.
-//! Any number of threads run transactions at a time, and they are *strictly serializable*: their
-//! effect is that of running one after the other, in an order in which a transaction that had
-//! ended before another began comes first.
+//! Weft is a library: rows are Rust structs, and tables live in the memory of the process. A transaction is a
+//! closure. Either all of it takes effect, as if no other transaction ran at the same time, or no part of it does.
+//!
+//! Any number of threads run transactions at the same time. Every transaction is *strictly serializable*: the
+//! result is as if the transactions ran one after the other, and a transaction that ended before another one began
+//! comes first in that order.
 //!
 //! ```
 //! use weft::{Database, Error, Record};
@@ -23,7 +24,7 @@
 //!     tx.insert(&accounts, Account { id: 2, cents: 0 })
 //! })?;
 //!
-//! // Moves money if there is enough of it; true if so.
+//! // Moves money if there is enough of it. Returns whether it did.
 //! let transfer = |from: u32, to: u32, cents: i64| {
 //!     database.transact(|tx| {
 //!         if tx.get(&accounts, &from)?.is_none_or(|account| account.cents < cents) {
@@ -47,85 +48,111 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
-//! # For who uses it
+//! # Where to start
 //!
 //! In reading order:
 //!
-//! 1. [`Record`](macro@Record) makes a struct a row type: its primary key, its secondary indexes,
-//!    its constraints. What can be a column is said in [`column`](mod@column), and what can be a
-//!    key in [`encoding`].
-//! 2. [`Database`]: [`Database::builder`] names the tables, [`Database::transact`] runs
-//!    transactions, [`Database::metrics`] tells how it is going.
-//! 3. [`Transaction`]: get, insert, update, upsert, delete; [`Scan`]s of ranges and prefixes, by
-//!    the primary key or by a secondary index; [`Transaction::prefetch`].
-//! 4. [`Error`]: a [`Conflict`] is cured by running the transaction again, which `transact` does;
-//!    a [`Failure`] is not.
-//! 5. [`protocol`]: the concurrency-control protocols, of which one is the parameter of
-//!    [`Database`]. The default, [`protocol::Dbx`], is the right one for an application.
+//! 1. [`Record`](macro@Record) makes a struct a row type, with its primary key, secondary indexes and constraints.
+//!    [`column`](mod@column) lists the types that a column can have, and [`encoding`] those that a key can have.
+//! 2. [`Database`]: [`Database::builder`] names the tables, [`Database::transact`] runs transactions, and
+//!    [`Database::metrics`] returns the counters.
+//! 3. [`Transaction`] has the operations: get, insert, update, upsert and delete; [`Scan`]s of ranges and prefixes,
+//!    by the primary key or by a secondary index; and [`Transaction::prefetch`].
+//! 4. [`Error`] is either a [`Conflict`] or a [`Failure`]. After a conflict `transact` runs the transaction again.
+//!    A failure is permanent: running the transaction again does not help.
+//! 5. [`protocol`] has the concurrency-control protocols. One of them is the type parameter of [`Database`]. The
+//!    default, [`protocol::Dbx`], is the right one for an application.
+//! 6. [`operation`] has changes of a column that commute, for rows that many threads change at the same time.
+//! 7. [`Snapshot`] is a read-only view of the database, for large and long reads without conflicts. (A
+//!    [recent](Database::open_recent_snapshot) one is cheaper, and some milliseconds old.)
+//! 8. [`Builder::directory`] makes a database that survives the end of its process, and crashes.
 //!
-//! 6. [`operation`]: changes of a column that commute, for rows that many want to change at a time.
+//! # How the source is organised
 //!
-//! 7. [`Snapshot`]: reading much, for long, without conflicts. [`Builder::directory`]: a database that
-//!    survives its process, and crashes.
+//! Every file begins with a description of what is in it. The modules are layers: each module names only modules
+//! above it in this list, and a test (`tests/layers.rs`) checks this.
 //!
-//! # For who reads it
-//!
-//! Every file opens with what it is about. The modules are layers: each names only modules before it in this list,
-//! and a test (`tests/layers.rs`) sees to that. From the bottom up:
-//!
-//! 1. `weft-htm` ([`htm`]): the words that threads share, hardware regions and their twins.
-//! 2. `index`: from encoded keys to addresses. [`index`](mod@index) is the vocabulary, `key` how keys lie in nodes,
-//!    `bplus_tree` and `hash` the two kinds.
-//! 3. `sync`: the clock of epochs, grace periods, the turnstile, the gate.
-//! 4. `step`: which execution of which step of a procedure something belongs to.
-//! 5. `row`: rows as data. [`encoding`] is the order of keys, [`column`](mod@column) how values are stored, [`schema`]
-//!    what a row type is, [`operation`] what commutes, [`description`] tables as other programs see them.
+//! 1. `weft-htm` ([`htm`]): the words that threads share, and hardware regions with their software twins.
+//! 2. `index`: the indexes, which map encoded keys to addresses. [`index`](mod@index) defines the vocabulary, `key`
+//!    says how keys lie in nodes, and `bplus_tree` and `hash` are the two kinds of index.
+//! 3. `sync`: the clock of epochs, grace periods, the turnstile and the gate.
+//! 4. `step`: the numbers that identify one execution of one step of a procedure.
+//! 5. `row`: rows as data. [`encoding`] defines the order of keys, [`column`](mod@column) how values are stored,
+//!    [`schema`] what a row type is, and [`operation`] which changes commute. [`description`] describes tables to
+//!    other programs.
 //! 6. `error`: what can go wrong.
-//! 7. [`durability`]: the log, checkpoints and recovery, as files.
-//! 8. `store`: `record`, its layout, its version word (`tid`), the chain of its versions (`version`), its memory
-//!    (`arena`); `table`, from typed rows to addresses; `worker`, what a thread has of a database; `garbage` and
-//!    `retention`, what waits to be freed, and what is kept for snapshots.
-//! 9. `plan`: what a procedure declares, and in which pieces it may commit.
-//! 10. `commit`: the interface of protocols (in its `mod.rs`) and what only some can do (`capabilities`);
-//!     `access_set`, what a transaction remembers; `optimistic`, the phases that optimistic protocols share; `dbx`,
-//!     `silo` and `two_phase_locking`.
+//! 7. [`durability`]: the files of the log and of checkpoints, and recovery.
+//! 8. `store`: `record` has a record's layout, its version word (`tid`), the chain of its versions (`version`) and
+//!    its memory (`arena`). `table` maps typed rows to addresses. `worker` is what a thread keeps for a database.
+//!    `garbage` holds what waits to be freed, and `retention` what is kept for snapshots.
+//! 9. `plan`: what a procedure declares, and the pieces in which it may commit.
+//! 10. `commit`: the interface of protocols (in its `mod.rs`), and what only some protocols can do
+//!     (`capabilities`). `access_set` is the read and write sets of a transaction, `optimistic` the phases that
+//!     optimistic protocols share, and `dbx`, `silo` and `two_phase_locking` are protocols.
 //! 11. `transaction`: the operations on tables. `snapshot`: read-only views.
-//! 12. `database`: opening (`builder`), the run loop (`run`), the directory (`storage`), filling tables (`load`),
-//!     metrics, pools and stashes.
+//! 12. `database`: opening a database (`builder`), the run loop (`run`), the directory (`storage`), bulk loading
+//!     (`load`), metrics, pools and stashes.
 //!
-//! The laboratory's protocols are in the crate `weft-protocols`, from `none`, the floor, on. Transactions whose steps
-//! are known beforehand, and in which pieces they may commit, are in `weft-procedures`.
+//! The crate `weft-protocols` has the laboratory's protocols, beginning with `none`, which has no concurrency
+//! control and so shows the minimal cost. The crate `weft-procedures` has procedures, which are transactions whose
+//! steps are known in advance, and finds the pieces in which they may commit.
 //!
-//! With the cargo feature `history` there is also `history`, which records what transactions did,
-//! for a checker.
+//! With the cargo feature `history` there is also the module `history`, which records what transactions did, for a
+//! checker.
 #![warn(missing_docs)]
+// Without that feature part of what these crates use has no user.
+#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))]
 
 // `#[derive(Record)]` writes paths that start at `::weft`, in this crate's own tests too.
 #[allow(unused_extern_crates)]
 extern crate self as weft;
 
-#[doc(hidden)]
-pub mod commit;
 mod database;
 pub mod durability;
 mod error;
 #[cfg(feature = "history")]
 pub mod history;
-#[doc(hidden)]
-pub mod index;
-#[doc(hidden)]
-pub mod plan;
-#[doc(hidden)]
-pub mod raw_tree;
 mod row;
 mod snapshot;
+mod transaction;
+
+// What other crates build protocols and drivers of procedures from. It rests on rules that only its comments state, so
+// an application, which has not asked for the feature `internals`, cannot name it.
+#[cfg(not(feature = "internals"))]
+mod commit;
+#[cfg(not(feature = "internals"))]
+mod index;
+#[cfg(not(feature = "internals"))]
+mod plan;
+#[cfg(not(feature = "internals"))]
+mod raw_tree;
+#[cfg(not(feature = "internals"))]
+mod step;
+#[cfg(not(feature = "internals"))]
+mod store;
+#[cfg(not(feature = "internals"))]
+mod sync;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod commit;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod index;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod plan;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod raw_tree;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod step;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod store;
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod sync;
-mod transaction;
 
 pub use weft_htm as htm;
 pub use weft_macros::{ColumnValue, Record};
@@ -133,6 +160,7 @@ pub use weft_macros::{ColumnValue, Record};
 pub use commit::CommitToken;
 pub use database::metrics::{MemoryMetrics, Metrics, RepairMetrics};
 pub use database::pool::{Pool, PoolOptions, Submission, SubmissionFuture};
+#[cfg(feature = "internals")]
 #[doc(hidden)]
 pub use database::run;
 pub use database::stash::Stash;
@@ -147,16 +175,17 @@ pub use store::retention::SnapshotMetrics;
 pub use store::table::Table;
 pub use transaction::{Scan, Transaction};
 
-/// Concurrency-control protocols for applications, and what any protocol is to the engine.
+/// The concurrency-control protocols for applications, and the interface between a protocol and the engine.
 ///
-/// Those of the laboratory are in the crate `weft-protocols`. What a protocol is made from, the modules `commit`, `store`,
-/// `sync`, `plan`, `step`, `run` and `index`, can be used by other crates, but is not part of the promise of stability.
+/// The laboratory's protocols are in the crate `weft-protocols`. Other crates can implement more: the cargo feature
+/// `internals` makes the modules public that a protocol is built from (`commit`, `store`, `sync`, `plan`, `step`, `run` and
+/// `index`). They have no promise of stability, and their functions rely on rules that only their comments state.
 pub mod protocol {
     pub use crate::commit::{
         Abort, ChopsProcedures, Dbx, Executor, Never, Observation, PhaseMetrics, Protocol,
         ProtocolDescription, ProtocolOptions, ProtocolShared, Refusal, RepairsTransactions, Silo,
-        SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, optimistic,
-        silo, two_phase_locking,
+        SplitsRecords, Target, TwoPhaseLocking, TwoPhaseLockingNoWait, Visible, dbx, silo,
+        two_phase_locking,
     };
     pub use crate::store::record::{RecordHeader, Settled};
 }
@@ -166,7 +195,7 @@ pub mod protocol {
 #[doc = include_str!("../../../README.md")]
 struct ReadmeDoctests;
 
-/// The examples of the page on stored rows, likewise.
+/// The examples of the page on stored rows, compiled and run with the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/row-format.md")]
 struct RowFormatDoctests;

@@ -1,21 +1,24 @@
-//! The memory store without a transaction layer: a B+-tree of rows, to be measured against.
+//! A B+-tree of rows without transactions: the baseline that transactions are measured against.
 //!
-//! DBX §7.3.2 asks what the smallest transactions cost over "the raw B+-tree of the memory store".
-//! This is that tree: the same index, records, arenas, grace periods and hardware regions as under
-//! every protocol, used directly. Each operation is one step by itself:
+//! DBX §7.3.2 asks what the smallest transactions cost over "the raw B+-tree of the memory store". This is
+//! that tree. It uses directly what every protocol uses: the same index, records, arenas, grace periods and
+//! hardware regions. Each operation is atomic on its own:
 //!
-//! - [`RawWorker::get`] pins, looks the key up, and shows the newest row;
-//! - [`RawWorker::update`] does that, copies the row into a new block of the arena, changes the
-//!   copy, and swaps the record's pointer if it still leads to the row that was copied (else it
-//!   tries again); the old version is retired to the same grace periods;
+//! - [`RawWorker::get`] pins the worker, looks the key up, and shows the newest row;
+//! - [`RawWorker::update`] also copies the row into a new block of the arena, changes the copy, and swaps the
+//!   record's pointer. If the pointer no longer leads to the row that was copied, it tries again. The old
+//!   version is retired and freed after the same grace periods;
 //! - [`RawWorker::insert`] and [`RawWorker::scan`] are the index's own.
 //!
-//! So a changed row is never torn and no update is lost, on any number of threads. What is left
-//! out, and hence what a transaction costs more: finding the thread's worker, catching panics,
-//! beginning and ending; version words, the read set and the write set, validation, locks;
-//! rollback and retries; the checks for foreign tables, deadlines, changed keys and nested writes;
-//! what is remembered of the last row; counting. There are no phantoms to speak of, since a scan
-//! is not one step.
+//! So a changed row is never torn and no update is lost, on any number of threads. What the tree leaves out
+//! is what a transaction costs more:
+//! - finding the thread's worker, catching panics, beginning and ending;
+//! - version words, the read set and the write set, validation, locks;
+//! - rollback and retries;
+//! - the checks for foreign tables, deadlines, changed keys and nested writes;
+//! - remembering the last row, and counting.
+//!
+//! A scan is not atomic as a whole, so the tree does not protect against phantoms.
 //!
 //! It is not part of the engine's interface.
 
@@ -40,17 +43,17 @@ use crate::store::worker::{Shared, WorkerMemory};
 /// A record of the tree: no header, since there is no protocol.
 type Record = RecordPointer<()>;
 
-/// How many rows ahead of its position a scan asks for records, as the engine's scans do.
+/// How many rows ahead a scan prefetches records, as the engine's scans do.
 const ROWS_AHEAD: usize = 6;
 
-/// A B+-tree of rows of type `R`, by keys of eight bytes. A handle: clones lead to the same tree.
+/// A B+-tree of rows of type `R`, by keys of eight bytes. It is a handle: clones refer to the same tree.
 pub struct RawTree<R> {
     inner: Arc<Inner<R>>,
 }
 
 struct Inner<R> {
-    /// All blocks of the tree, its records and their rows lie in chunks of this memory, and go
-    /// with it: a node fits a chunk, and the rows own nothing.
+    /// The memory in whose chunks all blocks of the tree lie, its records and their rows. They are freed with
+    /// it: a node fits a chunk, and the rows own nothing.
     shared: Arc<Shared>,
     tree: BPlusTree<u64>,
     rows: PhantomData<fn() -> R>,
@@ -69,12 +72,12 @@ impl<R> std::fmt::Debug for RawTree<R> {
 }
 
 impl<R: Copy + Send + Sync + 'static> RawTree<R> {
-    /// An empty tree.
+    /// Opens an empty tree.
     ///
     /// # Errors
-    /// [`Failure::Htm`] if hardware was asked for that is not there.
+    /// [`Failure::Htm`] if `htm` asks for hardware that the machine does not have.
     pub fn open(htm: Choice, reserve_bytes: usize) -> Result<Self, Failure> {
-        // As for the engine's tables: the inline row's place, and blocks that lie in chunks.
+        // As for the engine's tables: the row must fit inline, and its blocks must lie in chunks.
         const { assert!(align_of::<R>() <= 16 && size_of::<R>() <= BLOCK_BYTES_MAX - 16) };
         let htm = Htm::open(htm, RetryPolicy::default())?;
         let shared = Arc::new(Shared::new(htm, WORKERS_MAX_DEFAULT));
@@ -85,10 +88,10 @@ impl<R: Copy + Send + Sync + 'static> RawTree<R> {
         Ok(RawTree { inner: Arc::new(Inner { shared, tree, rows: PhantomData }) })
     }
 
-    /// What one thread needs to use the tree.
+    /// Returns what one thread needs to use the tree.
     ///
     /// # Errors
-    /// [`Failure::TooManyWorkers`].
+    /// [`Failure::TooManyWorkers`] if all slots are in use.
     pub fn worker(&self) -> Result<RawWorker<R>, Failure> {
         let shared = &self.inner.shared;
         let slot = shared
@@ -99,14 +102,14 @@ impl<R: Copy + Send + Sync + 'static> RawTree<R> {
         Ok(RawWorker { inner: Arc::clone(&self.inner), memory, slot, page: Page::new() })
     }
 
-    /// Memory and hardware regions; transactions there are none.
+    /// Returns metrics of memory and of hardware regions. There are no transactions to count.
     pub fn metrics(&self) -> Metrics {
         Metrics::gather(&self.inner.shared)
     }
 }
 
-/// One thread's access to a [`RawTree`]. Its methods take it mutably, so that no closure that is
-/// shown a row can end the period in which the row is not freed.
+/// One thread's access to a [`RawTree`]. Its methods take `&mut self`, so a closure that is shown a row
+/// cannot call another method, which would unpin the worker and allow the row to be freed.
 pub struct RawWorker<R> {
     inner: Arc<Inner<R>>,
     memory: WorkerMemory,
@@ -120,11 +123,11 @@ impl<R> std::fmt::Debug for RawWorker<R> {
     }
 }
 
-// SAFETY: a worker that runs no operation is not tied to a thread: what it holds are addresses of
-// the tree's memory and its own hardware regions, in none of which it is.
+// SAFETY: a worker that runs no operation is not tied to a thread: it holds addresses of the tree's memory
+// and its own hardware regions, and it is inside none of these.
 unsafe impl<R> Send for RawWorker<R> {}
 
-/// Ends the period in which nothing is freed; by its drop, since closures may panic.
+/// Keeps the worker pinned. It unpins when it is dropped, because closures may panic.
 struct Pinned<'w>(&'w WorkerMemory);
 
 impl<'w> Pinned<'w> {
@@ -145,14 +148,14 @@ impl Drop for Pinned<'_> {
 impl<R> RawWorker<R> {
     const ROW: Layout = Layout::new::<R>();
 
-    /// The row that a record's pointer led to.
+    /// Returns the row that a record's pointer led to.
     ///
     /// # Safety
-    /// It was loaded by a worker that is pinned since before, and stays so for `'a`.
+    /// The pointer was loaded by a worker that was already pinned, and that stays pinned for `'a`.
     #[inline(always)]
     unsafe fn row<'a>(newest: *mut u8) -> &'a R {
-        // SAFETY: pinned, so the row is not freed, and nobody changes a row once the pointer leads
-        // to it. Every record has a row before it is in the tree.
+        // SAFETY: the worker is pinned, so the row is not freed, and no thread changes a row once the pointer
+        // leads to it. Every record has a row before it is in the tree.
         unsafe { &*newest.cast::<R>() }
     }
 
@@ -167,35 +170,36 @@ impl<R> RawWorker<R> {
 }
 
 impl<R: Copy> RawWorker<R> {
-    /// Shows the row under a key.
+    /// Calls `read` with the row under `key`. Returns `None` if there is no such row.
     #[inline]
     pub fn get<T>(&mut self, key: u64, read: impl FnOnce(&R) -> T) -> Option<T> {
         let _pinned = Pinned::new(&self.memory);
         let record = self.find(key)?;
-        // SAFETY: pinned until the end of this function. Acquire: pairs with the release in
-        // `update`, so that the row's contents are seen.
+        // SAFETY: the worker is pinned until the end of this function. Acquire: pairs with the release in
+        // `update`, so the row's contents are visible.
         Some(read(unsafe { Self::row(record.get().newest.load(Ordering::Acquire).address()) }))
     }
 
-    /// Changes a copy of the row under a key and puts it in the row's place; false if there is
-    /// none. `change` is run again if another thread has changed the row meanwhile.
+    /// Copies the row under `key`, lets `change` change the copy, and installs it in the row's place. Returns
+    /// false if there is no such row. `change` runs again if another thread has changed the row in the
+    /// meantime.
     #[inline]
     pub fn update(&mut self, key: u64, change: impl Fn(&mut R)) -> bool {
         let _pinned = Pinned::new(&self.memory);
         let Some(record) = self.find(key) else { return false };
-        // SAFETY: pinned until the end of this function.
+        // SAFETY: the worker is pinned until the end of this function.
         let stored = unsafe { record.get() };
         let block = self.memory.allocate(Self::ROW);
-        // Acquire, here and where the exchange fails: see `get`.
+        // Acquire, here and on failure of the exchange: see `get`.
         let mut newest = stored.newest.load(Ordering::Acquire);
         loop {
-            // SAFETY: pinned; and the block is new, this worker's own, and of a row's layout.
+            // SAFETY: the worker is pinned; the block is new, this worker's own, and has a row's layout.
             unsafe {
                 block.cast::<R>().write(*Self::row(newest.address()));
                 change(block.cast::<R>().as_mut());
             }
-            // Release: pairs with the acquires, so that whoever sees the pointer sees the row. No
-            // old pointer comes back while this worker is pinned, since its block is not freed.
+            // Release: pairs with the acquires, so a thread that sees the pointer also sees the row. An old
+            // pointer cannot come back (ABA) while this worker is pinned, because its block is not freed.
             let swapped = stored.newest.compare_exchange(
                 newest,
                 Newest::of(block),
@@ -208,20 +212,20 @@ impl<R: Copy> RawWorker<R> {
             }
         }
         if let Some(replaced) = newest.row().filter(|row| *row != record.inline_row()) {
-            // SAFETY: it came from `allocate`, here or in another worker's hands; the exchange has
-            // made it unreachable, and only one thread can have done so.
+            // SAFETY: this worker or another one got the block from `allocate`; the exchange has made it
+            // unreachable, and only one thread can have done so.
             unsafe { self.memory.retire(replaced, Self::ROW) };
         }
         true
     }
 
-    /// Inserts a row; false, and nothing is changed, if there is one under its key.
+    /// Inserts a row. Returns false, and changes nothing, if there is already a row under `key`.
     #[inline]
     pub fn insert(&mut self, key: u64, row: R) -> bool {
         let _pinned = Pinned::new(&self.memory);
         let layout = layout_with(Layout::new::<StoredRecord<()>>(), Self::ROW);
         let block = self.memory.allocate(layout);
-        // SAFETY: a new block of a record's layout, which reaches over the inline row.
+        // SAFETY: a new block with the layout of a record and its inline row.
         let record = unsafe {
             let record = StoredRecord::<()>::initialise(block);
             record.inline_row().cast::<R>().write(row);
@@ -244,7 +248,7 @@ impl<R: Copy> RawWorker<R> {
         }
     }
 
-    /// Shows the rows from a key on, in the order of the keys, but no more than `rows_max`.
+    /// Calls `visit` with the rows from the key `from` on, in the order of their keys, `rows_max` at most.
     #[inline]
     pub fn scan(&mut self, from: u64, rows_max: usize, mut visit: impl FnMut(&R)) {
         let _pinned = Pinned::new(&self.memory);
@@ -264,8 +268,8 @@ impl<R: Copy> RawWorker<R> {
             (0..ROWS_AHEAD).for_each(|position| prefetch(addresses.get(position)));
             for (position, &address) in addresses.iter().enumerate() {
                 prefetch(addresses.get(position + ROWS_AHEAD));
-                // SAFETY: the tree's own address of a record of this type; pinned until the end of
-                // this function. Acquire: see `get`.
+                // SAFETY: the tree's own address of a record of this type; the worker is pinned until the end
+                // of this function. Acquire: see `get`.
                 visit(unsafe {
                     let record = Record::from_address(address).get();
                     Self::row(record.newest.load(Ordering::Acquire).address())
@@ -304,7 +308,7 @@ mod tests {
         for key in (0..1000).rev() {
             assert!(worker.insert(key * 2, [key, 0, 7]));
         }
-        assert!(!worker.insert(500, [0; 3]), "there is one");
+        assert!(!worker.insert(500, [0; 3]), "the key is present");
         assert_eq!(worker.get(500, |row| *row), Some([250, 0, 7]));
         assert_eq!(worker.get(501, |row| *row), None);
         for round in 0..100_000 {
@@ -320,7 +324,7 @@ mod tests {
         assert_eq!(tail, 5);
     }
 
-    /// Four threads on ten rows: no update is lost, and no row is seen half changed.
+    /// Four threads update ten rows: no update is lost, and no reader sees a row half changed.
     #[test]
     fn updates_are_neither_lost_nor_torn() {
         const UPDATES: u64 = 50_000;

@@ -1,11 +1,11 @@
 //! Transactions: typed operations on tables, between a begin and a commit.
 //!
-//! This is the layer that knows keys, rows and indexes. Every operation has the same shape: find
-//! the record in an index, and tell the protocol's executor what is done with it. What the
-//! executor does about it (remember, lock, validate, undo) is the protocol's affair.
+//! This layer knows keys, rows and indexes. Every operation has the same form: it finds the record in an index, and
+//! tells the protocol's executor what happens to the record. The protocol decides what the executor does then:
+//! remember, lock, validate or undo.
 //!
-//! Rows are handed out as plain references. They are never changed while the transaction lasts:
-//! an update makes a new version, also of a row that this transaction has written before.
+//! The caller gets rows as plain references. A row does not change while the transaction lasts: an update makes a
+//! new version, even of a row that this transaction has written before.
 
 mod by_columns;
 mod deferred;
@@ -47,31 +47,30 @@ use private_row::PrivateRow;
 use recording::{Event, record_invocation};
 use writes::duplicate;
 
-/// A running transaction.
+/// A running transaction, with the operations on tables.
 ///
-/// All operations take `&self`, so that the rows they return can be held side by side. A
-/// transaction belongs to the thread that began it. One that is dropped without a commit rolls
-/// back.
+/// All operations take `&self`, so that you can hold several rows that they return at the same time. A transaction
+/// belongs to the thread that began it. Dropping it without a commit rolls it back.
 ///
-/// Every operation may return a [`Conflict`]: another transaction got in the way, and this one
-/// cannot commit any more. Pass it up (with `?`), and [`Database::transact`] runs the transaction
-/// again. To swallow it is harmless and useless: the commit fails just the same.
+/// Every operation may return a [`Conflict`]: another transaction got in the way, and this one can no longer
+/// commit. Return the conflict (with `?`), and [`Database::transact`] runs the transaction again. If you ignore the
+/// conflict, no harm is done, but the commit fails all the same.
 ///
 /// [`Database::transact`]: crate::Database::transact
 pub struct Transaction<'db, P: Protocol = Dbx> {
     database: &'db Engine<P>,
     worker: &'db Worker<P>,
-    /// What dooms it, if anything does.
+    /// The conflict that dooms the transaction, if one does.
     doomed: Cell<Option<Abort>>,
     deadline: Cell<Option<Deadline>>,
     attempt: u32,
-    /// Counts operations, so that the deadline is not looked at too often.
+    /// Counts operations, so that the deadline is not checked too often.
     operations: Cell<u32>,
-    /// Whether it has had the one operation that a single-key protocol allows.
+    /// Whether the transaction has made the one operation that a single-key protocol allows.
     is_used: Cell<bool>,
-    /// Whether the log has let it write.
+    /// Whether the log has allowed the transaction to write.
     is_admitted: Cell<bool>,
-    /// Whether an operation was left when it was half done.
+    /// Whether an operation was left half done.
     is_torn: Cell<bool>,
     /// Whether an operation in several steps is under way: see [`Steps`].
     is_in_steps: Cell<bool>,
@@ -87,7 +86,7 @@ impl<P: Protocol> std::fmt::Debug for Transaction<'_, P> {
 /// How often a transaction is repaired before it is restarted.
 const ROUNDS_MAX: u32 = 8;
 
-/// Every so many operations the deadline is looked at: a clock costs about as much as a read.
+/// The deadline is checked once in this many operations, since reading a clock costs about as much as a read.
 const OPERATIONS_PER_DEADLINE_CHECK: u32 = 32;
 
 type RecordOf<P> = RecordPointer<<P as Protocol>::Header>;
@@ -106,8 +105,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(Self::started(database, worker, attempt, deadline))
     }
 
-    /// What has to be done before a transaction is there. If this returns without an error, it has to be
-    /// made next, by [`Transaction::started`].
+    /// Does what must come before a transaction exists. If this succeeds, the caller must make the transaction
+    /// next, by [`Transaction::started`].
     #[inline(always)]
     pub(crate) fn start(
         database: &Engine<P>,
@@ -118,7 +117,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if worker.active.get() {
             return Err(Failure::NestedTransaction);
         }
-        // The executor may be at work before the transaction begins, for others that have committed.
+        // Before the transaction begins, the executor may already be at work for others that have committed. This
+        // call may come from the user's code that it runs.
         if (P::SPLITS || P::CHOPS) && worker.memory.is_in_user_code() {
             return Err(Failure::NestedOperation);
         }
@@ -126,10 +126,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         if P::CHOPS {
             worker.memory.set_deadline(deadline, attempt + 1);
         }
+        // Pin the worker: from here on, nothing that the transaction can find is freed.
         worker.executor().announce();
         worker.memory.pin();
         let beginning = Beginning(&worker.memory);
-        // A reconciliation that has begun is finished, whoever closes the database meanwhile.
+        // A reconciliation that has begun is finished, even if the database is closed in the meantime.
         if let Err(failure) = database.shared.check_open()
             && !worker.memory.is_reconciling()
         {
@@ -143,13 +144,14 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 Refusal::Failure(failure) => failure,
             });
         }
+        // The transaction has begun, so the worker stays pinned.
         std::mem::forget(beginning);
         worker.active.set(true);
         worker.next_serial();
         Ok(())
     }
 
-    /// The transaction that was started on this worker.
+    /// Returns the transaction that was started on this worker.
     #[inline(always)]
     pub(crate) fn started(
         database: &'db Engine<P>,
@@ -173,33 +175,33 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- for drivers of procedures, in other crates -----------------------------------------
 
-    /// The worker that it runs on.
+    /// Returns the worker that the transaction runs on.
     #[doc(hidden)]
     #[inline(always)]
     pub fn worker(&self, _: Unstable) -> &'db Worker<P> {
         self.worker
     }
 
-    /// What it works on.
+    /// Returns the part of the database that the transaction works on.
     #[doc(hidden)]
     #[inline(always)]
     pub fn engine(&self, _: Unstable) -> &'db Engine<P> {
         self.database
     }
 
-    /// What dooms it, if anything does.
+    /// Returns the conflict that dooms the transaction, if one does.
     #[doc(hidden)]
     pub fn doomed(&self) -> Option<Abort> {
         self.doomed.get()
     }
 
-    /// Says that nothing dooms it any more: what it has done since was undone.
+    /// Removes the conflict that dooms the transaction. What the transaction has done since was undone.
     #[doc(hidden)]
     pub fn forget_doom(&self, _: Unstable) {
         self.doomed.set(None);
     }
 
-    /// Says that it has no deadline any more.
+    /// Removes the deadline.
     #[doc(hidden)]
     pub fn forget_deadline(&self) {
         self.deadline.set(None);
@@ -207,7 +209,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- point operations -------------------------------------------------------------------
 
-    /// The row with this primary key.
+    /// Returns the row with this primary key, or `None` if there is no such row.
     ///
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
@@ -235,18 +237,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(None)
     }
 
-    /// Brings the rows with these primary keys into the processor's cache, all at once, to be read
-    /// soon, best in this order. A hint: it reads nothing as far as the transaction is concerned,
-    /// and keys that are absent do no harm.
+    /// Fetches the rows with these primary keys into the processor's cache, all at the same time. Call it before
+    /// you read the rows, and read them in this order if you can. This is only a hint: the transaction does not
+    /// read anything by it, and absent keys do no harm.
     ///
-    /// In a table larger than the cache an operation waits three times for memory: for the
-    /// index, for the record and for the row. Ten operations that are announced together wait
-    /// about as long as one. Of a large row only the beginning is fetched;
-    /// [`Transaction::prefetch_for_update`] fetches all of it.
+    /// If a table is larger than the cache, an operation waits for memory three times: for the index, for the
+    /// record and for the row. Ten operations whose rows were prefetched together wait about as long as one. Only
+    /// the beginning of a large row is fetched. [`Transaction::prefetch_for_update`] fetches more.
     ///
     /// # Errors
-    /// [`Conflict`] if the transaction met one before; [`Failure::ForeignTable`],
-    /// [`Failure::DeadlineExceeded`].
+    /// [`Conflict`] if the transaction met one before; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     #[inline]
     pub fn prefetch<T: Record>(
         &self,
@@ -256,8 +256,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.prefetch_rows(table, keys, PREFETCH_READ_BYTES)
     }
 
-    /// As [`Transaction::prefetch`], for rows that are to be updated soon: an update copies the
-    /// row, so the whole of it is fetched.
+    /// As [`Transaction::prefetch`], for rows that are about to be updated. An update copies the whole row, so this
+    /// fetches more of a large row.
     ///
     /// # Errors
     /// As [`Transaction::prefetch`].
@@ -273,9 +273,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     /// Inserts a row.
     ///
     /// # Errors
-    /// [`Failure::DuplicateKey`] if there is a row with its primary key, or with its key in a
-    /// unique index; [`Failure::Constraint`]; [`Conflict`]; [`Failure::ForeignTable`],
-    /// [`Failure::DeadlineExceeded`]. After a failure the table is as it was before the call.
+    /// - [`Failure::DuplicateKey`] if there is a row with the same primary key, or with the same key in a unique
+    ///   index.
+    /// - [`Failure::Constraint`] if the row breaks one of its constraints.
+    /// - [`Failure::StoredRowTooLarge`] if the row is too long to be stored.
+    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
+    /// After a failure the table is as it was before the call.
     #[inline]
     pub fn insert<T: Record>(&self, table: &Table<T>, row: T) -> Result<(), Error> {
         let table = self.enter_writing(table)?;
@@ -286,15 +290,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Changes the row with this primary key, by a closure that gets a copy of it; returns what
-    /// the closure returned, or `None` if there is no such row.
+    /// Updates the row with this primary key. `change` gets a copy of the row and changes it. The changed copy
+    /// replaces the row. Returns what `change` returned, or `None` if there is no such row.
     ///
     /// # Errors
-    /// [`Failure::KeyChanged`] if the closure changed the primary key, [`Failure::Constraint`],
-    /// [`Failure::DuplicateKey`] if the change of a unique index's column meets another row,
-    /// [`Failure::NestedWrite`] if the closure wrote the same row through the transaction;
-    /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After a failure
-    /// the row is as it was before the call.
+    /// - [`Failure::KeyChanged`] if `change` changed the primary key.
+    /// - [`Failure::Constraint`] if the changed row breaks one of its constraints.
+    /// - [`Failure::DuplicateKey`] if another row has the new key in a unique index.
+    /// - [`Failure::StoredRowTooLarge`] if the changed row is too long to be stored.
+    /// - [`Failure::NestedWrite`] if `change` wrote the same row through the transaction.
+    /// - [`Conflict`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
+    /// After a failure the row is as it was before the call.
     #[inline]
     pub fn update<T: Record, R>(
         &self,
@@ -317,6 +324,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                 let result = change(new.get_mut());
                 self.replace(table, record, version, old, new)?;
                 self.record(table.reference(), key, Event::Write);
+                // The write validates the read.
                 std::mem::forget(read);
                 Ok(Some(result))
             }
@@ -324,16 +332,16 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Inserts a row, or replaces the one with the same primary key; true if it replaced one.
+    /// Inserts a row, or replaces the row with the same primary key. Returns whether it replaced one.
     ///
     /// # Errors
-    /// As [`Transaction::insert`], but for the primary key.
+    /// As [`Transaction::insert`], except for a duplicate primary key.
     pub fn upsert<T: Record>(&self, table: &Table<T>, row: T) -> Result<bool, Error> {
         let inner = self.enter_writing(table)?;
         check(&row)?;
         let Some(row) = self.insert_row(inner, row)? else { return Ok(false) };
         let Some((record, old, version)) = self.observe(inner, &row.key())? else {
-            // It was visible a moment ago, and is in this transaction's read set.
+            // The row was visible a moment ago, and is in this transaction's read set.
             return Err(self.miss(inner.reference()));
         };
         // SAFETY: a visible row of this table; see `row`.
@@ -344,13 +352,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(true)
     }
 
-    /// Deletes the row with this primary key; false if there is none.
+    /// Deletes the row with this primary key. Returns whether there was such a row.
     ///
     /// # Errors
     /// [`Conflict`]; [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn delete<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<bool, Error> {
         let table = self.enter_writing(table)?;
-        // Encoded first: from the observation on, the user's code can no longer change the row.
+        // The key is encoded first, since after the observation the user's code must not change the row any more.
         let primary = with_form!(T::Key::WIDTH_BYTES, |K| K::from_key(key).erase());
         let Some((record, row, version)) = self.observe(table, key)? else { return Ok(false) };
         // SAFETY: a visible row of this table; see `row`.
@@ -367,11 +375,11 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- scans ------------------------------------------------------------------------------
 
-    /// The rows whose primary keys lie in `range`, in the order of the keys.
+    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys.
     ///
     /// # Errors
-    /// The scan's items are: [`Conflict`]; [`Failure::UnorderedTable`],
-    /// [`Failure::InvalidRange`], [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    /// The scan's items are: [`Conflict`]; [`Failure::UnorderedTable`], [`Failure::InvalidRange`],
+    /// [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
     pub fn range<'tx, T: Record>(
         &'tx self,
         table: &'tx Table<T>,
@@ -386,8 +394,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         scan
     }
 
-    /// The rows whose primary keys begin with `prefix`, in the order of the keys: for a key
-    /// `(A, B, C)`, a prefix is an `A`, `(A,)` or `(A, B)`.
+    /// Returns a scan of the rows whose primary keys begin with `prefix`, in the order of the keys. For a key `(A,
+    /// B, C)`, a prefix is an `A`, `(A,)` or `(A, B)`.
     ///
     /// # Errors
     /// As [`Transaction::range`].
@@ -405,7 +413,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         scan
     }
 
-    /// The row with this key in a unique index.
+    /// Returns the row with this key in a unique index, or `None` if there is no such row.
     ///
     /// # Errors
     /// As [`Transaction::get`].
@@ -418,7 +426,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.prefix_by(table, index, key).next().transpose()
     }
 
-    /// The rows whose keys in a secondary index lie in `range`, in the order of the index.
+    /// Returns a scan of the rows whose keys in a secondary index lie in `range`, in the order of the index.
     ///
     /// # Errors
     /// As [`Transaction::range`].
@@ -434,7 +442,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         })
     }
 
-    /// The rows whose keys in a secondary index begin with `prefix`, in the order of the index.
+    /// Returns a scan of the rows whose keys in a secondary index begin with `prefix`, in the order of the index.
     ///
     /// # Errors
     /// As [`Transaction::range`].
@@ -452,12 +460,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
 
     // ---- the end ----------------------------------------------------------------------------
 
-    /// Commits. Returns when the transaction is durable, if the database acknowledges durable commits
-    /// only. The token serves to [wait](crate::Database::wait_durable) for that where it does not.
+    /// Commits the transaction. If the database acknowledges only durable commits, returns when the transaction is
+    /// durable. Otherwise pass the returned token to [`Database::wait_durable`](crate::Database::wait_durable) to
+    /// wait for that.
     ///
     /// # Errors
-    /// [`Conflict`]: nothing was changed; run the transaction again. [`Failure::Storage`]: it has
-    /// committed, but could not be made durable.
+    /// - [`Conflict`]: nothing was changed. Run the transaction again.
+    /// - [`Failure::Storage`]: the transaction has committed, but could not be made durable.
     pub fn commit(self) -> Result<CommitToken, Error> {
         let (database, worker) = (self.database, self.worker);
         match self.finish(None, Unstable::ENGINE) {
@@ -474,12 +483,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Rolls back. (So does dropping it.)
+    /// Rolls the transaction back. (Dropping it does the same.)
     pub fn rollback(self) {}
 
-    /// Commits, by [columns](Transaction::columns) if there are any. Then nothing is left to do but to
-    /// [end](Transaction::end_committed). Or there is a conflict, to be [described](Transaction::describe) and
-    /// to [give way](Transaction::give_way) to.
+    /// Commits, by [columns](Transaction::columns) if there are any. After that the caller only has to
+    /// [end](Transaction::end_committed) the transaction. After a conflict, the caller can
+    /// [describe](Transaction::describe) the conflict, and must [give way](Transaction::give_way).
     #[doc(hidden)]
     #[inline(always)]
     pub fn finish(
@@ -492,7 +501,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         })
     }
 
-    /// Commits, if it can. Then nothing is left to do but to [end](Transaction::end_committed).
+    /// Commits. After that the caller only has to [end](Transaction::end_committed) the transaction.
     #[doc(hidden)]
     #[inline(always)]
     pub fn commit_here(&self, _: Unstable) -> Result<CommitToken, Abort> {
@@ -502,6 +511,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         let memory = &self.worker.memory;
         self.stage_writes(Unstable::ENGINE);
         let _committing = Committing(memory);
+        // The executor calls the closure at its serialization point.
         self.worker.executor().commit(memory, || {
             self.record_serialization();
             memory.draw()
@@ -513,15 +523,15 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(CommitToken::of(memory.last_epoch_relied_on()))
     }
 
-    /// Encodes what is to be logged, before anything is locked or installed. If the user's types panic,
-    /// this does, and the transaction rolls back.
+    /// Encodes what is to be logged, before anything is locked or installed. If code of the user's types panics in
+    /// this, the panic is passed on, and the transaction rolls back.
     #[doc(hidden)]
     #[inline(always)]
     pub fn stage_writes(&self, _: Unstable) {
         assert!(
             !self.is_torn.get(),
             "an operation of this transaction was left half done, because the row's type has panicked or does \
-             not always say the same keys, and the closure went on; such a transaction cannot commit"
+             not always return the same keys, and the closure went on; such a transaction cannot commit"
         );
         let memory = &self.worker.memory;
         if memory.is_staging() {
@@ -532,8 +542,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[cold]
     #[inline(never)]
     fn stage_logged_writes(&self) {
-        // SAFETY: pinned, as long as `self` is there; what the executor lists are rows of their tables,
-        // of which it drops none, nor the others free any, before the transaction has ended.
+        // SAFETY: the worker is pinned as long as `self` exists. The executor lists rows of their tables. Before
+        // the transaction has ended, it drops none of them, and no other thread frees one.
         unsafe { self.worker.memory.stage(|list| self.worker.executor().list_writes(list)) };
     }
 
@@ -541,25 +551,25 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn end_committed(self, _: Unstable) {
-        // The end is here, not in `drop`.
+        // The transaction ends here, so `drop` must not roll it back.
         ManuallyDrop::new(self).end();
     }
 
-    /// The conflict behind an error or a panic of the caller's; `None` if that was the caller's
-    /// own, concluded from what still is current.
+    /// Returns the conflict behind an error or a panic of the caller's code. Returns `None` if what that code has
+    /// read is still current, so that the error or panic is its own.
     #[doc(hidden)]
     pub fn conflict(&self) -> Option<Abort> {
         self.doomed.get().or_else(|| self.worker.executor().validate().err())
     }
 
-    /// Spells out why the transaction must give way.
+    /// Describes for people why the transaction must give way.
     #[cold]
     pub(crate) fn describe(&self, abort: Abort) -> Conflict {
-        // SAFETY: pinned, as long as `self` is there.
+        // SAFETY: the worker is pinned as long as `self` exists.
         unsafe { abort.into_conflict() }
     }
 
-    /// Rolls back, and counts the conflict.
+    /// Rolls the transaction back, and counts the conflict.
     #[doc(hidden)]
     #[cold]
     pub fn give_way(self, abort: Abort) {
@@ -571,8 +581,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         this.end();
     }
 
-    /// Undoes what it was to write, for the body to be run again as the same transaction: the worker stays
-    /// pinned, and what the operations have found is known (HTCC §4). Whether that can be done.
+    /// Prepares a repair: undoes the transaction's writes, so that the body can run again as the same transaction
+    /// (HTCC §4). The worker stays pinned, and what the operations have found is kept in the workset cache. Returns
+    /// whether the transaction can be repaired.
     #[cold]
     pub(crate) fn repair(&self) -> bool {
         let (worker, memory) = (self.worker, &self.worker.memory);
@@ -581,7 +592,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return false;
         }
         if worker.round() > 0 {
-            // The other may be waiting for a core.
+            // The other transaction may be waiting for a core.
             yield_now();
         }
         worker.next_round();
@@ -598,8 +609,9 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         true
     }
 
-    /// Whether the transaction may go into another round. Each keeps it pinned: one that was interrupted for
-    /// long, or goes on failing, lets what others have deleted pile up, where scans come across it.
+    /// Returns whether the transaction may be repaired once more. It stays pinned in each round. So if it was
+    /// interrupted for long, or fails again and again, the records that others have deleted pile up, and scans have
+    /// to pass over them.
     #[doc(hidden)]
     pub fn may_have_another_round(&self) -> bool {
         self.worker.round() < ROUNDS_MAX && !self.worker.memory.holds_back_others()
@@ -611,7 +623,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
             return;
         }
         Counters::count(&self.worker.memory.counters().rolled_back);
-        // One that has panicked as it was about to commit a piece may have left a region open.
+        // A panic just before the commit of a piece may have left a region open.
         if let Some(chopping) = self.worker.executor().chopping() {
             chopping.close_region(&self.worker.memory);
         }
@@ -624,13 +636,13 @@ impl<'db, P: Protocol> Transaction<'db, P> {
     fn end(&self) {
         self.worker.memory.unpin();
         self.worker.active.set(false);
-        // The transaction is over, and the user's `Drop`s may do as they like.
+        // The transaction has ended, so the user's `Drop`s can do what they like.
         self.worker.memory.run_discarded();
     }
 
     // ---- steps of the operations ------------------------------------------------------------
 
-    /// What every operation begins with.
+    /// The beginning of every operation.
     #[inline(always)]
     fn enter<'t, T: Record>(&self, table: &'t Table<T>) -> Result<&'t TableInner<T>, Error> {
         #[cfg(weft_sim)]
@@ -648,8 +660,8 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(&table.inner)
     }
 
-    /// Refuses operations that the user's types begin while the executor is at work, under protocols whose
-    /// executors call them.
+    /// Refuses operations that code of the user's types begins while the executor is at work, under protocols whose
+    /// executors run such code.
     #[inline(always)]
     pub(super) fn check_user_code(&self) -> Result<(), Error> {
         if (P::SPLITS || P::CHOPS) && self.worker.memory.is_in_user_code() {
@@ -658,7 +670,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         Ok(())
     }
 
-    /// What every operation begins with that writes.
+    /// The beginning of every operation that writes.
     #[inline(always)]
     fn enter_writing<'t, T: Record>(
         &self,
@@ -670,18 +682,18 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.enter_operation(table)
     }
 
-    /// Says that the log was asked already whether the transaction may write.
+    /// Notes that the log has already allowed the transaction to write.
     pub(crate) fn set_admitted(&self) {
         self.is_admitted.set(true);
     }
 
-    /// Asks the log whether the transaction may write; waits if there is too much in it already.
+    /// Asks the log whether the transaction may write. Waits while the log has too much to write already.
     #[cold]
     fn admit(&self) -> Result<(), Error> {
         Ok(self.database.log()?.admit().map_err(Failure::from)?)
     }
 
-    /// What every operation on a single row begins with.
+    /// The beginning of every operation on a single row.
     #[inline(always)]
     fn enter_operation<'t, T: Record>(
         &self,
@@ -711,7 +723,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         }
     }
 
-    /// Dooms the transaction, and spells out why.
+    /// Dooms the transaction, and returns the conflict as an error.
     #[doc(hidden)]
     #[cold]
     pub fn doom_by(&self, abort: Abort) -> Error {
@@ -724,12 +736,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.doom_by(Abort::of_table(reason, table))
     }
 
-    /// Explains that a row that the transaction has seen, and noted as read, is not under its keys. Either it
-    /// has changed since. Or its type does not always say the same keys: then to run the transaction again
-    /// would not help, and as it is it must not commit.
+    /// Returns the error for a row that the transaction has seen, and noted as read, but does not find under its
+    /// keys. Either the row has changed since, which is a conflict. Or its type does not always return the same
+    /// keys. In this case a retry would not help, and the transaction must not commit as it is.
     #[cold]
     fn miss(&self, table: TableRef) -> Error {
-        // A protocol for single operations has no reads to validate: what it has not found may have changed.
+        // A protocol for single operations has no reads to validate. What it has not found may have changed.
         if P::SINGLE_KEY || self.conflict().is_some() {
             return self.doom(ConflictReason::ReadChanged, table);
         }
@@ -770,20 +782,20 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.worker.executor().note_node(table, node, range).map_err(|abort| self.doom_by(abort))
     }
 
-    /// A row as a reference.
+    /// Returns a row as a reference.
     ///
     /// # Safety
-    /// `row` is a row of type `R` that was visible in this transaction: then it is not changed,
-    /// nor freed, as long as the transaction lasts, which cannot end while `self` is borrowed.
+    /// `row` is a row of type `R` that was visible in this transaction. Such a row is neither changed nor freed as
+    /// long as the transaction lasts, and the transaction cannot end while `self` is borrowed.
     #[inline(always)]
     unsafe fn row<R>(&self, row: NonNull<u8>) -> &R {
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(row.as_ptr(), size_of::<R>(), false);
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         unsafe { row.cast::<R>().as_ref() }
     }
 
-    /// A row as a reference; remembered as the table's last one (DBX §6.2).
+    /// Returns a row as a reference, and remembers it as the last row that was read in the table (DBX §6.2).
     ///
     /// # Safety
     /// As [`Transaction::row`].
@@ -795,12 +807,12 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         row: NonNull<u8>,
     ) -> &T {
         self.worker.buffer(table.number()).last = Some((record.address(), row));
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         unsafe { self.row(row) }
     }
 
-    /// Finds the visible row under a key that is to be written; the read is validated with the
-    /// write. Absence is noted as a read.
+    /// Finds the visible row under a key that is about to be written. The read is validated with the write. If
+    /// there is no row, its absence is noted as a read.
     #[inline(always)]
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe<T: Record>(
@@ -811,7 +823,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
         self.observe_located(table, key, self.locate(table, key))
     }
 
-    /// As [`Transaction::observe`], of what was found under the key just now.
+    /// As [`Transaction::observe`], for a key that was located just now.
     #[inline(always)]
     #[allow(clippy::type_complexity, reason = "record, row and version belong together")]
     fn observe_located<T: Record>(
@@ -830,6 +842,7 @@ impl<'db, P: Protocol> Transaction<'db, P> {
                             return Ok(Some((record, row, observed.version)));
                         }
                         Visible::Absent => {
+                            // Nothing will be written, so the absence must be validated as a read.
                             let executor = self.worker.executor();
                             executor.note_read(table.reference(), record, observed.version);
                             break;
@@ -855,8 +868,8 @@ impl<P: Protocol> Drop for Transaction<'_, P> {
     }
 }
 
-/// An operation in several steps, between which the user's code runs. That code must not use the transaction
-/// then. If it panics, some steps were done and others not, and the transaction must not commit, even if its
+/// An operation in several steps, between which the user's code runs. That code must not use the transaction at
+/// that time. If it panics, only some of the steps were done, and the transaction must not commit, even if its
 /// closure goes on.
 struct Steps<'t> {
     is_torn: &'t Cell<bool>,
@@ -881,8 +894,8 @@ impl Drop for Steps<'_> {
     }
 }
 
-/// A transaction that has not begun yet, for which its worker is pinned. That it stays if the simulated machine
-/// undoes its region: the next begins at once.
+/// A transaction that is about to begin, and whose worker is pinned. Dropping this unpins the worker, unless the
+/// simulated machine undoes the region: then the worker stays pinned, since the next transaction begins at once.
 struct Beginning<'w>(&'w WorkerMemory);
 
 impl Drop for Beginning<'_> {
@@ -894,8 +907,9 @@ impl Drop for Beginning<'_> {
     }
 }
 
-/// A transaction that rolls back. If the simulated machine undoes its region, before or meanwhile, nothing
-/// is left to be rolled back, and it is forgotten. It stays pinned until the next begins, at once.
+/// A transaction that rolls back. If the simulated machine undoes the transaction's region, before or during the
+/// rollback, nothing is left to roll back, and the transaction is forgotten. The worker stays pinned until the next
+/// transaction begins, which is at once.
 struct RollingBack<'t, 'db, P: Protocol>(&'t Transaction<'db, P>);
 
 impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
@@ -909,8 +923,8 @@ impl<P: Protocol> Drop for RollingBack<'_, '_, P> {
     }
 }
 
-/// A row that was read to be updated. Dropped if the update does not come about, by an error or a
-/// panic: then it was a plain read, and what followed from it holds only while the row is current.
+/// A row that was read to be updated. It is dropped if an error or a panic prevents the update. The row then counts
+/// as a plain read, since the error or the panic is valid only while the row is current.
 struct UnwrittenRead<'w, P: Protocol> {
     worker: &'w Worker<P>,
     table: TableRef,

@@ -461,7 +461,7 @@ pub const FIGURES: &[Figure] = &[
             differs: &[
                 SMALLER,
                 "Records that are marked to be split at the end are counted. That there are too many is a finding \
-                 (docs/doppel-results.md): the conflicts of a whole split phase are compared with the commits of a \
+                 (docs/results.md): the conflicts of a whole split phase are compared with the commits of a \
                  short joined phase.",
             ],
             ..experiment(&["incr"], COUNTERS, ALPHA, &[DOPPEL])

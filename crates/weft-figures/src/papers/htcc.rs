@@ -73,7 +73,7 @@ const DELIVERY: &str = "Ten threads of a warehouse deliver from one nearly empty
      on records nor repairs help much against this contention. The longer a run, the more of its time goes into \
      it, so quick runs of few milliseconds have more throughput than full ones.";
 const ACCOUNT: &str = "HTCC is the variant htcc:dependencies. Weft's default is HTCC(-S), because on a real \
-     processor tracking the dependencies costs a quarter of the throughput (docs/htcc-results.md). The \
+     processor tracking the dependencies costs a quarter of the throughput (docs/results.md). The \
      simulation does not charge for accesses to private memory.";
 
 /// Returns an experiment with TPC-C.

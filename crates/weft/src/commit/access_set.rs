@@ -1,11 +1,10 @@
-//! What a transaction has read, is to write, and which index nodes it relies on; for all
-//! protocols that keep a transaction's writes private until it commits.
+//! A transaction's access set: the records that it has read, the writes that it is to make, and the index nodes
+//! that it relies on. For all protocols that keep a transaction's writes private until it commits.
 //!
-//! The order of this file: the entries; the set, and the questions that the read phase asks of
-//! it; what becomes of rows and records when the transaction has ended; the table by which a
-//! record's own write is found.
+//! In the order of this file: the entries; the set, and the questions that the read phase asks of it; what happens
+//! to rows and records when the transaction has ended; the hash table that finds a record's own write.
 //!
-//! A set is reused from one transaction to the next.
+//! A worker reuses its set from one transaction to the next.
 
 use std::ptr::NonNull;
 
@@ -19,20 +18,20 @@ use crate::store::record::{RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{self, LoggedWrite, NOT_STAGED, Outcome, WorkerMemory, Written};
 
-/// A record header that holds a TID word, perhaps beside other things.
+/// A record header that has a TID word, and maybe other fields.
 pub trait TidHeader: Default + Send + Sync + 'static {
-    /// The word.
+    /// Returns the TID word.
     fn tid(&self) -> &TidWord;
 }
 
 impl<H: TidHeader> RecordHeader for H {
     fn mark_loaded(&self) {
-        // Older than any version that a transaction has written.
+        // A version older than any that a transaction has written.
         self.tid().unlock(Tid::PLACEHOLDER.written_at(Tid::at(0)));
     }
 }
 
-/// The header of a protocol that needs nothing but the TID word (see [`crate::store::record::tid`]).
+/// The header of a protocol that needs only the TID word (see [`crate::store::record::tid`]).
 #[derive(Debug)]
 pub struct TidOnly {
     tid: TidWord,
@@ -51,7 +50,7 @@ impl TidHeader for TidOnly {
     }
 }
 
-/// A record read, and the version it had.
+/// A record that was read, and its version at that time.
 pub struct ReadEntry<H> {
     pub record: RecordPointer<H>,
     pub observed: Tid,
@@ -66,36 +65,36 @@ impl<H> Clone for ReadEntry<H> {
 
 impl<H> Copy for ReadEntry<H> {}
 
-/// A record to be written.
+/// A record that is to be written.
 pub struct WriteEntry<H> {
     pub record: RecordPointer<H>,
     pub table: TableRef,
-    /// The version that the write replaces; the lock is taken at this version and no other.
+    /// The version that the write replaces. The record is locked only if it still has this version.
     pub expected: Tid,
-    /// The row of that version (of a deleted record, the row it had); null if it never had one.
+    /// The row of that version (if the record is deleted, the row that it had). Null if it never had one.
     pub replaced: *mut u8,
-    /// The row to install; `None` to leave the record without one.
+    /// The row to install, or `None` to leave the record without a row.
     pub row: Option<NonNull<u8>>,
-    /// The key that the index leads to the record from; of records that this transaction has inserted or
-    /// deleted. See [`AccessSet::key_of`].
+    /// The key from which the index leads to the record, if this transaction has inserted or deleted it. See
+    /// [`AccessSet::key_of`].
     pub key: WriteKey,
-    /// Where the write stands among those that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
+    /// The write's position among those that are [staged](WorkerMemory::stage), or [`NOT_STAGED`].
     pub staged: u32,
 }
 
-/// Where in the access set the key of a write is, and whether the transaction has put the record into the
-/// index. Few writes have a key: so an entry is short, and nothing has to be done to drop it.
+/// The position of a write's key in the access set, and whether the transaction has put the record into the index.
+/// Few writes have a key. So the key is stored apart, which keeps entries short and without a destructor.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteKey {
-    /// The position in the list of keys, twice; plus one if the record was created.
+    /// Twice the position in the list of keys, plus one if the record was created.
     word: u32,
 }
 
 impl WriteKey {
-    /// The write changes a record that is in the index, and stays there.
+    /// No key: the record is in the index, and stays there.
     pub const NONE: WriteKey = WriteKey { word: u32::MAX };
 
-    /// Whether this transaction has put the record into the index.
+    /// Returns whether this transaction has put the record into the index.
     #[inline(always)]
     pub fn is_created(self) -> bool {
         self.word & 1 == 1 && self.word != u32::MAX
@@ -111,32 +110,32 @@ pub struct Replaced {
     /// The version, unlocked.
     pub observed: Tid,
     newest: *mut u8,
-    /// This transaction's own row, if the record is in the write set with one.
+    /// This transaction's own row, if the write set has the record with a row.
     own: Option<NonNull<u8>>,
-    /// Where in the write set it is.
+    /// The position of the record in the write set.
     own_position: Option<usize>,
-    /// How many writes there were.
+    /// How many writes the set had.
     writes: usize,
 }
 
 impl Replaced {
-    /// The row of the version that is replaced; null if it never had one.
+    /// Returns the row of the version that is replaced, or null if it never had one.
     pub fn newest(&self) -> *mut u8 {
         self.newest
     }
 }
 
-/// An index node relied on.
+/// An index node that the transaction relies on.
 #[derive(Clone, Copy)]
 pub struct NodeEntry {
     pub node: NodeVersion,
     pub table: TableRef,
-    /// What of it, if not all.
+    /// The range in the node that the transaction relies on, if it is not the whole node.
     pub range: Option<ScannedRange>,
 }
 
-/// A private row that was replaced before anybody else saw it: the transaction's own references
-/// to it last until it ends.
+/// A private row that the transaction has replaced before any other thread saw it. The transaction's own references
+/// to it last until the transaction ends.
 pub struct Superseded<H> {
     pub record: RecordPointer<H>,
     pub row: NonNull<u8>,
@@ -153,7 +152,8 @@ pub struct AccessSet<H> {
     positions: Positions,
 }
 
-// SAFETY: an access set moves between threads only with its worker, empty between transactions.
+// SAFETY: an access set moves between threads only with its worker, and only when it is empty, between
+// transactions.
 unsafe impl<H> Send for AccessSet<H> {}
 
 impl<H> Default for AccessSet<H> {
@@ -172,14 +172,14 @@ impl<H> Default for AccessSet<H> {
 impl<H: TidHeader> AccessSet<H> {
     // ---- the read phase ----------------------------------------------------------------------
 
-    /// What this transaction itself has written to a record, if anything.
+    /// Returns what this transaction itself has written to a record, if anything.
     #[inline(always)]
     pub fn own_write(&self, record: RecordPointer<H>) -> Option<Visible> {
         let position = self.find_write(record)?;
         Some(visible_own(&self.writes[position]))
     }
 
-    /// Likewise, for a write that is to replace it.
+    /// As [`AccessSet::own_write`], for a record that the transaction is about to write again.
     #[inline(always)]
     pub fn observe_own(&self, record: RecordPointer<H>) -> Option<Observation<Replaced>> {
         let position = self.find_write(record)?;
@@ -194,8 +194,7 @@ impl<H: TidHeader> AccessSet<H> {
         Some(Observation { visible: visible_own(entry), version })
     }
 
-    /// A record that this transaction has not written yet, as a write that is to replace it sees
-    /// it.
+    /// Returns what a write must know of a record that this transaction has not written yet.
     #[inline(always)]
     pub fn observe(&self, observed: Tid, newest: *mut u8) -> Observation<Replaced> {
         let writes = self.writes.len();
@@ -208,21 +207,21 @@ impl<H: TidHeader> AccessSet<H> {
     pub fn is_current(&self, record: RecordPointer<H>, version: Replaced) -> bool {
         match version.own_position {
             Some(position) => self.writes[position].row == version.own,
-            // Most closures write nothing at all.
+            // Most update closures write nothing, so the look-up is seldom needed.
             None => self.writes.len() == version.writes || self.find_write(record).is_none(),
         }
     }
 
     /// See [`super::Executor::note_read`].
     pub fn note_read(&mut self, table: TableRef, record: RecordPointer<H>, version: Replaced) {
-        // This transaction's own write, if there is one, is validated itself.
+        // If this transaction has written the record, the write is validated instead.
         if version.own_position.is_none() {
             self.reads.push(ReadEntry { record, observed: version.observed, table });
         }
     }
 
-    /// Adds a write to the write set, or replaces this transaction's earlier one. If there is no row, the
-    /// record is deleted from under `key`.
+    /// Adds a write to the write set, or replaces this transaction's earlier write. If `row` is `None`, the write
+    /// deletes the record from under `key`.
     #[inline(always)]
     pub fn put(
         &mut self,
@@ -240,6 +239,7 @@ impl<H: TidHeader> AccessSet<H> {
                     self.superseded.push(Superseded { record, row, table });
                 }
                 entry.row = row;
+                // An insertion keeps its own key, by which it is unlinked if it fails.
                 if !entry.key.is_created() {
                     entry.key = key;
                 }
@@ -296,16 +296,15 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
-    /// After a commit: appends what it has written to the log, numbers it, hands what it has replaced
-    /// or deleted to the garbage collection (DBX §5.5), and forgets everything. `discard` unlinks a
-    /// placeholder of this transaction.
+    /// Finishes a commit: appends its writes to the log, numbers them, hands what they have replaced or deleted to
+    /// the garbage collection (DBX §5.5), and clears the set. `discard` unlinks a placeholder of this transaction.
     #[inline(always)]
     pub fn retire(&mut self, memory: &WorkerMemory, discard: impl Fn(&WriteEntry<H>, &EncodedKey)) {
         let order = |entry: &WriteEntry<H>| entry.expected.order_in(memory.drawn_epoch());
         self.retire_in_order(memory, order, discard);
     }
 
-    /// As [`AccessSet::retire`]; `order` orders the writes of a record in the log, within an epoch.
+    /// As [`AccessSet::retire`]. `order` gives the order of a record's writes in the log, within an epoch.
     #[inline(always)]
     pub fn retire_in_order(
         &mut self,
@@ -328,7 +327,7 @@ impl<H: TidHeader> AccessSet<H> {
                     });
                     Outcome::Written { row, replaced }
                 }
-                // Inserted and deleted again.
+                // The record was inserted, and deleted again.
                 (None, Some(key)) if entry.key.is_created() => {
                     discard(entry, key);
                     continue;
@@ -338,18 +337,18 @@ impl<H: TidHeader> AccessSet<H> {
                     key,
                     is_queued: entry.expected.is_queued(),
                 },
-                // Deleted where there was nothing: nothing happened.
+                // A deletion of an absent row: nothing has happened.
                 (None, _) => continue,
             };
-            // SAFETY: this transaction has done so, and has just committed.
+            // SAFETY: this transaction has made this change, and has just committed.
             unsafe { memory.conclude(entry.table, entry.record.block(), outcome) };
         }
         self.drop_superseded(memory);
         self.clear();
     }
 
-    /// After an abort: drops what nobody else has seen, and forgets everything. `discard` unlinks
-    /// a placeholder of this transaction.
+    /// Finishes an abort: drops the rows that no other thread has seen, and clears the set. `discard` unlinks a
+    /// placeholder of this transaction.
     pub fn drop_private(
         &mut self,
         memory: &WorkerMemory,
@@ -360,7 +359,7 @@ impl<H: TidHeader> AccessSet<H> {
                 discard(entry, key);
             }
             if let Some(row) = entry.row {
-                // SAFETY: each private row is dropped once: it is either the write entry's or superseded.
+                // SAFETY: each private row is dropped once, since it is either the write entry's or superseded.
                 unsafe { drop_private(entry.record, row, entry.table, memory) };
             }
         }
@@ -380,7 +379,7 @@ impl<H: TidHeader> AccessSet<H> {
 
     // ---- the set itself ----------------------------------------------------------------------
 
-    /// Forgets everything.
+    /// Empties the set.
     #[inline]
     pub fn clear(&mut self) {
         self.reads.clear();
@@ -393,14 +392,14 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
-    /// Whether the transaction has read one record, once, and done nothing else: then the read,
-    /// which saw version and row together, is the transaction.
+    /// Returns whether the transaction has read one record once, and done nothing else. Such a transaction needs no
+    /// validation, since the read saw version and row together.
     #[inline(always)]
     pub fn is_one_read(&self) -> bool {
         self.reads.len() == 1 && self.writes.is_empty() && self.nodes.is_empty()
     }
 
-    /// The position among the writes of this transaction's own write of `record`.
+    /// Returns the position of this transaction's own write of `record` in the write set.
     #[inline(always)]
     pub fn find_write(&self, record: RecordPointer<H>) -> Option<usize> {
         if self.writes.is_empty() {
@@ -418,19 +417,19 @@ impl<H: TidHeader> AccessSet<H> {
         WriteKey { word: word | u32::from(is_created) }
     }
 
-    /// The key of a record that is inserted or deleted.
+    /// Returns the key of a record that is inserted or deleted.
     #[inline(always)]
     pub fn key_of(&self, entry: &WriteEntry<H>) -> Option<&EncodedKey> {
         self.keys.get(entry.key.word as usize / 2)
     }
 
-    /// The key of a record that this transaction has put into the index.
+    /// Returns the key of a record that this transaction has put into the index.
     #[inline(always)]
     pub fn created_key(&self, entry: &WriteEntry<H>) -> Option<&EncodedKey> {
         if entry.key.is_created() { self.key_of(entry) } else { None }
     }
 
-    /// Adds a write of a record that has none yet.
+    /// Adds the write of a record that has no write yet.
     #[inline(always)]
     pub fn push_write(&mut self, entry: WriteEntry<H>) {
         self.positions.insert(entry.record.block(), self.writes.len(), |position| {
@@ -439,14 +438,14 @@ impl<H: TidHeader> AccessSet<H> {
         self.writes.push(entry);
     }
 
-    /// Sorts the writes by address. Positions found before mean nothing afterwards.
+    /// Sorts the writes by address. Positions from before become invalid.
     pub fn sort_writes(&mut self) {
         self.writes.sort_unstable_by_key(|entry| entry.record.block());
         self.find_writes_anew();
     }
 
-    /// Puts the writes for which `is_first` holds before the others; how many they are. Positions found
-    /// before mean nothing afterwards.
+    /// Moves the writes for which `is_first` holds before the others, and returns how many there are. Positions
+    /// from before become invalid.
     pub fn partition_writes(&mut self, is_first: impl Fn(&WriteEntry<H>) -> bool) -> usize {
         let mut first = 0;
         for position in 0..self.writes.len() {
@@ -480,7 +479,7 @@ impl<H: TidHeader> AccessSet<H> {
         self.nodes.len() - 1
     }
 
-    /// The scan that has noted this node at this position has read nothing from an address on.
+    /// Notes that the scan which has noted this node at this position has read nothing from an address on.
     #[inline]
     pub fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
         if let Some(entry) = self.nodes.get_mut(position)
@@ -491,25 +490,24 @@ impl<H: TidHeader> AccessSet<H> {
         }
     }
 
-    /// Whether what a transaction relies on in a node that has changed since it was noted is as it was: no
-    /// record has come into the range but those that it has put there itself.
+    /// Decides whether a node that has changed since it was noted is unchanged where the transaction relies on it:
+    /// no record has come into the range, except those that the transaction has put there itself.
     #[cold]
     #[inline(never)]
     pub fn is_range_unchanged(&self, entry: &NodeEntry) -> bool {
         let is_own = |address| {
-            // SAFETY: an address that is stored in an index of this database, which the worker entered before
-            // it was pinned last, or since.
+            // SAFETY: the address is in an index of this database now, and the worker is pinned. So the record is
+            // not freed, whether it came into the index before or after the pinning.
             let record = unsafe { RecordPointer::from_address(address) };
             let is_insertion = |position: usize| self.writes[position].key.is_created();
             self.find_write(record).is_some_and(is_insertion)
         };
-        // SAFETY: noted together, and the worker is pinned as long as it has an access set.
+        // SAFETY: node and range were noted together, and the worker is pinned as long as it has an access set.
         entry.range.is_some_and(|range| unsafe { range.is_unchanged(entry.node, &is_own) })
     }
 
-    /// Takes this transaction's own change of a node into account. False if the node had changed
-    /// before, by another's doing, since it was noted, and a look at it at the commit will not tell whether
-    /// that matters.
+    /// Accounts for this transaction's own change of a node. Returns false if another transaction had changed the
+    /// node since it was noted, and a look at the node at the commit would not show whether that matters.
     #[inline]
     pub fn note_own_insertion(
         &mut self,
@@ -522,6 +520,8 @@ impl<H: TidHeader> AccessSet<H> {
             if entry.node.word != change.word {
                 continue;
             }
+            // Only this transaction has changed the node: rely on the new version. After a split, a part of the
+            // range is in the sibling, so rely on that as well.
             if entry.node.version == change.before {
                 entry.node.version = change.after;
                 let range = entry.range;
@@ -536,7 +536,7 @@ impl<H: TidHeader> AccessSet<H> {
     }
 }
 
-/// What the log is to hold of a write, if anything has happened.
+/// Returns what the log must hold of a write, if the write changes anything.
 fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
     let before = NonNull::new(entry.replaced).filter(|_| !entry.expected.is_absent());
     let written = match (entry.row, before) {
@@ -548,7 +548,7 @@ fn logged<H>(entry: &WriteEntry<H>) -> Option<LoggedWrite> {
     Some(LoggedWrite { table: entry.table, written })
 }
 
-/// Has a row that nobody else has seen lead to the one that it is to replace.
+/// Makes a private row point to the row that it is to replace.
 #[inline(always)]
 fn link(row: Option<NonNull<u8>>, replaced: *mut u8) {
     if let Some(row) = row {
@@ -557,7 +557,7 @@ fn link(row: Option<NonNull<u8>>, replaced: *mut u8) {
     }
 }
 
-/// What a record with this version word and newest row shows.
+/// Returns what a record with this version word and newest row shows.
 #[inline(always)]
 pub fn visible(tid: Tid, newest: *mut u8) -> Visible {
     if !tid.is_absent() {
@@ -573,19 +573,19 @@ fn visible_own<H>(entry: &WriteEntry<H>) -> Visible {
     entry.row.map_or(Visible::Absent, Visible::Row)
 }
 
-/// The word that committing `write` in `epoch` gives its record: the version after the one that it
+/// Returns the word that committing `write` in `epoch` gives its record: the version after the one that it
 /// replaces.
 #[inline(always)]
 pub fn successor<H>(write: &WriteEntry<H>, epoch: u64) -> Tid {
     written_at(write, write.expected.next(epoch))
 }
 
-/// The word that committing `write` at `version` gives its record.
+/// Returns the word that committing `write` at `version` gives its record.
 #[inline(always)]
 pub fn written_at<H>(write: &WriteEntry<H>, version: Tid) -> Tid {
     match write.row {
         Some(_) => write.expected.written_at(version),
-        // Inserted and deleted again, or deleted where there was nothing: nothing happened.
+        // Inserted and deleted again, or a deletion of an absent row: nothing has happened.
         None if write.expected.is_absent() => write.expected,
         None => write.expected.deleted_at(version),
     }
@@ -594,18 +594,18 @@ pub fn written_at<H>(write: &WriteEntry<H>, version: Tid) -> Tid {
 /// Drops a row that no other thread has seen.
 ///
 /// # Safety
-/// The row is complete, of this table, and the caller's own: it is not dropped again.
+/// The row is complete, of this table, and the caller's own. It is not dropped again.
 pub unsafe fn drop_private<H>(
     record: RecordPointer<H>,
     row: NonNull<u8>,
     table: TableRef,
     memory: &WorkerMemory,
 ) {
-    // SAFETY: by the contract.
+    // SAFETY: by this function's contract.
     unsafe { memory.drop_row(row, table, is_inline(table, record, row)) };
 }
 
-/// Whether a row of `record` lies inline in it.
+/// Returns whether a row of `record` lies inline in it.
 #[inline(always)]
 pub fn is_inline<H>(table: TableRef, record: RecordPointer<H>, row: NonNull<u8>) -> bool {
     table.core().holds_rows_inline() && record.inline_row() == row
@@ -613,13 +613,13 @@ pub fn is_inline<H>(table: TableRef, record: RecordPointer<H>, row: NonNull<u8>)
 
 const _: () = assert!(size_of::<StoredRecord<Tid>>().is_multiple_of(16));
 
-/// A small open-addressing hash table from a record's address to its position in a list. Among the
-/// writes it answers "did I write this record?", which every read after the first write asks.
+/// A small open-addressing hash table from a record's address to its position in a list. For the write set it
+/// answers "did I write this record?", which every read after the first write asks.
 pub struct Positions {
-    /// Generation (upper half) and position (lower half). A slot of another generation is free, so
-    /// that forgetting everything takes one addition. The length is a power of two.
+    /// Generation (upper half) and position (lower half). A slot of another generation is free, so emptying the
+    /// table takes one addition. The length is a power of two.
     slots: Vec<u64>,
-    /// The present generation, in the upper half; never 0.
+    /// The present generation, in the upper half. It is never 0.
     generation: u64,
     used: usize,
 }
@@ -636,15 +636,17 @@ impl Default for Positions {
 impl Positions {
     #[inline(always)]
     fn start(&self, block: NonNull<u8>) -> usize {
-        // Fibonacci hashing; blocks are at least 16 bytes apart.
+        // Fibonacci hashing. The shift removes low bits that are the same in all addresses, since blocks are at
+        // least 16 bytes apart.
         let hash = (block.as_ptr() as usize as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         (hash >> 32) as usize & (self.slots.len() - 1)
     }
 
-    /// The position in a slot, if it is of this generation.
+    /// Returns the position in a slot, if it is of this generation.
     #[inline(always)]
     fn position(&self, slot: usize) -> Option<usize> {
-        // In the present generation what is left is the position, and else far more.
+        // In a slot of the present generation this leaves the position. In any other slot it leaves more than 32
+        // bits.
         let position = self.slots[slot] ^ self.generation;
         (position < GENERATION_ONE).then_some(position as usize)
     }
@@ -698,8 +700,8 @@ impl Positions {
     pub fn clear(&mut self) {
         self.used = 0;
         self.generation = self.generation.wrapping_add(GENERATION_ONE);
-        // What a huge transaction has needed is not kept for every small one; and generations that
-        // come round again begin with empty slots.
+        // Starts again with empty slots when the generation has wrapped around. Also gives up a table that a huge
+        // transaction has made large, since later small ones do not need it.
         if self.generation == 0 || self.slots.len() > 16 * POSITIONS_MIN {
             *self = Positions::default();
         }

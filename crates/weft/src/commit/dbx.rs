@@ -4,17 +4,16 @@
 //! Z. Wang, H. Qian, J. Li, H. Chen: *Using Restricted Transactional Memory to Build a Scalable
 //! In-Memory Database*, EuroSys 2014. Sections and algorithms below are that paper's.
 //!
-//! The idea. A transaction first runs without any synchronization but what the indexes need: it
-//! remembers the version of every record it reads, and keeps its writes to itself (*read phase*).
-//! To commit, it checks that no record it has read has changed (*validation phase*), and then
-//! makes its writes visible by swapping one pointer per record and moving its version on (*write
-//! phase*). Both phases together must be atomic. DBX puts them in one RTM region: what the region
-//! touches is only the metadata of the records, however large the rows, so it fits. Where there
-//! is no RTM, or it keeps aborting, the *software twin* makes them atomic with one lock bit per
-//! record written.
+//! The idea. A transaction first runs without any synchronization except in the indexes: it remembers the version
+//! of every record that it reads, and keeps its writes private (*read phase*). To commit, it checks that no record
+//! that it has read has changed (*validation phase*). Then it makes its writes visible: for each record it swaps
+//! one pointer and advances the version (*write phase*). Both phases together must be atomic. DBX puts them in one
+//! RTM region. The region touches only the metadata of the records, so it fits, however large the rows are. If
+//! there is no RTM, or the region keeps aborting, the *software twin* makes the phases atomic, with one lock bit
+//! per written record.
 //!
-//! This file is the commit. The read phase is the same in all optimistic protocols, and described
-//! in [`optimistic`](super::optimistic).
+//! This file is the commit. The read phase is the same in all optimistic protocols. The module
+//! [`optimistic`](super::optimistic) describes it.
 //!
 //! Header of a record: one TID word.
 //!
@@ -25,32 +24,31 @@
 //!  +-------------------+-----------------+-------+-------+--------+------+
 //! ```
 //!
-//! **The serialization point** of a transaction is the moment at which its region commits; in the
-//! twin, the moment at which it holds all its write locks (`fence_before_validation`). At that
-//! moment everything it read is still current (validated afterwards, and a version that is
-//! current and unlocked after the fence was so at the fence), and everything it writes is either
-//! unseen by others or locked.
+//! **The serialization point** of a transaction is the moment at which its region commits. In the twin it is the
+//! moment at which it holds all its write locks (`fence_before_validation`). At that moment everything that it has
+//! read is still current: the twin validates this afterwards, and a version that is current and unlocked after the
+//! fence was so at the fence, too. Everything that it writes is either unseen by other transactions or locked.
 //!
 //! **Departures from the paper**
-//! - Fallback. DBX falls back to one global commit lock, which every region reads. Here the twin
-//!   locks the records of its write set, and a region tests the lock bits of what it touches. So
-//!   twins run in parallel with each other and with regions.
-//! - The twin takes its locks with the version it expects (a compare-and-swap of the whole word),
-//!   which validates the write in the same step, never waits while holding one, and so cannot
-//!   deadlock in any order. Only a transaction that has aborted before locks in address order, so
-//!   that of two that want the same records one gets through.
-//! - Records are read under a seqlock on the TID word, not in a region (Algorithm 2): the paper
-//!   counts 40 % of a small transaction's overhead for those regions (§7.3.2).
-//! - A read of an absent key notes the version of the index node where the key would be, as range
-//!   queries do (§5.3), in place of inserting an empty record: nothing has to be cleaned up.
+//! - Fallback. DBX falls back to one global commit lock, which every region reads. Here the twin locks the records
+//!   of its write set, and a region tests the lock bits of what it touches. So twins run in parallel with each
+//!   other and with regions.
+//! - The twin takes each lock at the version it expects, by a compare-and-swap of the whole word. This validates
+//!   the write in the same step. The twin never waits while it holds a lock, so it cannot deadlock in any order. A
+//!   transaction that has aborted before takes its locks in address order. So if two such transactions want the
+//!   same records, one of them gets through.
+//! - Records are read under a seqlock on the TID word, not in a region (Algorithm 2). The paper attributes 40 % of
+//!   a small transaction's overhead to these regions (§7.3.2).
+//! - A read of an absent key notes the version of the index node where the key would be, as range queries do
+//!   (§5.3). The paper inserts an empty record, which must be cleaned up later.
 //! - The sequence number is a pair with the global epoch, for the log (§5.6).
-//! - Algorithm 1 validates the write set by the flag REMOVED alone, since a blind write conflicts
-//!   with nothing. In this engine every write has read its record (an insert: its absence), so
-//!   the version is compared, which covers REMOVED.
-//! - A transaction that has read one record and done nothing else commits without validation: what
-//!   it saw was current when it was read. (The paper's commits all run their region.)
-//! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) are done after the commit, for
-//!   all protocols alike: see [`snapshot`](crate::Snapshot).
+//! - Algorithm 1 validates the write set by the flag REMOVED alone, since a blind write conflicts with nothing. In
+//!   this engine every write has read its record (an insert: its absence), so the version is compared, which covers
+//!   REMOVED.
+//! - A transaction that has read one record and done nothing else commits without validation: what it saw was
+//!   current when it was read. (In the paper all commits run their region.)
+//! - Lines 18–22 of Algorithm 1 (versions for read-only transactions) are done after the commit, in the same way
+//!   for all protocols: see [`snapshot`](crate::Snapshot).
 
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
@@ -103,7 +101,7 @@ impl CommitPhases for Dbx {
     }
 }
 
-/// The commit: in a hardware region if there is one.
+/// Commits, in a hardware region if there is one, and otherwise with locks.
 #[inline(always)]
 pub fn commit_in_region_or_with_locks<H: TidHeader>(
     set: &mut AccessSet<H>,
@@ -114,6 +112,7 @@ pub fn commit_in_region_or_with_locks<H: TidHeader>(
     if set.is_one_read() {
         return Ok(()); // Its serialization point is the read.
     }
+    // After an abort, lock in address order: see the departures.
     if attempt > 0 && set.writes.len() > 1 {
         set.sort_writes();
     }
@@ -123,8 +122,9 @@ pub fn commit_in_region_or_with_locks<H: TidHeader>(
     }
 }
 
-/// As [`Dbx`] commits; but records to be written for which `is_hot` holds are locked before the region, and
-/// written behind it, so that whoever looks at them meanwhile does not abort it.
+/// As [`Dbx`] commits, except for hot records, those for which `is_hot` holds. Hot records to be written are locked
+/// before the region, and written after it. So other transactions that read them in the meantime do not abort the
+/// region.
 #[inline(always)]
 pub fn commit_hot_and_cold<H: TidHeader>(
     set: &mut AccessSet<H>,
@@ -154,8 +154,8 @@ pub fn commit_hot_and_cold<H: TidHeader>(
     }
 }
 
-/// Algorithm 1 in one hardware region, of all but the first `locked` writes, whose records this transaction
-/// has locked; its epoch. `None`: no hardware, or it gave up.
+/// Runs Algorithm 1 in one hardware region, for all but the first `locked` writes, whose records this transaction
+/// has locked. Returns the epoch. Returns `None` if there is no hardware, or if the region gave up.
 #[inline(always)]
 fn commit_in_region<H: TidHeader>(
     set: &AccessSet<H>,
@@ -194,11 +194,12 @@ fn commit_in_region<H: TidHeader>(
                     return Err(write_conflict(write, tid));
                 }
             }
-            // Write: swap pointers, move versions on (lines 16–27).
+            // Write: swap the pointers, advance the versions (lines 16–27).
             let epoch = epoch();
             install_in_region(&set.writes[locked..], epoch);
             Ok(epoch)
         },
+        // After an abort because of a lock, the region waits while a record is still locked.
         || {
             let writes = set.writes[locked..].iter().map(|write| write.record);
             let mut records = set.reads.iter().map(|read| read.record).chain(writes);
@@ -221,7 +222,7 @@ pub fn install_in_region<H: TidHeader>(writes: &[WriteEntry<H>], epoch: u64) {
     }
 }
 
-/// The version of a record, which should be `expected`, inside a region.
+/// Loads the version of a record, which should be `expected`, inside a region.
 #[inline(always)]
 #[cfg_attr(not(weft_sim), allow(unused_variables, reason = "for a bug that tests plant there"))]
 fn load_in_region<H: TidHeader>(record: RecordPointer<H>, expected: Tid) -> Tid {

@@ -1,4 +1,5 @@
-//! Changes of columns that are taken down now, and made later, together with others' (DBX-TC, §3.2).
+//! Deferred changes: changes of columns that are noted now and made later, together with those of other procedures
+//! (DBX-TC, §3.2).
 
 use std::ptr::NonNull;
 
@@ -14,21 +15,21 @@ pub struct DeferredChange<H> {
     pub sums: Box<dyn Sums>,
 }
 
-// SAFETY: the record is one of a table of the database, which outlives what waits; the sums may be sent.
+// SAFETY: the record is in a table of the database, which outlives the deferred changes. The sums are `Send`.
 unsafe impl<H> Send for DeferredChange<H> {}
 
-/// By how much columns of a row move.
+/// The amounts by which columns of a row change.
 pub trait Sums: Send {
-    /// Writes to `place` what a version of the row comes to; false, and nothing is written, if a sum is no
-    /// value of its column's type.
+    /// Adds the amounts to the row `onto`, and writes the resulting row to `place`. If a sum does not fit its
+    /// column's type, returns false and writes nothing.
     ///
     /// # Safety
-    /// `onto` is a row of the table that this was made for, and not dropped meanwhile; `place` has room for one,
-    /// and is the caller's own.
+    /// `onto` is a row of the table that this was made for, and is not dropped during the call. `place` has room
+    /// for such a row, and is the caller's own.
     unsafe fn add_to(&self, onto: NonNull<u8>, place: NonNull<u8>) -> bool;
 }
 
-/// A row before and after a change, of which nothing is taken but by how much these columns have moved.
+/// A row before and after a change. Only the amounts by which these columns have changed are used.
 pub struct Moved<T> {
     pub before: T,
     pub after: T,
@@ -37,11 +38,11 @@ pub struct Moved<T> {
 
 impl<T: Record> Sums for Moved<T> {
     unsafe fn add_to(&self, onto: NonNull<u8>, place: NonNull<u8>) -> bool {
-        // SAFETY: by the contract.
+        // SAFETY: by this function's contract.
         let onto = unsafe { onto.cast::<T>().as_ref() };
         match self.after.rebase(&self.before, onto, self.columns) {
             Some(row) => {
-                // SAFETY: by the contract.
+                // SAFETY: by this function's contract.
                 unsafe { place.cast::<T>().write(row) };
                 true
             }

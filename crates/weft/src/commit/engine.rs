@@ -1,4 +1,4 @@
-//! What the transactions of a database work on, and how they wait until they are durable.
+//! The part of a database that its transactions work on, and waiting until a transaction is durable.
 
 use std::sync::Arc;
 
@@ -16,60 +16,60 @@ pub struct CommitToken {
 }
 
 impl CommitToken {
-    /// The token of a commit in an epoch.
+    /// Returns the token of a commit in an epoch.
     #[doc(hidden)]
     pub fn of(epoch: u64) -> Self {
         CommitToken { epoch }
     }
 
-    /// The epoch of the commit: a database can be [opened](crate::Builder::at_epoch) as it was at
-    /// the end of it.
+    /// Returns the epoch of the commit. A database can be [opened](crate::Builder::at_epoch) as it was at the end
+    /// of this epoch.
     pub fn epoch(self) -> u64 {
         self.epoch
     }
 }
 
-/// What becomes of commits when the process ends.
+/// What happens to commits when the process ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Durability {
-    /// They are gone: the database lies in memory alone.
+    /// Commits are lost: the database lives in memory alone.
     None,
-    /// There are none: the database was opened as it was at the end of this epoch, to be read.
+    /// No transaction can commit a write: the database was opened for reading, as it was at the end of this epoch.
     ReadOnly {
         /// The epoch.
         epoch: u64,
     },
-    /// They are in the log.
+    /// Commits are in the log.
     Logged {
         /// Whether a commit is acknowledged only when it is durable.
         acknowledges_durable: bool,
     },
 }
 
-/// What the transactions of a database work on.
+/// The part of a database that its transactions work on.
 pub struct Engine<P: Protocol> {
-    /// Before `shared`, with whose memory goes what it may hold.
+    /// Declared before `shared`, so that it is dropped before the memory that it may refer to.
     pub protocol: Arc<P::Shared>,
     /// What all workers share.
     pub shared: Arc<Shared>,
-    /// Tells the database's tables from those of others.
+    /// Distinguishes the database's tables from those of other databases.
     pub identity: Arc<Identity>,
-    /// What becomes of commits.
+    /// What happens to commits when the process ends.
     pub durability: Durability,
 }
 
-/// Waiting for durability, which has its one home here.
+/// All waiting for durability is here.
 impl<P: Protocol> Engine<P> {
-    /// Whether the database has a directory.
+    /// Returns whether the database has a directory.
     #[inline(always)]
     pub fn is_durable(&self) -> bool {
         !matches!(self.durability, Durability::None)
     }
 
-    /// The log.
+    /// Returns the log.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]: there is none.
+    /// [`Failure::InMemory`], [`Failure::ReadOnly`] if the database has no log.
     pub fn log(&self) -> Result<&Arc<Log>, Failure> {
         match (self.durability, self.shared.log.get()) {
             (Durability::ReadOnly { epoch }, _) => Err(Failure::ReadOnly { epoch }),
@@ -78,14 +78,14 @@ impl<P: Protocol> Engine<P> {
         }
     }
 
-    /// Whether commits are acknowledged when they are durable.
+    /// Returns whether commits are acknowledged when they are durable.
     #[inline(always)]
     pub fn acknowledges_durable(&self) -> bool {
         matches!(self.durability, Durability::Logged { acknowledges_durable: true })
     }
 
-    /// Waits until a commit may be acknowledged: until it is durable, if commits are acknowledged then. `worker` is the
-    /// calling thread's.
+    /// Waits until a commit may be acknowledged. If commits are acknowledged when they are durable, this is when
+    /// the commit is durable; otherwise it is at once. `worker` is the calling thread's.
     ///
     /// # Errors
     /// As [`Engine::wait_durable`].
@@ -101,7 +101,7 @@ impl<P: Protocol> Engine<P> {
         self.wait_durable(worker(), commit)
     }
 
-    /// Waits until a commit is durable, and what it has read. `worker` is the calling thread's.
+    /// Waits until a commit, and what it has read, is durable. `worker` is the calling thread's.
     ///
     /// # Errors
     /// See [`Database::wait_durable`](crate::Database::wait_durable).
@@ -110,6 +110,8 @@ impl<P: Protocol> Engine<P> {
         worker: Option<&Worker<P>>,
         commit: CommitToken,
     ) -> Result<(), Failure> {
+        // Between two pieces of its procedure this thread would wait for itself: the log waits for the
+        // procedure's end.
         if let (Some(gate), Some(worker)) = (&self.shared.gate, worker)
             && gate.is_in_pieces(worker.memory.core() as usize)
         {

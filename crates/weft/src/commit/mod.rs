@@ -1,13 +1,14 @@
-//! Concurrency-control protocols: what they are to the engine, and the list of them.
+//! Concurrency-control protocols: the interface between a protocol and the engine, and the protocols for
+//! applications.
 //!
-//! The engine splits a transaction's work in two. The layer above ([`Transaction`], `table`)
-//! knows keys, row types and indexes: it turns a key into a record, and builds the new versions.
-//! The protocol below knows records and versions only: an [`Executor`], one per worker, is told
-//! which record is read, written, inserted or removed, and which index nodes stand for what was
-//! found absent, and decides at [`Executor::commit`].
+//! The engine splits a transaction's work in two. The layer above ([`Transaction`], `table`) knows keys, row types
+//! and indexes. It turns a key into a record, and builds the new versions. The protocol below knows only records
+//! and versions. Each worker has an [`Executor`], which is told which records are read, written, inserted and
+//! removed. It is also told which index nodes show that a key is absent or which rows a range has. It decides at
+//! [`Executor::commit`].
 //!
-//! A protocol is one file, to be read beside its paper. Those of an application are here. The laboratory's are in the
-//! crate `weft-protocols`, with the list of all.
+//! A protocol is one file, to be read beside its paper. The protocols for applications are here. The laboratory's
+//! are in the crate `weft-protocols`, which also has the list of all protocols.
 //!
 //! [`Transaction`]: crate::Transaction
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
@@ -46,70 +47,71 @@ use crate::store::record::{RecordKind, RecordPointer, StoredRecord};
 use crate::store::table::TableRef;
 use crate::store::worker::{LoggedWrite, WorkerMemory};
 
-/// A concurrency-control protocol: a type that is never instantiated, to be named as the
-/// parameter of a [`Database`](crate::Database).
+/// A concurrency-control protocol: a type without values, which is the type parameter of a
+/// [`Database`](crate::Database).
 ///
 /// # Safety
-/// The engine hands out references to what the [executor](Protocol::Executor) says is visible, and frees what it says
-/// is superseded. So a row that an executor returns is the record's own, or this transaction's own write of it, and
-/// is complete. A row that it was given is either installed in its record by the commit, or discarded, and never both.
-/// A version that it has replaced is handed to [`WorkerMemory`] once. And [`Protocol::settle_deleted`] says that a
-/// record is removed only if it was unlinked.
+/// The engine hands out references to rows that the [executor](Protocol::Executor) says are visible, and frees rows
+/// that it says are superseded. So an implementation must guarantee:
+///
+/// - A row that an executor returns is complete. It is the record's own, or this transaction's own write of it.
+/// - A row that an executor was given is either installed in its record by the commit or discarded, and never both.
+/// - A version that an executor has replaced is handed to [`WorkerMemory`] once.
+/// - [`Protocol::settle_deleted`] says that a record is removed only if it was unlinked.
 pub unsafe trait Protocol: Sized + Send + Sync + 'static {
-    /// The name by which the command line and the papers know it.
+    /// The protocol's name, as the command line and the papers use it.
     const NAME: &'static str;
 
-    /// What it is, in a few words.
+    /// A description in a few words.
     const TITLE: &'static str;
 
-    /// The paper it comes from.
+    /// The paper that the protocol comes from.
     const SOURCE: &'static str;
 
-    /// How many threads may run transactions at a time.
+    /// How many threads can run transactions at the same time.
     const WORKERS_MAX: usize = usize::MAX;
 
-    /// Whether hardware transactional memory is part of it.
+    /// Whether the protocol uses hardware transactional memory.
     const USES_HTM: bool;
 
-    /// What takes the place of hardware transactional memory where there is none, if results have
-    /// to be read with that in mind.
+    /// What replaces hardware transactional memory on machines without it, if results must be read with that in
+    /// mind.
     const TWIN: Option<&'static str> = None;
 
-    /// Whether it only makes single operations on single rows atomic: then a transaction may
-    /// access one row, and tables have no secondary indexes.
+    /// Whether the protocol only makes single operations on single rows atomic. If so, a transaction can access one
+    /// row, and tables have no secondary indexes.
     const SINGLE_KEY: bool = false;
 
-    /// Whether a running transaction may keep others from what it has accessed until it ends. One
-    /// that is leaked then does so for good.
+    /// Whether a running transaction may keep others from what it has accessed until it ends. A leaked transaction
+    /// then does so for good.
     const KEEPS_LOCKS: bool = false;
 
-    /// Whether records may be split among the workers, for commutative
-    /// [operations](crate::operation).
+    /// Whether records may be split among the workers, for commutative [operations](crate::operation).
     const SPLITS: bool = false;
 
-    /// Whether a transaction that cannot commit may be run again as the same transaction, with what it
+    /// Whether a transaction that cannot commit may be repaired: run again as the same transaction, with what it
     /// knows of records.
     const REPAIRS: bool = false;
 
     /// Whether registered procedures may be committed piece by piece.
     const CHOPS: bool = false;
 
-    /// Whether opening a [snapshot](crate::Snapshot) makes transactions give way that are in
-    /// progress and have written something.
+    /// Whether opening a [snapshot](crate::Snapshot) aborts the transactions in progress that have written
+    /// something.
     const SNAPSHOTS_ABORT_WRITERS: bool = false;
 
-    /// What it keeps with every record.
+    /// What the protocol keeps with every record.
     type Header: RecordHeader;
 
-    /// What it keeps once per database.
+    /// What the protocol keeps once per database.
     type Shared: ProtocolShared;
 
-    /// What runs it on a worker.
+    /// What runs the protocol on a worker.
     #[doc(hidden)]
     type Executor: Executor<Header = Self::Header, Shared = Self::Shared> + Send;
 
-    /// Does what is to be done between two transactions of a worker, on its thread. `keep_waiting` ends a
-    /// wait with an error.
+    /// Does the protocol's work between two transactions of a worker, on its thread. `keep_waiting` ends a wait
+    /// with an error.
     #[doc(hidden)]
     #[inline(always)]
     fn between_transactions(
@@ -121,8 +123,8 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Waits until a transaction can be run again that was refused in the phase of this number.
-    /// `keep_waiting` ends the wait with an error.
+    /// Waits until a transaction that was refused in the phase with this number can run again. `keep_waiting` ends
+    /// the wait with an error.
     #[doc(hidden)]
     fn wait_for_whole_rows<E>(
         database: &Engine<Self>,
@@ -134,7 +136,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Whether a transaction can be run again that was refused in the phase of this number.
+    /// Returns whether a transaction that was refused in the phase with this number can run again.
     #[doc(hidden)]
     #[inline(always)]
     fn has_whole_rows_since(shared: &Self::Shared, refused_in: u64) -> bool {
@@ -142,13 +144,13 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         true
     }
 
-    /// Notes that a stash holds transactions now, or no longer.
+    /// Notes whether a stash holds transactions now.
     #[doc(hidden)]
     fn note_stash(shared: &Self::Shared, is_holding: bool) {
         let _ = (shared, is_holding);
     }
 
-    /// Runs `body` when all that has committed is in the rows, and keeps it so meanwhile.
+    /// Waits until everything that has committed is in the rows, and runs `body` while it stays so.
     #[doc(hidden)]
     fn with_whole_rows<R>(
         database: &Engine<Self>,
@@ -159,25 +161,26 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
         Ok(body())
     }
 
-    /// What happened in its phases, if it has any.
+    /// Returns what happened in the protocol's phases, if it has phases.
     #[doc(hidden)]
     fn phase_metrics(shared: &Self::Shared) -> Option<PhaseMetrics> {
         let _ = shared;
         None
     }
 
-    /// Whether procedures are to be executed step by step, under a protocol that repairs.
+    /// Returns whether procedures are executed step by step, under a protocol that repairs.
     #[doc(hidden)]
     fn executes_steps(shared: &Self::Shared) -> bool {
         let _ = shared;
         false
     }
 
-    /// Decides what becomes of a deleted record after its grace period (DBX §5.5): if no row was
-    /// inserted into it since, and it `may_go`, runs `unlink` and marks the record as removed.
-    /// Nobody else writes the record meanwhile. `may_go` is told the epoch of the deletion, if
-    /// versions begin again with a new record under the key; else 0. If `unlink` does not find the record
-    /// where it was said to be, it returns false, and the record stays as it is.
+    /// Decides what happens to a deleted record after its grace period (DBX §5.5). If no row was inserted into it
+    /// since, and `may_go` returns true, runs `unlink` and marks the record as removed. No other thread writes the
+    /// record at the same time.
+    ///
+    /// If versions begin again with a new record under the key, `may_go` gets the epoch of the deletion, or else 0.
+    /// If `unlink` does not find the record where it should be, it returns false, and the record stays as it is.
     #[doc(hidden)]
     fn settle_deleted(
         record: &StoredRecord<Self::Header>,
@@ -186,7 +189,7 @@ pub unsafe trait Protocol: Sized + Send + Sync + 'static {
     ) -> Settled;
 }
 
-/// What tables must know of the records of protocol `P`.
+/// Returns what tables must know of the records of protocol `P`.
 pub const fn record_kind<P: Protocol>() -> RecordKind {
     RecordKind::new::<P::Header>(settle_deleted::<P>)
 }
@@ -206,13 +209,13 @@ unsafe fn settle_deleted<P: Protocol>(
 pub enum Visible {
     /// A row.
     Row(NonNull<u8>),
-    /// No row: a placeholder, or deleted.
+    /// No row: the record is a placeholder, or its row was deleted.
     Absent,
-    /// The record has left its index: the key has to be looked up again.
+    /// The record has left its index: look the key up again.
     Removed,
 }
 
-/// What a record held when a write of it began, and what [`Executor::write`] needs to know of it.
+/// What a record held when a write of it began, and what [`Executor::write`] must know of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<V> {
     /// What is visible to this transaction.
@@ -221,48 +224,43 @@ pub struct Observation<V> {
     pub version: V,
 }
 
-/// Where an operation on a column is to be applied.
+/// Where an operation on a column is applied.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
     /// To the row.
     Row,
-    /// To this slice of it, which is the worker's own.
+    /// To this slice of the row, which belongs to the worker.
     Slice(NonNull<u8>),
 }
 
-/// A transaction that has to give way, and to what.
+/// Why and where a transaction has to abort.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort {
-    /// Why.
+    /// The reason.
     pub reason: ConflictReason,
-    /// Where.
+    /// The table.
     pub table: TableRef,
-    /// The record in question, by its block, if it is about one.
+    /// The block of the record, if the abort is because of one record.
     pub record: Option<NonNull<u8>>,
 }
 
 impl Abort {
-    /// An abort for something that is not one record's.
+    /// Returns an abort that is not because of one record.
     pub fn of_table(reason: ConflictReason, table: TableRef) -> Abort {
         Abort { reason, table, record: None }
     }
 
-    /// A row of the record, by which its key is known.
-    ///
-    /// # Safety
-    /// As for [`Abort::into_conflict`].
+    /// Returns a row of the record, which shows the record's key.
     pub unsafe fn row(&self) -> Option<NonNull<u8>> {
-        // SAFETY: the record was found while the worker was pinned, so it is not freed.
+        // SAFETY: the record was found while the worker was pinned, and the worker still is. So the record is not
+        // freed.
         self.record.and_then(|record| unsafe { newest(record) })
     }
 
-    /// Spells the abort out for people.
-    ///
-    /// # Safety
-    /// The worker is still pinned as it was when the abort was decided.
+    /// Returns the abort as a conflict, which describes it for people.
     pub unsafe fn into_conflict(self) -> Conflict {
         let table = self.table.core();
-        // SAFETY: pinned, so neither the record is freed nor its row; they are of this table.
+        // SAFETY: the worker is pinned, so neither the record nor its row is freed. Both are of this table.
         let key = unsafe { self.row().map(|row| (table.format_key)(row)) };
         Conflict { reason: self.reason, table: table.name, index: table.index, key }
     }
@@ -273,7 +271,7 @@ impl Abort {
 pub enum Refusal {
     /// Another thread runs a transaction, under a protocol that allows one at a time.
     Busy,
-    /// Something else, which concerns the caller.
+    /// Another failure, which is returned to the caller.
     Failure(Failure),
 }
 
@@ -283,15 +281,17 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Runs one worker's transactions under a protocol. It owns the access sets, which are reused
-/// from one transaction to the next.
+/// Runs one worker's transactions under a protocol. It owns the access sets, which are reused from one transaction
+/// to the next.
 ///
 /// # Safety of use
-/// Callers keep three rules, which implementations rely on: the worker is pinned from `begin` to
-/// the end of `commit` or `abort`; records and tables passed in belong to the executor's database;
-/// a row passed in is of the record's table, complete, and from then on the executor's.
+/// Callers keep three rules, which implementations rely on:
 ///
-/// In return no method runs code of the user's, but for those that say so.
+/// - The worker is pinned from `begin` to the end of `commit` or `abort`.
+/// - Records and tables passed in belong to the executor's database.
+/// - A row passed in is of the record's table, and complete. From then on it belongs to the executor.
+///
+/// In return, methods run no code of the user's types, unless their documentation says so.
 pub trait Executor {
     /// See [`Protocol::Header`].
     type Header: RecordHeader;
@@ -306,29 +306,29 @@ pub trait Executor {
     /// What commits procedures piece by piece, or [`Never`].
     type Chopping: ChopsProcedures<Self::Header>;
 
-    /// The executor, if the protocol splits records.
+    /// Returns the executor, if the protocol splits records.
     #[inline(always)]
     fn splitting(&mut self) -> Option<&mut Self::Splitting> {
         None
     }
 
-    /// The executor, if the protocol repairs transactions.
+    /// Returns the executor, if the protocol repairs transactions.
     #[inline(always)]
     fn repairing(&mut self) -> Option<&mut Self::Repairing> {
         None
     }
 
-    /// The executor, if the protocol commits procedures piece by piece.
+    /// Returns the executor, if the protocol commits procedures piece by piece.
     #[inline(always)]
     fn chopping(&mut self) -> Option<&mut Self::Chopping> {
         None
     }
 
-    /// An executor for the worker in a slot. No two executors of a database have the same slot at
-    /// the same time.
+    /// Returns an executor for the worker in a slot. No two executors of a database have the same slot at the same
+    /// time.
     fn new(shared: &std::sync::Arc<Self::Shared>, slot: usize) -> Self;
 
-    /// Says that a transaction is about to begin. The worker is pinned next, by which comes a
+    /// Announces that a transaction is about to begin. The worker is pinned next, and pinning includes a
     /// sequentially consistent fence.
     #[inline(always)]
     fn announce(&mut self) {}
@@ -337,8 +337,8 @@ pub trait Executor {
     #[inline(always)]
     fn retract(&mut self) {}
 
-    /// Starts a transaction; `attempt` counts the times that it was tried before. May run the user's code, to
-    /// publish what was deferred.
+    /// Begins a transaction. `attempt` is the number of attempts before this one. May run the user's code, to
+    /// publish deferred changes.
     fn begin(&mut self, attempt: u32, memory: &WorkerMemory) -> Result<(), Refusal>;
 
     /// Reads a record: this transaction's own write of it, or else its newest committed row.
@@ -349,7 +349,7 @@ pub trait Executor {
         memory: &WorkerMemory,
     ) -> Result<Visible, Abort>;
 
-    /// Reads a record that is about to be written: the read is validated with the write.
+    /// Reads a record that is about to be written. The read is validated with the write.
     fn read_for_write(
         &mut self,
         table: TableRef,
@@ -357,8 +357,8 @@ pub trait Executor {
         memory: &WorkerMemory,
     ) -> Result<Observation<Self::Version>, Abort>;
 
-    /// Turns a [`Executor::read_for_write`] whose write did not come about into a plain read: an
-    /// error or a panic that the row led to is a conclusion from it like any other.
+    /// Turns a [`Executor::read_for_write`] into a plain read, if the write was not made because of an error or a
+    /// panic. The error or panic may follow from the row that was read, so the read must be validated.
     fn note_read(
         &mut self,
         table: TableRef,
@@ -366,8 +366,8 @@ pub trait Executor {
         version: Self::Version,
     );
 
-    /// Whether `version`, from [`Executor::read_for_write`], still is what this transaction sees:
-    /// false if it has written the record itself since.
+    /// Returns whether `version`, from [`Executor::read_for_write`], is still what this transaction sees. It is
+    /// not, if the transaction has written the record since.
     fn is_current(&self, record: RecordPointer<Self::Header>, version: Self::Version) -> bool;
 
     /// Replaces what the record holds by `row`. `version` is current.
@@ -379,8 +379,8 @@ pub trait Executor {
         row: NonNull<u8>,
     );
 
-    /// Makes the record hold no row. `version` is current, and a row was visible. The index leads to the
-    /// record from `key`.
+    /// Deletes the record's row. `version` is current, and a row was visible. The index leads to the record from
+    /// `key`.
     fn remove(
         &mut self,
         table: TableRef,
@@ -389,15 +389,15 @@ pub trait Executor {
         key: EncodedKey,
     );
 
-    /// Makes a placeholder this transaction's own before anybody else can find it. It is then
-    /// either put into an index, and [noted](Executor::insert), or thrown away.
+    /// Makes a placeholder belong to this transaction, before any other thread can find it. After that the
+    /// placeholder is either put into an index, and [noted](Executor::insert), or thrown away.
     #[inline(always)]
     fn prepare_insert(&mut self, record: RecordPointer<Self::Header>) {
         let _ = record;
     }
 
-    /// Notes a placeholder that this transaction has put into an index under `key`, and the row that is
-    /// to become visible in it.
+    /// Notes a placeholder that this transaction has put into an index under `key`, and the row that becomes
+    /// visible in it at the commit.
     fn insert(
         &mut self,
         table: TableRef,
@@ -406,8 +406,8 @@ pub trait Executor {
         key: EncodedKey,
     );
 
-    /// Notes an index node that stands for keys found absent, or for the `range` that was scanned in it.
-    /// Returns the position of the note, for [`Executor::stop_scan`].
+    /// Notes an index node in which keys were found absent, or in which the `range` was scanned. Returns the
+    /// position of the note, for [`Executor::stop_scan`].
     fn note_node(
         &mut self,
         table: TableRef,
@@ -415,8 +415,8 @@ pub trait Executor {
         range: Option<ScannedRange>,
     ) -> Result<usize, Abort>;
 
-    /// The scan that has noted this node, at this position, has ended early: it has not followed `address`, nor
-    /// what comes after it.
+    /// Notes that the scan which has noted this node, at this position, has ended early. It has not followed
+    /// `address`, nor any address after it.
     #[inline(always)]
     fn stop_scan(&mut self, position: usize, node: NodeVersion, address: u64) {
         let _ = (position, node, address);
@@ -430,27 +430,30 @@ pub trait Executor {
         sibling: Option<NodeVersion>,
     ) -> Result<(), Abort>;
 
-    /// Whether all that was read so far could still be committed, so that what the transaction
-    /// concludes from it (an error, a panic) is real.
+    /// Checks that everything that was read so far could still be committed. If so, what the transaction concludes
+    /// from it (an error, a panic) is real.
     fn validate(&mut self) -> Result<(), Abort>;
 
-    /// Lists what is to be logged if the transaction commits as it is now, and remembers of each write its
-    /// position in the list, by which the worker appends it to the log later.
+    /// Lists what is to be logged if the transaction commits as it is now. Remembers for each write its position in
+    /// the list, by which the worker appends it to the log later.
     fn list_writes(&mut self, list: &mut Vec<LoggedWrite>);
 
-    /// Commits, or else leaves everything as it was. `epoch` draws the transaction's snapshot
-    /// number, and returns its epoch; whoever has written something calls it once, at the
-    /// serialization point: when nobody else can come between it and the installation of the
-    /// writes. It is at least that of every transaction that this one depends on. Versions that
-    /// were installed are then numbered (`WorkerMemory::number`), and those that they have replaced
-    /// are superseded (`WorkerMemory::supersede`).
+    /// Commits, or else leaves everything as it was.
+    ///
+    /// `epoch` draws the transaction's snapshot number, and returns its epoch. If the transaction has written
+    /// something, `commit` calls `epoch` once, at the serialization point: when no other transaction can come
+    /// between the call and the installation of the writes. The epoch is at least that of every transaction that
+    /// this one depends on.
+    ///
+    /// Installed versions are then numbered (`WorkerMemory::number`), and the versions that they have replaced are
+    /// superseded (`WorkerMemory::supersede`).
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort>;
 
-    /// Undoes everything. To be called after a failed [`Executor::commit`] as well.
+    /// Undoes everything. Must be called after a failed [`Executor::commit`], too.
     fn abort(&mut self, memory: &WorkerMemory);
 }
 
-/// A protocol, described at run time.
+/// A description of a protocol, at run time.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtocolDescription {
     /// See [`Protocol::NAME`].
@@ -470,7 +473,7 @@ pub struct ProtocolDescription {
 }
 
 impl ProtocolDescription {
-    /// The description of a protocol.
+    /// Returns the description of protocol `P`.
     pub const fn of<P: Protocol>() -> Self {
         ProtocolDescription {
             name: P::NAME,

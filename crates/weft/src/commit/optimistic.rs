@@ -1,25 +1,23 @@
-//! What the optimistic protocols have in common: the read phase, and what is left to do after the
-//! end. They differ in how they commit, which is what each protocol's own file is about.
+//! The parts that the optimistic protocols share: the read phase, and the work after a commit or an abort. The
+//! protocols differ in how they commit, which each protocol's own file describes.
 //!
-//! The idea, from H. T. Kung and J. T. Robinson (*On Optimistic Methods for Concurrency Control*,
-//! 1981). A transaction runs in three phases. In the *read phase* it takes no locks: it remembers
-//! the version of every record that it reads, and keeps its writes to itself. In the *validation
-//! phase* it checks that what it has read is still current. In the *write phase* it makes its
-//! writes visible. Validation and write phase must look atomic to others, and
-//! [`CommitPhases::commit`] is the two of them.
+//! The idea is from H. T. Kung and J. T. Robinson (*On Optimistic Methods for Concurrency Control*, 1981). A
+//! transaction runs in three phases. In the *read phase* it takes no locks: it remembers the version of every
+//! record that it reads, and keeps its writes private. In the *validation phase* it checks that what it has read is
+//! still current. In the *write phase* it makes its writes visible. Validation and write phase must look atomic to
+//! other transactions. [`CommitPhases::commit`] is these two phases.
 //!
 //! In this engine the read phase remembers three things:
 //!
-//! - the *read set*: records and the TID words they had. A record is read as a pair of TID word
-//!   and newest row, under a seqlock (`TidWord::read_with`);
-//! - the *write set*: records, the versions that the writes replace (every write has read its
-//!   record, if only to copy it), and the rows to install;
-//! - the *node set*: index nodes that stand for keys found absent and ranges scanned, with their
-//!   versions. A node's version moves whenever a key is inserted into it or removed, so a phantom
-//!   is a changed node.
+//! - the *read set*: records and the TID words they had. A record is read as a pair of TID word and newest row,
+//!   under a seqlock (`TidWord::read_with`);
+//! - the *write set*: records, the versions that the writes replace (every write has read its record, if only to
+//!   copy it), and the rows to install;
+//! - the *node set*: index nodes in which keys were found absent or ranges were scanned, with their versions. A
+//!   node's version changes whenever a key is inserted into it or removed, so a phantom shows as a changed node.
 //!
-//! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record
-//! that is absent until the commit. An abort unlinks it again.
+//! A key to be inserted is put into the index in the read phase, with a *placeholder*: a record that is absent
+//! until the commit. An abort unlinks it again.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -47,8 +45,8 @@ pub trait CommitPhases: Protocol<Header: TidHeader> {
     /// What a worker remembers from one transaction to the next.
     type Memory: Default + Send;
 
-    /// Validates what the transaction has read and installs what it has written, or else leaves
-    /// everything as it was.
+    /// Validates what the transaction has read, and installs what it has written. On a conflict, leaves everything
+    /// as it was.
     fn commit(
         set: &mut AccessSet<Self::Header>,
         context: CommitContext<'_, Self>,
@@ -56,10 +54,10 @@ pub trait CommitPhases: Protocol<Header: TidHeader> {
     ) -> Result<(), Abort>;
 }
 
-/// What a commit has at hand besides the access sets.
+/// What a commit can use besides the access set.
 #[doc(hidden)]
 pub struct CommitContext<'a, P: CommitPhases> {
-    /// How often the transaction was tried before.
+    /// The number of attempts before this one.
     pub attempt: u32,
     /// What the database's workers share.
     pub shared: &'a P::Shared,
@@ -78,11 +76,11 @@ pub struct OptimisticExecutor<P: CommitPhases> {
     remembered: P::Memory,
 }
 
-/// The record behind an entry of an access set.
+/// Returns the record of an entry of an access set.
 #[inline(always)]
 pub fn stored<'a, H>(record: RecordPointer<H>) -> &'a StoredRecord<H> {
-    // SAFETY: by the executor's rules of use the worker is pinned from `begin` to the end of
-    // `commit` or `abort`, and got the record within; no caller keeps the reference longer.
+    // SAFETY: by the executor's rules of use, the worker is pinned from `begin` to the end of `commit` or `abort`,
+    // and found the record in this time. No caller keeps the reference longer.
     unsafe { record.get() }
 }
 
@@ -214,7 +212,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
     }
 
     fn validate(&mut self) -> Result<(), Abort> {
-        // The row references that led to a conclusion were loaded before this.
+        // The rows from which the transaction has drawn its conclusion were loaded before this fence.
         fence_before_validation();
         for entry in &self.set.writes {
             let tid = stored(entry.record).header.tid().load_relaxed();
@@ -238,7 +236,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
             memory,
         };
         P::commit(&mut self.set, context, &epoch)?;
-        // Committed; what follows is nobody else's concern.
+        // The transaction has committed. The rest does not concern other transactions.
         self.retire(memory);
         Ok(())
     }
@@ -251,7 +249,7 @@ impl<P: CommitPhases> Executor for OptimisticExecutor<P> {
 }
 
 impl<P: CommitPhases> OptimisticExecutor<P> {
-    /// What is left to do after the writes were installed.
+    /// Does the work that is left after the writes were installed.
     #[inline(always)]
     pub fn retire(&mut self, memory: &WorkerMemory) {
         self.set.retire(memory, |entry, key| {
@@ -262,17 +260,17 @@ impl<P: CommitPhases> OptimisticExecutor<P> {
 
 // ---- steps of the phases ----------------------------------------------------------------------
 
-/// A record's newest row together with its version (DBX, Algorithm 2).
+/// Reads a record's newest row together with its version (DBX, Algorithm 2).
 #[inline(always)]
 pub fn read_newest<H: TidHeader>(record: RecordPointer<H>) -> (Tid, *mut u8) {
     let record = stored(record);
-    // Acquire: pairs with the release store of the pointer in `install`. A region's stores all
-    // appear at once, so the second look at the word would find it changed.
+    // Acquire: pairs with the release store of the pointer in `install`. The stores of a hardware region appear all
+    // at once, so the second load of the word would find it changed.
     record.header.tid().read_with(|| record.newest.load(Ordering::Acquire).address())
 }
 
-/// Locks the records of the write set, each at the version that its write expects: lock and
-/// validation in one step. Never waits, so it cannot deadlock in any order.
+/// Locks the records of the write set, each at the version that its write expects. This locks and validates in one
+/// step. It never waits, so it cannot deadlock in any order.
 #[inline(always)]
 pub fn lock_expected<H: TidHeader>(writes: &[WriteEntry<H>]) -> Result<(), Abort> {
     for (position, write) in writes.iter().enumerate() {
@@ -284,15 +282,15 @@ pub fn lock_expected<H: TidHeader>(writes: &[WriteEntry<H>]) -> Result<(), Abort
     Ok(())
 }
 
-/// Releases locks without having changed anything.
+/// Releases the locks of writes that were not installed.
 pub fn unlock<H: TidHeader>(writes: &[WriteEntry<H>]) {
     for write in writes {
         stored(write.record).header.tid().unlock(write.expected);
     }
 }
 
-/// Whether all that was read is still current; `is_own_lock` tells a record that this very
-/// transaction has locked.
+/// Checks that everything that was read is still current. `is_own_lock` says whether this transaction itself has
+/// locked a record.
 #[inline(always)]
 pub fn validate_reads<H: TidHeader>(
     set: &AccessSet<H>,
@@ -307,7 +305,7 @@ pub fn validate_reads<H: TidHeader>(
     validate_nodes(set)
 }
 
-/// Whether all index nodes that were noted are as they were, as far as that matters.
+/// Checks that all index nodes that were noted are unchanged, where the transaction relies on them.
 #[inline(always)]
 pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
     for entry in &set.nodes {
@@ -318,15 +316,14 @@ pub fn validate_nodes<H: TidHeader>(set: &AccessSet<H>) -> Result<(), Abort> {
     Ok(())
 }
 
-/// The current version of an index node noted in this transaction.
+/// Returns the current version of an index node that was noted in this transaction.
 #[inline(always)]
 pub fn node_version(node: NodeVersion) -> u64 {
-    // SAFETY: as for records: nodes are retired, not freed, while the worker is pinned.
+    // SAFETY: as for records: nodes are retired, but not freed, while the worker is pinned.
     unsafe { node.word.as_ref() }.load(Ordering::Relaxed)
 }
 
-/// Installs the write set, whose records are locked, and releases the locks with the versions
-/// that `version` gives.
+/// Installs the write set, whose records are locked. Releases the locks with the versions that `version` returns.
 #[inline(always)]
 pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEntry<H>) -> Tid) {
     for write in writes {
@@ -340,15 +337,15 @@ pub fn install<H: TidHeader>(writes: &[WriteEntry<H>], version: impl Fn(&WriteEn
             continue;
         }
         if let Some(row) = write.row {
-            // Release: pairs with the acquire in `read_newest`: whoever sees the row sees its
-            // contents, and that the record is locked.
+            // Release: pairs with the acquire in `read_newest`. A thread that sees the row also sees its contents,
+            // and that the record is locked.
             record.newest.store(Newest::of(row), Ordering::Release);
         }
         record.header.tid().unlock(version(write));
     }
 }
 
-/// Validation and write phase with one lock bit per record written.
+/// Validation and write phase, with one lock bit per written record.
 #[inline(always)]
 pub fn commit_with_locks<H: TidHeader>(
     set: &AccessSet<H>,
@@ -358,7 +355,7 @@ pub fn commit_with_locks<H: TidHeader>(
     // ==== serialization point ====
     fence_before_validation();
     let epoch = epoch();
-    // The locks have validated the write set.
+    // The locks have validated the write set already.
     if let Err(abort) = validate_reads(set, |record| set.find_write(record).is_some()) {
         unlock(&set.writes);
         return Err(abort);
@@ -367,7 +364,7 @@ pub fn commit_with_locks<H: TidHeader>(
     Ok(())
 }
 
-/// Unlinks a placeholder that this transaction has put into the index under `key`, unless another
+/// Unlinks a placeholder that this transaction has put into the index under `key`. Leaves it there if another
 /// transaction has committed a row into it, or has it on its garbage list.
 pub fn discard_placeholder<H: TidHeader>(
     record: RecordPointer<H>,
@@ -386,8 +383,8 @@ pub fn discard_placeholder<H: TidHeader>(
     }
 }
 
-/// [`Protocol::settle_deleted`] of every protocol whose writers lock the TID word for the length
-/// of a commit.
+/// Implements [`Protocol::settle_deleted`] for every protocol whose writers hold the lock of the TID word during a
+/// commit.
 pub fn settle_deleted<H: TidHeader>(
     record: &StoredRecord<H>,
     may_go: impl Fn(u64) -> bool,
@@ -410,24 +407,24 @@ pub fn settle_deleted<H: TidHeader>(
 
 // ---- conflicts --------------------------------------------------------------------------------
 
-/// An abort because of a record.
+/// Returns an abort because of a record.
 pub fn abort_at<H>(reason: ConflictReason, table: TableRef, record: RecordPointer<H>) -> Abort {
     Abort { reason, table, record: Some(record.block()) }
 }
 
-/// What a transaction says whose read is not current any more.
+/// Returns the abort of a transaction whose read is not current any more.
 #[cold]
 pub fn read_conflict<H>(entry: &ReadEntry<H>) -> Abort {
     abort_at(ConflictReason::ReadChanged, entry.table, entry.record)
 }
 
-/// What a transaction says whose index node has changed.
+/// Returns the abort of a transaction that relies on an index node that has changed.
 #[cold]
 pub fn range_conflict(entry: &NodeEntry) -> Abort {
     Abort::of_table(ConflictReason::RangeChanged, entry.table)
 }
 
-/// What a transaction says whose write found the record at another version, or locked.
+/// Returns the abort of a transaction whose write found the record locked, or at another version.
 #[cold]
 pub fn write_conflict<H>(entry: &WriteEntry<H>, found: Tid) -> Abort {
     let reason = if found == entry.expected.locked() {

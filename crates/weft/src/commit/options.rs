@@ -1,4 +1,4 @@
-//! What a database is opened with that concerns its protocol.
+//! The options of a database that concern its protocol.
 
 use std::any::Any;
 use std::fmt;
@@ -7,17 +7,18 @@ use std::sync::Arc;
 use crate::error::Failure;
 use crate::sync::gate::Gate;
 
-/// Options of protocols, each found by its type: the engine does not know what other crates' protocols can be told.
+/// Options of protocols, each found by its type, since the engine does not know the options of other crates'
+/// protocols.
 #[derive(Clone, Default)]
 pub struct GivenOptions(Vec<Arc<dyn Any + Send + Sync>>);
 
 impl GivenOptions {
-    /// Adds options. Of several of one type the last count.
+    /// Adds options. If options of the same type are given several times, the last ones apply.
     pub fn give<O: Any + Send + Sync>(&mut self, options: O) {
         self.0.push(Arc::new(options));
     }
 
-    /// The options of a type, if any were given.
+    /// Returns the options of a type, if any were given.
     pub fn get<O: Any>(&self) -> Option<&O> {
         self.0.iter().rev().find_map(|given| given.downcast_ref())
     }
@@ -29,15 +30,15 @@ impl fmt::Debug for GivenOptions {
     }
 }
 
-/// What a protocol is told of the database that is being opened.
+/// What a protocol is told about a database that is being opened.
 #[derive(Clone, Debug)]
 pub struct ProtocolOptions {
-    /// How many workers there may be at a time.
+    /// How many workers there may be at the same time.
     pub workers_max: usize,
-    /// Whether changes may be made later than their transactions commit: there is no log and no history, in which
-    /// they would be missing.
+    /// Whether changes may be made later than their transactions commit. This is so if there is no log and no
+    /// history, in which they would be missing.
     pub may_defer: bool,
-    /// What the protocol's own options are found in.
+    /// The options that were given for protocols.
     pub given: GivenOptions,
 }
 
@@ -46,10 +47,11 @@ pub trait ProtocolShared: Sized + Send + Sync + 'static {
     /// Makes it, for a database that is being opened.
     ///
     /// # Errors
-    /// The protocol's own options contradict each other.
+    /// If the protocol's own options contradict each other.
     fn new(options: &ProtocolOptions) -> Result<Self, Failure>;
 
-    /// The gate that keeps procedures in pieces and all else apart, under a protocol that chops.
+    /// Returns the gate that keeps procedures in pieces and all other transactions apart, under a protocol that
+    /// chops.
     fn gate(&self) -> Option<Arc<Gate>> {
         None
     }

@@ -1,20 +1,19 @@
 //! **Silo**: optimistic concurrency control that writes to shared memory only what it must.
 //!
-//! S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: *Speedy Transactions in Multicore In-Memory
-//! Databases*, SOSP 2013; sections below are that paper's. It is the SOCC among the protocols
-//! with which HTCC (Wu and Tan, USENIX ATC 2016, §5) compares itself.
+//! S. Tu, W. Zheng, E. Kohler, B. Liskov, S. Madden: *Speedy Transactions in Multicore In-Memory Databases*, SOSP
+//! 2013; sections below are that paper's. HTCC (Wu and Tan, USENIX ATC 2016, §5) compares itself with this
+//! protocol, under the name SOCC.
 //!
-//! The idea. Classic optimistic protocols order transactions by a timestamp that somebody has to
-//! hand out, and write that timestamp to what was read as well. Silo does neither. A transaction
-//! that has only read a record leaves no trace of it (*invisible reads*), and a commit takes its
-//! TID from what it has seen: later than everything in its read and write sets, later than its
-//! worker's last, and in the present epoch. Within an epoch TIDs therefore respect reads from and
-//! overwrites, but not anti-dependencies (a TID may be smaller than that of a transaction that
-//! came later and overwrote what it had read); between epochs they respect everything, which is
-//! what logging by epochs needs.
+//! The idea. Classic optimistic protocols order transactions by timestamps from a shared counter, and write the
+//! timestamp to the records that were read, too. Silo does neither. A transaction that has only read a record
+//! leaves no trace of it (*invisible reads*). A commit chooses its TID from what the transaction has seen: later
+//! than everything in its read and write sets, later than its worker's last, and in the present epoch. So within an
+//! epoch TIDs respect reads-from dependencies and overwrites, but not anti-dependencies: a transaction's TID may be
+//! smaller than that of a transaction that came later and overwrote what it had read. Between epochs they respect
+//! all dependencies, which is what logging by epochs needs.
 //!
-//! This file is the commit protocol (§4.4). The read phase is the same in all optimistic
-//! protocols, and described in [`optimistic`](super::optimistic).
+//! This file is the commit protocol (§4.4). The read phase is the same in all optimistic protocols. The module
+//! [`optimistic`](super::optimistic) describes it.
 //!
 //! Header of a record: one TID word.
 //!
@@ -27,17 +26,17 @@
 //!
 //! **The serialization point** is where the epoch is read, with all write locks held.
 //!
-//! **Starvation.** Optimistic transactions that lose are run again after a randomized wait; one
-//! that has lost very often [closes the turnstile](crate::Database#starvation).
+//! **Starvation.** An optimistic transaction that loses is run again after a randomized wait. One that has lost
+//! very often [closes the turnstile](crate::Database#starvation).
 //!
 //! **Departures from the paper**
-//! - A write has always read its record (an insert: its absence), so the record is compared with
-//!   the version expected as soon as it is locked, and the write set needs no second look.
-//! - A transaction that has read one record and done nothing else commits without validation, as
-//!   in `dbx`.
-//! - The paper's TID word has a *latest* bit and overwrites rows in place. Here versions are
-//!   immutable and a write swaps a pointer, which makes reads free of copying.
-//! - Snapshot transactions (§4.9) are the engine's affair, and not there yet.
+//! - A write has always read its record (an insert: its absence). So the record is compared with the expected
+//!   version when it is locked, and the write set needs no second look.
+//! - A transaction that has read one record and done nothing else commits without validation, as in `dbx`.
+//! - The paper's TID word has a *latest* bit, and rows are overwritten in place. Here versions are immutable and a
+//!   write swaps a pointer, so reads need not copy rows.
+//! - Snapshot transactions (§4.9) are not part of this protocol. The engine has [snapshots](crate::Snapshot) for
+//!   all protocols.
 
 use super::access_set::{AccessSet, TidHeader, TidOnly, written_at};
 use super::optimistic::{
@@ -94,7 +93,7 @@ impl CommitPhases for Silo {
         if set.is_one_read() {
             return Ok(()); // Its serialization point is the read.
         }
-        // Phase 1: lock the write set, in the order of addresses, by which nobody can deadlock.
+        // Phase 1: lock the write set, in the order of addresses, so that no two transactions can deadlock.
         if set.writes.len() > 1 {
             set.sort_writes();
         }
@@ -116,8 +115,8 @@ impl CommitPhases for Silo {
     }
 }
 
-/// Locks the sorted write set. Waits for other holders: they hold no lock that comes later in the
-/// order and wait for one that comes earlier.
+/// Locks the sorted write set. Waits for other holders. This cannot deadlock: no transaction waits for a lock that
+/// comes earlier in the order than one that it holds.
 #[inline(always)]
 fn lock_in_order(set: &AccessSet<TidOnly>) -> Result<(), Abort> {
     for (position, write) in set.writes.iter().enumerate() {
@@ -134,8 +133,8 @@ fn lock_in_order(set: &AccessSet<TidOnly>) -> Result<(), Abort> {
 }
 
 impl LastCommit {
-    /// The smallest TID in `epoch` that is later than all that were `seen` on records read or
-    /// written, and than this worker's last (§4.2).
+    /// Returns the smallest TID in `epoch` that is later than all TIDs `seen` on the records read or written, and
+    /// later than this worker's last (§4.2).
     #[inline(always)]
     fn commit_tid(&mut self, seen: impl Iterator<Item = Tid>, epoch: u64) -> Tid {
         self.0 = seen.fold(self.0, Tid::later).next(epoch);

@@ -1,21 +1,19 @@
 //! **2pl** and **2pl-nowait**: strict two-phase locking on records.
 //!
-//! K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: *The Notions of Consistency and
-//! Predicate Locks in a Database System*, CACM 1976 (two-phase locking); D. J. Rosenkrantz,
-//! R. E. Stearns, P. M. Lewis: *System Level Concurrency Control for Distributed Database
-//! Systems*, TODS 1978 (wait-die). It is the baseline "2PL" of HTCC (Wu and Tan, USENIX ATC 2016,
-//! §5), with the same policy against deadlocks.
+//! K. P. Eswaran, J. N. Gray, R. A. Lorie, I. L. Traiger: *The Notions of Consistency and Predicate Locks in a
+//! Database System*, CACM 1976 (two-phase locking); D. J. Rosenkrantz, R. E. Stearns, P. M. Lewis: *System Level
+//! Concurrency Control for Distributed Database Systems*, TODS 1978 (wait-die). It is the baseline "2PL" of HTCC
+//! (Wu and Tan, USENIX ATC 2016, §5), with the same policy against deadlocks.
 //!
-//! The idea. A transaction locks a record before it looks at it, shared to read and exclusively to
-//! write, and releases nothing before it has ended. So nothing that it has read can change while
-//! it runs, and there is nothing to validate. What it costs: every read writes to the record's
-//! header, twice, and transactions can block each other in a circle. Of the ways out of that, two
-//! are here, and they differ in nothing else:
+//! The idea. A transaction locks a record before it looks at it: shared to read, and exclusively to write. It
+//! releases no lock before it ends. So nothing that it has read can change while it runs, and there is nothing to
+//! validate. This has two costs. Every read writes to the record's header twice. And transactions can deadlock:
+//! block each other in a circle. Two policies against deadlocks are here, and they differ in nothing else:
 //!
-//! - *wait-die* (`2pl`): every transaction has a timestamp, its age. A transaction may wait for
-//!   younger ones only; one that would have to wait for an older one dies (aborts) and is run
-//!   again, with the timestamp it has. All waiting goes from older to younger, so there is no
-//!   circle; and who dies grows older, until nobody is left to die for.
+//! - *wait-die* (`2pl`): every transaction has a timestamp, its age. A transaction may wait only for younger ones.
+//!   If it would have to wait for an older one, it dies (aborts), and is run again. All waiting goes from older to
+//!   younger, so there is no circle. A transaction that dies keeps its timestamp. So it grows older in comparison
+//!   with the others, until no older one is left.
 //! - *no-wait* (`2pl-nowait`): a transaction that does not get a lock at once dies.
 //!
 //! Writes stay private until the commit, which installs them and releases all locks.
@@ -30,55 +28,53 @@
 //!  +-----------------------------------------------------+---------+-----------+---------------+
 //! ```
 //!
-//! - nobody holds it: the three lower fields are 0. The timestamp means nothing.
-//! - *exclusive*: the timestamp is the holder's, by which it also knows its own lock.
-//! - *shared holders*: how many. The timestamp is the smallest of all who have joined since the
-//!   lock was last free: at most that of the oldest holder.
-//! - *pending*: a writer waits for the shared holders to leave. The timestamp is the writer's,
-//!   which is smaller than any holder's. Nobody joins any more, so readers who come and go in an
-//!   endless stream do not keep the writer out.
+//! - *free*: the three lower fields are 0. The timestamp has no meaning.
+//! - *exclusive*: the timestamp is the holder's. By it the holder recognizes its own lock.
+//! - *shared holders*: their number. The timestamp is the smallest of all that have joined since the lock was last
+//!   free. So no holder's timestamp is smaller.
+//! - *pending*: a writer waits for the shared holders to leave. The timestamp is the writer's, which is smaller
+//!   than any holder's. No further holder can join, so an endless stream of readers does not keep the writer out.
 //!
-//! **Wait-die on the lock word.** Who does not get the lock compares timestamps: smaller than the
-//! word's, it waits; otherwise it dies. A waiter looks at the word again and again, and the rule
-//! is applied each time. The word's timestamp is never larger than that of anybody the requester
-//! would wait for, so a transaction waits only for younger ones, always. (It may die in vain: the
-//! holder whose timestamp the word shows may have left.)
+//! **Wait-die on the lock word.** A transaction that does not get the lock compares its timestamp with the word's.
+//! If its own is smaller, it waits; otherwise it dies. While it waits, it looks at the word repeatedly and applies
+//! the rule each time. The word's timestamp is never larger than that of any transaction that the requester would
+//! wait for. So a transaction waits only for younger ones, at all times. (It may die in vain: the holder whose
+//! timestamp the word shows may have left.)
 //!
-//! *Upgrade.* A transaction that has read a record, and is to write it, is a shared holder itself.
-//! If it is the only one, it takes the lock exclusively in one step. Otherwise it waits for the
-//! others as a pending writer if the timestamp is its own (then nobody is older), and dies if
-//! not. Of two that upgrade at the same time the younger dies, and takes its share along. (Rows
-//! that are read in order to be written, as by `update`, are locked exclusively at once.)
+//! *Upgrade.* A transaction that has read a record, and is to write it, is a shared holder itself. If it is the
+//! only one, it takes the lock exclusively in one step. Otherwise it looks at the timestamp. If that is its own, no
+//! holder is older, and it waits for the others as a pending writer. If not, it dies. If two holders upgrade at the
+//! same time, the younger one dies, which also releases its share. (Rows that are read in order to be written, as
+//! by `update`, are locked exclusively at once.)
 //!
-//! *No pending bit is left behind.* The bit is cleared by whoever takes the lock exclusively, and
-//! set by a writer that goes on to wait. That writer stops waiting when it has the lock (the bit
-//! is cleared), or when it finds an older timestamp in the word, and dies. While the bit is set
-//! only another pending writer lowers the timestamp: shared holders join no more, not even older
-//! ones, who wait. So if the bit is still set when a writer dies, it belongs to an older one, who
-//! waits in its place; the oldest of them never dies. Exclusive holders are waited for without the
-//! bit: they leave with a plain store, and the word is free for whoever comes first.
+//! *No pending bit is left behind.* A writer sets the bit before it waits, and the transaction that takes the lock
+//! exclusively clears it. The waiting writer stops in one of two ways. It gets the lock, which clears the bit. Or
+//! it finds an older timestamp in the word, and dies. While the bit is set, only another pending writer lowers the
+//! timestamp: no shared holder can join, not even an older one, which waits. So if the bit is still set when a
+//! writer dies, it belongs to an older writer, which waits in its place. The oldest of them never dies. A writer
+//! that waits for an exclusive holder does not set the bit: the holder leaves with a plain store, and the word is
+//! free for the next transaction that comes.
 //!
-//! **The serialization point** is the beginning of the commit: the transaction holds all its locks
-//! there, and all index nodes that it relies on are validated after it.
+//! **The serialization point** is the beginning of the commit. The transaction holds all its locks there, and
+//! validates all index nodes that it relies on after it.
 //!
-//! **Starvation.** Under `2pl` a transaction keeps its timestamp while it is run again. The oldest
-//! one dies only of a timestamp that an older reader has left behind. This, and `2pl-nowait`, is
-//! what the [turnstile](crate::Database#starvation) is for. (A transaction that the caller begins
-//! and retries by hand has a new timestamp each time.) A wait for a lock lasts as long as the
-//! transaction that holds it: deadlines are looked at before and after. One that is leaked holds
-//! its locks for good.
+//! **Starvation.** Under `2pl` a transaction keeps its timestamp while it is run again. The oldest transaction dies
+//! only because of a timestamp that an older reader has left behind. The [turnstile](crate::Database#starvation) is
+//! for this case, and for `2pl-nowait`. (A transaction that the caller begins and retries by hand gets a new
+//! timestamp each time.) A wait for a lock can last as long as the transaction that holds it: deadlines are checked
+//! before and after the wait. A leaked transaction holds its locks for good.
 //!
 //! **Departures from the papers**
-//! - Phantoms. The 1976 paper locks predicates, and textbooks lock the key next to a gap. Here a
-//!   range, or the absence of a key, is noted as a version of the index node and validated when
-//!   all locks are held, as in Silo (§4.6 of that paper). So insertions into a range that was
-//!   scanned do not wait for the scanner, who aborts instead. (A key that is absent although it
-//!   has a record, because its row was deleted, is locked like any other.)
-//! - The lock is a word in the record's header, without a queue: there is no lock manager, whose
-//!   tables and latches would be most of the cost. So it is not known who holds a shared lock, and
-//!   the comparison is with the oldest only.
-//! - Timestamps come in blocks, for each worker its own: they are unique, and only in the long run
-//!   do they tell who came first. Wait-die needs no more.
+//! - Phantoms. The 1976 paper locks predicates, and textbooks lock the key next to a gap. Here a range, or the
+//!   absence of a key, is noted as a version of the index node, and validated when all locks are held, as in Silo
+//!   (§4.6 of that paper). So an insertion into a range that was scanned does not wait for the scanner. The scanner
+//!   aborts instead. (A key that is absent although it has a record, because its row was deleted, is locked like
+//!   any other.)
+//! - The lock is a word in the record's header, without a queue. A lock manager's tables and latches would be most
+//!   of the cost. So the holders of a shared lock are not known, and a requester compares its timestamp only with
+//!   the oldest.
+//! - Each worker takes timestamps in blocks. They are unique, but they show only roughly which transaction came
+//!   first. Wait-die needs no more.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -104,7 +100,7 @@ use crate::store::worker::{LoggedWrite, WorkerMemory};
 #[derive(Debug)]
 pub enum TwoPhaseLocking {}
 
-// SAFETY: a record is read and changed under its lock alone; access sets install or discard each row once.
+// SAFETY: a record is read and changed only under its lock. Access sets install or discard each row once.
 unsafe impl Protocol for TwoPhaseLocking {
     const NAME: &'static str = "2pl";
     const TITLE: &'static str = "two-phase locking, wait-die";
@@ -129,7 +125,7 @@ unsafe impl Protocol for TwoPhaseLocking {
 #[derive(Debug)]
 pub enum TwoPhaseLockingNoWait {}
 
-// SAFETY: a record is read and changed under its lock alone; access sets install or discard each row once.
+// SAFETY: a record is read and changed only under its lock. Access sets install or discard each row once.
 unsafe impl Protocol for TwoPhaseLockingNoWait {
     const NAME: &'static str = "2pl-nowait";
     const TITLE: &'static str = "two-phase locking, aborts instead of waiting";
@@ -151,7 +147,7 @@ unsafe impl Protocol for TwoPhaseLockingNoWait {
 
 // ---- the lock word ----------------------------------------------------------------------------
 
-/// A record's lock; its layout and rules are those of the [module](self).
+/// A record's lock. The [module](self) describes its layout and rules.
 #[derive(Debug, Default)]
 #[repr(transparent)]
 struct LockWord(Word);
@@ -161,25 +157,25 @@ const SHARED: u64 = (1 << 11) - 1;
 const EXCLUSIVE: u64 = 1 << 11;
 const PENDING: u64 = 1 << 12;
 const STATE: u64 = SHARED | EXCLUSIVE | PENDING;
-/// What is left for timestamps lasts for seven years of ten million transactions a second.
+/// 51 bits remain for timestamps. They last for seven years of ten million transactions a second.
 const TIMESTAMP_SHIFT: u32 = 13;
 /// A timestamp younger than all others.
 const TIMESTAMP_MAX: u64 = u64::MAX >> TIMESTAMP_SHIFT;
 
 const _: () = assert!(STATE == (1 << TIMESTAMP_SHIFT) - 1);
 
-/// A lock that is not granted: the transaction must die.
+/// The lock was not granted: the transaction must die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Denied;
 
-/// What a transaction does that finds a lock word.
+/// What a transaction does next when it asks for a lock, given the lock word that it has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Takes the lock, by changing the word to this.
     Take(u64),
-    /// Goes on to wait as a pending writer, which it shows by changing the word to this.
+    /// Begins to wait as a pending writer, which it announces by changing the word to this.
     Announce(u64),
-    /// Looks again.
+    /// Looks at the word again.
     Wait,
     /// Gives up.
     Die,
@@ -197,7 +193,7 @@ const fn pending(timestamp: u64, holders: u64) -> u64 {
     timestamp << TIMESTAMP_SHIFT | PENDING | holders
 }
 
-/// The word when one more holder has joined.
+/// Returns the word after one more holder has joined.
 const fn joined(word: u64, timestamp: u64) -> u64 {
     let holders = word & SHARED;
     let is_oldest = holders == 0 || timestamp < timestamp_of(word);
@@ -205,7 +201,7 @@ const fn joined(word: u64, timestamp: u64) -> u64 {
     oldest << TIMESTAMP_SHIFT | (holders + SHARED_ONE)
 }
 
-/// The rule for a transaction that holds no share of the lock and asks for one.
+/// The rule for a transaction that asks for a share of the lock, and holds none.
 const fn share<const WAITS: bool>(word: u64, timestamp: u64) -> Step {
     if word & (EXCLUSIVE | PENDING) == 0 && word & SHARED < SHARED {
         Step::Take(joined(word, timestamp))
@@ -216,12 +212,12 @@ const fn share<const WAITS: bool>(word: u64, timestamp: u64) -> Step {
     }
 }
 
-/// The rule for a transaction that asks for the lock exclusively, and holds `own` shares of it:
-/// none, or one, which it upgrades.
+/// The rule for a transaction that asks for the lock exclusively. It holds `own` shares of the lock: none, or one,
+/// which it upgrades.
 const fn seize<const WAITS: bool>(word: u64, timestamp: u64, own: u64) -> Step {
     let is_pending = word & PENDING != 0;
-    // If it is equal, it is this transaction's own: as a pending writer, as a shared holder, or
-    // from an attempt before.
+    // If the two are equal, the timestamp is this transaction's own: as a pending writer, as a shared holder, or
+    // from an earlier attempt.
     let is_oldest = timestamp <= timestamp_of(word);
     if word & (EXCLUSIVE | SHARED) == own && (!is_pending || is_oldest || own != 0) {
         Step::Take(exclusive(timestamp))
@@ -235,15 +231,15 @@ const fn seize<const WAITS: bool>(word: u64, timestamp: u64, own: u64) -> Step {
 }
 
 impl LockWord {
-    /// Takes a share of the lock if nobody holds it at all.
+    /// Takes a share of the lock if the lock is free.
     #[inline(always)]
     fn try_lock_shared(&self, timestamp: u64) -> bool {
-        // Relaxed: the compare-and-swap looks again.
+        // Relaxed: the compare-and-swap checks the word again.
         let word = self.0.load(Ordering::Relaxed);
         word & STATE == 0 && self.change(word, joined(word, timestamp))
     }
 
-    /// Takes the lock exclusively if nobody holds it at all.
+    /// Takes the lock exclusively if it is free.
     #[inline(always)]
     fn try_lock_exclusive(&self, timestamp: u64) -> bool {
         // Relaxed: as above.
@@ -251,12 +247,12 @@ impl LockWord {
         word & STATE == 0 && self.change(word, exclusive(timestamp))
     }
 
-    /// Takes a share of the lock, of which the caller holds none.
+    /// Takes a share of the lock. The caller holds none.
     fn lock_shared<const WAITS: bool>(&self, timestamp: u64) -> Result<(), Denied> {
         self.lock(|word| share::<WAITS>(word, timestamp))
     }
 
-    /// Takes the lock exclusively; the caller holds `own` shares of it.
+    /// Takes the lock exclusively. The caller holds `own` shares of it.
     fn lock_exclusive<const WAITS: bool>(&self, timestamp: u64, own: u64) -> Result<(), Denied> {
         self.lock(|word| seize::<WAITS>(word, timestamp, own))
     }
@@ -265,7 +261,7 @@ impl LockWord {
     fn lock(&self, rule: impl Fn(u64) -> Step) -> Result<(), Denied> {
         let mut waits = 0u32;
         loop {
-            // Relaxed: every step but waiting and dying looks again.
+            // Relaxed: every step except waiting and dying checks the word again.
             let word = self.0.load(Ordering::Relaxed);
             match rule(word) {
                 Step::Take(locked) if self.change(word, locked) => return Ok(()),
@@ -275,7 +271,7 @@ impl LockWord {
                 }
                 Step::Wait => {
                     waits += 1;
-                    // The holder may be waiting for the core.
+                    // The holder may be waiting for this core.
                     if waits.is_multiple_of(64) { yield_now() } else { spin_loop() }
                 }
                 Step::Die => return Err(Denied),
@@ -283,37 +279,37 @@ impl LockWord {
         }
     }
 
-    /// Acquire: pairs with the releases in `unlock_shared` and `unlock_exclusive`. A writer sees
-    /// that all readers before it are done, since each of their decrements is part of the release
-    /// sequence of those before; a reader sees what the writer before it has installed.
+    /// Acquire: pairs with the releases in `unlock_shared` and `unlock_exclusive`. A writer sees that all readers
+    /// before it are done, since each reader's decrement is part of the release sequence of the earlier ones. A
+    /// reader sees what the writer before it has installed.
     #[inline(always)]
     fn change(&self, word: u64, to: u64) -> bool {
         self.0.compare_exchange(word, to, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the lock is held exclusively with this timestamp. Only the transaction that has it
-    /// may ask: nobody else takes the lock under it, so a relaxed load is as good as any.
+    /// Returns whether the lock is held exclusively with this timestamp. Only the transaction with this timestamp
+    /// may ask. No other transaction takes the lock under it, so a relaxed load is sufficient.
     #[inline(always)]
     fn is_exclusive_of(&self, timestamp: u64) -> bool {
         self.0.load(Ordering::Relaxed) == exclusive(timestamp)
     }
 
-    /// Locks a record that nobody else can find yet: whoever puts it into an index publishes it.
+    /// Locks a record that no other thread can find yet. Putting it into an index publishes it.
     #[inline(always)]
     fn lock_unpublished(&self, timestamp: u64) {
         self.0.store(exclusive(timestamp), Ordering::Relaxed);
     }
 
-    /// Gives a share back. Release: pairs with the acquire in `change` of the next writer, who
-    /// must not install before this reader has read.
+    /// Gives a share back. Release: pairs with the acquire in `change` of the next writer, which must not install
+    /// before this reader has read.
     #[inline(always)]
     fn unlock_shared(&self) {
         let word = self.0.fetch_add(SHARED_ONE.wrapping_neg(), Ordering::Release);
         debug_assert!(word & SHARED != 0 && word & EXCLUSIVE == 0, "{word:x}");
     }
 
-    /// A plain store will do: while the lock is held exclusively nobody else changes the word.
-    /// Release: pairs with the acquire in `change` of the next holder.
+    /// Releases the lock. A plain store is sufficient: while the lock is held exclusively, no other thread changes
+    /// the word. Release: pairs with the acquire in `change` of the next holder.
     #[inline(always)]
     fn unlock_exclusive(&self) {
         debug_assert!(self.0.load(Ordering::Relaxed) & STATE == EXCLUSIVE);
@@ -321,7 +317,7 @@ impl LockWord {
     }
 }
 
-/// What a record carries under two-phase locking.
+/// The header of a record under two-phase locking.
 #[derive(Debug)]
 pub struct LockHeader {
     tid: TidWord,
@@ -341,15 +337,16 @@ impl TidHeader for LockHeader {
     }
 }
 
-/// See [`Protocol::settle_deleted`]. A shared lock on a deleted record is what somebody relies on
-/// who found it absent, so the record stays until that lock is gone.
+/// See [`Protocol::settle_deleted`]. If a deleted record has a shared lock, a transaction has found it absent and
+/// relies on that. So the record stays until the lock is gone.
 fn settle_deleted(
     record: &StoredRecord<LockHeader>,
     may_go: impl Fn(u64) -> bool,
     unlink: impl FnOnce() -> bool,
 ) -> Settled {
     let LockHeader { tid: word, lock } = &record.header;
-    // Everybody is older and may wait for this: it waits for nobody while it holds the lock.
+    // With this timestamp every other transaction is older, and may wait for this lock. The holder does not wait
+    // for any other lock while it holds this one.
     if !lock.try_lock_exclusive(TIMESTAMP_MAX) {
         return Settled::Busy;
     }
@@ -370,21 +367,21 @@ fn settle_deleted(
 
 // ---- timestamps -------------------------------------------------------------------------------
 
-/// Where workers get their timestamps.
+/// Hands out timestamps to the workers.
 #[derive(Debug, Default)]
 pub struct Timestamps {
     next: Word,
 }
 
-/// How many a worker takes at a time: enough that the counter is nobody's bottleneck, and few
-/// enough that the leftovers of a slow worker soon are used up.
+/// How many timestamps a worker takes at a time. Enough that the counter is no bottleneck, and so few that a slow
+/// worker soon uses up what it has.
 const TIMESTAMPS_PER_BLOCK: u64 = 32;
 
 impl Timestamps {
-    /// Timestamps that nobody else gets.
+    /// Returns timestamps that no other worker gets.
     #[cold]
     fn take_block(&self) -> Range<u64> {
-        // Relaxed: they have to be unique, and order nothing.
+        // Relaxed: timestamps must be unique, but they need not be ordered with anything else.
         let first = self.next.fetch_add(TIMESTAMPS_PER_BLOCK, Ordering::Relaxed);
         first..first + TIMESTAMPS_PER_BLOCK
     }
@@ -398,18 +395,17 @@ struct HeldLock {
     is_exclusive: bool,
 }
 
-/// The locks that a transaction holds, each of them once.
+/// The locks that a transaction holds, each listed once.
 #[derive(Default)]
 struct HeldLocks {
     locks: Vec<HeldLock>,
-    /// Finds some of `locks` by their records: those before `indexed`. A transaction that has a
-    /// record to itself never asks, so they are entered when one does.
+    /// Finds the locks before `indexed` by their records. Only a lock that is not free has to be looked up, so
+    /// locks are entered when a look-up needs them.
     positions: Positions,
     indexed: usize,
 }
 
-// SAFETY: a worker's locks move between threads only with the worker, and there are none between
-// transactions.
+// SAFETY: a worker's locks move between threads only with the worker, and between transactions it holds none.
 unsafe impl Send for HeldLocks {}
 
 impl HeldLocks {
@@ -418,7 +414,7 @@ impl HeldLocks {
         self.locks.push(HeldLock { record, is_exclusive });
     }
 
-    /// The position of the lock on a record.
+    /// Returns the position of the lock on a record.
     fn find(&mut self, record: RecordPointer<LockHeader>) -> Option<usize> {
         let locks = &self.locks;
         while self.indexed < locks.len() {
@@ -429,7 +425,7 @@ impl HeldLocks {
         self.positions.find(record.block(), |position| locks[position].record == record)
     }
 
-    /// Releases all of them.
+    /// Releases all locks.
     #[inline(always)]
     fn release(&mut self) {
         for held in &self.locks {
@@ -449,14 +445,13 @@ impl HeldLocks {
 /// Runs two-phase locking on one worker: with wait-die, or without waiting.
 #[doc(hidden)]
 pub struct LockingExecutor<const WAITS: bool> {
-    /// What the transaction is to write, and the index nodes that it relies on. There is no read
-    /// set.
+    /// The writes of the transaction, and the index nodes that it relies on. There is no read set.
     set: AccessSet<LockHeader>,
     held: HeldLocks,
-    /// The transaction's timestamp. Where nobody waits it only has to tell the holders of locks
-    /// apart, and is the worker's slot.
+    /// The transaction's timestamp. Without waiting it only has to distinguish the holders of locks, and is the
+    /// worker's slot.
     timestamp: u64,
-    /// Timestamps to come.
+    /// Timestamps for the worker's next transactions.
     timestamps: Range<u64>,
     shared: Arc<Timestamps>,
 }
@@ -528,7 +523,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         Ok(self.set.observe(tid, newest))
     }
 
-    /// The lock protects the read as well as it would have protected the write.
+    /// Does nothing: the lock protects the read as well as it would have protected the write.
     #[inline(always)]
     fn note_read(&mut self, _: TableRef, _: RecordPointer<LockHeader>, _: Replaced) {}
 
@@ -605,7 +600,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
         }
     }
 
-    /// Rows are locked; what is left to ask is whether others are there that were not.
+    /// Rows are locked. Only index nodes can have changed: keys may have been inserted into a range that was read.
     fn validate(&mut self) -> Result<(), Abort> {
         fence_before_validation();
         validate_nodes(&self.set)
@@ -618,10 +613,10 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
         // ==== serialization point ====
-        // Every lock is held. Between this transaction's own insertions and its look at the nodes
-        // there has to be a fence, or of two that have scanned, and have inserted where the other
-        // scanned, neither might see the other's insertion. (Its partner is the same line in the
-        // other. Who relies on no node has nothing to miss.)
+        // Every lock is held. A fence is needed between this transaction's own insertions and its validation of the
+        // nodes. Without it, two transactions that have each inserted where the other one scanned could both miss
+        // the other's insertion. (The fence pairs with the same line in the other transaction. A transaction that
+        // relies on no node needs no fence.)
         if !self.set.nodes.is_empty() {
             fence_before_validation();
         }
@@ -631,14 +626,14 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
             self.set.clear();
             return Ok(());
         }
-        // With all locks held: of two transactions that conflict, the later one draws it later.
+        // Drawn with all locks held: if two transactions conflict, the later one draws a later number.
         let epoch = epoch();
         validate_nodes(&self.set)?;
         for write in &self.set.writes {
             self.install(write, epoch, memory);
         }
         self.held.release();
-        // Committed; what follows is nobody else's concern.
+        // The transaction has committed. The rest does not concern other transactions.
         self.set.retire(memory, |_, _| {});
         Ok(())
     }
@@ -655,7 +650,7 @@ impl<const WAITS: bool> Executor for LockingExecutor<WAITS> {
 }
 
 impl<const WAITS: bool> LockingExecutor<WAITS> {
-    /// Takes a new timestamp, unless the transaction is run again: then it is as old as it was.
+    /// Takes a new timestamp for the first attempt. A retry keeps the timestamp, and so its age.
     #[inline(always)]
     fn grow_older(&mut self, attempt: u32) {
         if WAITS && attempt == 0 {
@@ -667,8 +662,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         }
     }
 
-    /// Takes a share of a lock that was not free. If this transaction holds the lock already,
-    /// what it sees.
+    /// Takes a share of a lock that was not free. If this transaction holds the lock already, returns what it sees.
     #[inline(never)]
     fn read_contended(
         &mut self,
@@ -690,8 +684,8 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         Ok(None)
     }
 
-    /// Takes exclusively a lock that was not free. If this transaction holds the lock already,
-    /// what it sees.
+    /// Takes a lock that was not free exclusively. If this transaction holds the lock already, returns what it
+    /// sees.
     #[inline(never)]
     fn seize_contended(
         &mut self,
@@ -716,7 +710,7 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         }))
     }
 
-    /// Makes a write visible to whoever gets the lock next.
+    /// Makes a write visible to the next holder of the lock.
     #[inline(always)]
     fn install(&self, write: &WriteEntry<LockHeader>, epoch: u64, memory: &WorkerMemory) {
         let record = stored(write.record);
@@ -724,28 +718,28 @@ impl<const WAITS: bool> LockingExecutor<WAITS> {
         debug_assert_eq!(record.header.tid.load_relaxed(), write.expected);
         match (write.row, self.set.created_key(write)) {
             (Some(row), _) => {
-                // Release: pairs with the acquire loads by which `Transaction::locate`, and
-                // whoever names a key in a conflict, look at rows without a lock.
+                // Release: pairs with the acquire loads of code that looks at rows without a lock:
+                // `Transaction::locate`, and the code that names the key of a conflict.
                 record.newest.store(Newest::of(row), Ordering::Release);
                 record.header.tid.unlock(successor(write, epoch));
             }
-            // Inserted and deleted again.
+            // The record was inserted, and deleted again.
             (None, Some(key)) => discard_placeholder(write, key, memory),
             (None, None) => record.header.tid.unlock(successor(write, epoch)),
         }
     }
 }
 
-/// A record's version and newest row; the caller holds its lock, which has ordered the loads
-/// after everything that the holders before have stored.
+/// Returns a record's version and newest row. The caller holds the record's lock, which has ordered these loads
+/// after all stores of the earlier holders.
 #[inline(always)]
 fn current(record: RecordPointer<LockHeader>) -> (Tid, *mut u8) {
     let record = stored(record);
     (record.header.tid.load_relaxed(), record.newest.load(Ordering::Relaxed).address())
 }
 
-/// Unlinks a placeholder that this transaction has put into the index under `key`, and has locked
-/// since before. Who waits for the lock finds the record removed, and looks the key up again.
+/// Unlinks a placeholder that this transaction has put into the index under `key`, and has kept locked since then.
+/// A transaction that waits for the lock then finds the record removed, and looks the key up again.
 fn discard_placeholder(write: &WriteEntry<LockHeader>, key: &EncodedKey, memory: &WorkerMemory) {
     // SAFETY: the record is of the table, and the worker is pinned.
     if unsafe { write.table.unlink(write.record.block(), key, memory) } {

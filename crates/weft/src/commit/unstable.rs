@@ -1,22 +1,24 @@
-//! Who may use the engine's insides.
+//! The token that lets other crates use the engine's insides.
 
-/// Shows that a crate outside keeps to what the engine's insides ask of their callers. What is public and hidden from the
-/// documentation is for crates that implement protocols, and drivers of procedures. It rests on rules that only comments
-/// have: for instance, that a worker's executor is used by one call at a time. Safe code cannot make one of these, so it
-/// cannot get at a worker, at a table's records, or at a half-ended transaction.
+/// Shows that another crate keeps the rules that the engine's insides have for their callers.
+///
+/// What is public and hidden from the documentation is for crates that implement protocols, and for drivers of
+/// procedures. It relies on rules that only comments state: for instance, that a worker's executor is used by one
+/// call at a time. Safe code cannot make a value of this type. So it cannot get a worker, a table's records, or a
+/// half-ended transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Unstable(());
 
 impl Unstable {
-    /// For a crate outside.
+    /// Returns a token for another crate.
     ///
     /// # Safety
-    /// Whoever calls a function with this keeps to what its documentation, and that of the types that it returns, asks of
-    /// callers.
+    /// A caller that passes the token to a function keeps the rules in the documentation of that function, and of
+    /// the types that it returns.
     pub const unsafe fn new() -> Self {
         Unstable(())
     }
 
-    /// For the engine itself.
+    /// The engine's own token.
     pub(crate) const ENGINE: Unstable = Unstable(());
 }

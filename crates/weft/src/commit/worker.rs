@@ -1,5 +1,4 @@
-//! Workers as a protocol has them: its executor with all that it needs, and where a database keeps the workers of its
-//! threads.
+//! Workers as a protocol sees them: a worker's executor and its memory, and the list of a database's workers.
 
 use std::cell::UnsafeCell;
 use std::ops::Deref;
@@ -11,7 +10,7 @@ use weft_htm::word::{spin_loop, yield_now};
 use super::{Executor, Protocol};
 use crate::store::worker::{IndexBuffer, Shared, WorkerMemory, WorkerState};
 
-/// Everything of one worker.
+/// One thread's worker of a database.
 pub struct Worker<P: Protocol> {
     state: WorkerState,
     executor: UnsafeCell<P::Executor>,
@@ -27,18 +26,17 @@ impl<P: Protocol> Worker<P> {
         }
     }
 
-    /// The executor. Every use is one call of a method. Most methods run no code of the user's; while one of the
-    /// others does, [`WorkerMemory::in_user_code`] keeps that from coming back here.
+    /// Returns the executor. Every use is one call of a method. Most methods run no code of the user's types. While
+    /// one of the others runs such code, [`WorkerMemory::in_user_code`] prevents it from getting here.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn executor(&self) -> &mut P::Executor {
-        // SAFETY: a worker is used by its own thread only, and executor methods do not come back
-        // to the worker.
+        // SAFETY: only its own thread uses a worker, and executor methods do not use the worker.
         unsafe { &mut *self.executor.get() }
     }
 
-    /// What the worker remembers of an index in this transaction. Every use ends before code of the user's
-    /// runs, or another is made.
+    /// Returns what the worker remembers of an index in this transaction. Every use ends before code of the user's
+    /// types runs, and before the next use.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     pub fn buffer(&self, index: usize) -> &mut IndexBuffer {
@@ -62,16 +60,16 @@ impl<P: Protocol> Deref for Worker<P> {
 /// The place of a slot's worker.
 type WorkerCell<P> = UnsafeCell<Option<Box<Worker<P>>>>;
 
-/// The workers of a database, by slot. A slot's worker is used by the thread that holds the slot.
+/// The workers of a database, by slot. Only the thread that holds a slot uses its worker.
 pub struct Workers<P: Protocol> {
     cells: Box<[WorkerCell<P>]>,
 }
 
-// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and
-// taken back under a lock), or by the thread that drops the database.
+// SAFETY: each cell is accessed only by the thread that holds its slot (slots are handed out and taken back under a
+// lock), or by the thread that drops the database.
 unsafe impl<P: Protocol> Sync for Workers<P> {}
-// SAFETY: a worker that is in no transaction is not tied to a thread: what it holds are addresses
-// of the database's memory, and executors are Send.
+// SAFETY: a worker outside a transaction is not tied to a thread: it holds addresses of the database's memory, and
+// executors are `Send`.
 unsafe impl<P: Protocol> Send for Workers<P> {}
 
 impl<P: Protocol> Workers<P> {
@@ -79,7 +77,7 @@ impl<P: Protocol> Workers<P> {
         Workers { cells: (0..workers_max).map(|_| UnsafeCell::new(None)).collect() }
     }
 
-    /// Makes the calling thread a worker; `None` if there are too many.
+    /// Makes the calling thread a worker. Returns `None` if there are too many.
     pub fn join(
         &self,
         shared: &Arc<Shared>,
@@ -90,7 +88,8 @@ impl<P: Protocol> Workers<P> {
         // SAFETY: the slot is this thread's now.
         let cell = unsafe { &mut *self.cells[slot].get() };
         let worker = cell.insert(Box::new(Worker::new(shared, protocol, slot, indexes)));
-        // SAFETY: boxed, and dropped after it has left, or with the database, when no other worker is there.
+        // SAFETY: the memory is boxed. It is dropped after it has left, or with the database, when no other worker
+        // exists.
         unsafe { shared.idle.register(slot, &worker.memory) };
         Some((slot, NonNull::from(&mut **worker)))
     }
@@ -98,32 +97,33 @@ impl<P: Protocol> Workers<P> {
     /// Ends the calling thread's time as the worker of `slot`.
     ///
     /// # Safety
-    /// The slot is the calling thread's, and it will not use the worker again.
+    /// The slot is the calling thread's, and the thread will not use the worker again.
     pub unsafe fn leave(&self, shared: &Shared, slot: usize) {
         // SAFETY: the slot is this thread's until `give_slot`.
         let cell = unsafe { &mut *self.cells[slot].get() };
         if let Some(worker) = cell.take() {
             if worker.active.get() {
-                // A transaction was leaked with `mem::forget`. Its locks and references may
-                // outlive the thread, so the worker stays, pinned, for good.
+                // A transaction was leaked with `mem::forget`. Its locks and references may outlive the thread, so
+                // the worker stays, pinned, for good.
                 Box::leak(worker);
                 return;
             }
-            // Out of the cell first: what is dropped of the user's may come back to the database.
+            // The worker is out of its cell before its values are dropped, since a `Drop` of the user's types may
+            // use the database.
             worker.memory.leave();
         }
         shared.give_slot(slot);
     }
 
-    /// All workers, when the database is being dropped.
+    /// Takes all workers, when the database is being dropped.
     pub fn take_all(&mut self) -> impl Iterator<Item = Box<Worker<P>>> {
         self.cells.iter_mut().filter_map(|cell| cell.get_mut().take())
     }
 }
 
-/// Waits before another attempt: up to 2^attempts pauses, at random, so that transactions that
-/// met once do not meet again. After a while it yields as well: there may be more threads than
-/// cores, and the other transaction's may be waiting for this one's.
+/// Waits before another attempt: for a random time of up to 2^attempts pauses, so that transactions that met once
+/// do not meet again. After a few attempts it yields the core as well. There may be more threads than cores, and
+/// the other transaction may be waiting for this core.
 #[cold]
 pub fn backoff<P: Protocol>(worker: &Worker<P>, attempts: u32) {
     const SPINS_MAX_LOG2: u32 = 12;

@@ -1,4 +1,4 @@
-//! How a database is opened.
+//! The builder: the options with which a database is opened, and the steps of opening it.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -26,10 +26,10 @@ use crate::store::table::{Identity, TableInner};
 use crate::store::worker::{AbortsByTable, Shared, WorkerMemory};
 use crate::sync::clock::{EPOCH_INTERVAL, Ticker};
 
-/// How many threads may use a database at a time, unless the builder says otherwise.
+/// The default number of threads that may use a database at the same time.
 pub const WORKERS_MAX_DEFAULT: usize = 256;
 
-/// Opens a [`Database`]: name its tables, then [`Builder::open`].
+/// Opens a [`Database`]: name its tables, then call [`Builder::open`].
 #[must_use = "a builder does nothing until open() is called"]
 pub struct Builder<P: Protocol = Dbx> {
     tables: Vec<TableMaker>,
@@ -48,7 +48,8 @@ pub struct Builder<P: Protocol = Dbx> {
 
 type MadeTable = (TypeId, Arc<dyn AnyTable>);
 
-/// Makes a table whose indexes are numbered from the second argument on; in order, if the last one says so of all.
+/// Makes a table. The second argument is the number of its first index. If the last one is true, the table is
+/// stored in a B+-tree, whatever it declares.
 type MakeTable = dyn FnOnce(
     &Arc<Identity>,
     usize,
@@ -73,7 +74,7 @@ impl<P: Protocol> std::fmt::Debug for Builder<P> {
 }
 
 impl Builder {
-    /// A database without tables.
+    /// Returns a builder for a database without tables.
     pub(super) fn new() -> Builder {
         Builder {
             tables: Vec::new(),
@@ -93,7 +94,7 @@ impl Builder {
 }
 
 impl<P: Protocol> Builder<P> {
-    /// Chooses the concurrency-control protocol. Without this call it is [`Dbx`].
+    /// Chooses the concurrency-control protocol. The default is [`Dbx`].
     ///
     /// ```
     /// use weft::protocol::Silo;
@@ -128,8 +129,8 @@ impl<P: Protocol> Builder<P> {
         self.table_with_capacity::<T>(0)
     }
 
-    /// Adds the table of row type `T`, made for about `rows` rows from the start, if it is stored
-    /// in a hash table. It grows all the same.
+    /// Adds the table of row type `T`. If it is stored in a hash table, makes room for about `rows` rows from the
+    /// start. The table still grows when it needs to.
     pub fn table_with_capacity<T: Record>(mut self, rows: usize) -> Self {
         self.tables.push(TableMaker {
             name: T::TABLE,
@@ -146,8 +147,8 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Stores all tables in B+-trees, also those that are declared as hash tables: to find out what a hash table
-    /// is worth. Such a table has no ranges all the same.
+    /// Stores all tables in B+-trees, also those that are declared as hash tables. Use it to measure what a hash
+    /// table gains. A table that is declared as a hash table still refuses scans of ranges.
     ///
     /// ```
     /// use weft::{Database, Error, Record};
@@ -173,22 +174,22 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Gives a protocol its own options: of several of one type, the last count. Protocols have methods of their
-    /// own for this, such as [`Builder::htcc`].
+    /// Gives a protocol its own options. If options of the same type are given several times, the last ones apply.
+    /// Protocols have methods of their own for this, such as `htcc` in `weft-protocols`.
     #[doc(hidden)]
     pub fn protocol_options(mut self, options: impl Any + Send + Sync) -> Self {
         self.given.give(options);
         self
     }
 
-    /// Chooses the HTM backend. Without this call the environment variable `WEFT_HTM` does
-    /// (`auto`, `rtm` or `software`), and else [`Choice::Auto`] applies.
+    /// Chooses the HTM backend. Without this call the environment variable `WEFT_HTM` chooses it (`auto`, `rtm` or
+    /// `software`). If that is not set either, [`Choice::Auto`] applies.
     pub fn htm(mut self, choice: Choice) -> Self {
         self.htm = Some(choice);
         self
     }
 
-    /// Sets how often hardware regions are retried, by the cause of their abort.
+    /// Sets how often a hardware region is retried after an abort, by the abort's cause.
     pub fn htm_retry_policy(mut self, policy: RetryPolicy) -> Self {
         self.retry_policy = policy;
         self
@@ -201,40 +202,39 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Sets how many threads may use the database at a time; 256 by default. Each costs about
-    /// 200 bytes, whether it is used or not.
+    /// Sets how many threads may use the database at the same time. The default is 256. Each costs about 200 bytes,
+    /// whether it is used or not.
     pub fn workers_max(mut self, workers_max: usize) -> Self {
         self.workers_max = workers_max;
         self
     }
 
-    /// Takes about `bytes` of memory from the operating system at once, and touches all of it, so
-    /// that the growth of the database does not wait for fresh pages later. (In a virtual machine
-    /// the first use of a page can cost more than the transaction that needs it.) None by default.
+    /// Takes about `bytes` of memory from the operating system when the database is opened, and touches all of it,
+    /// so that the database need not wait for fresh pages when it grows. (In a virtual machine the first use of a
+    /// page can cost more than the transaction that needs it.) The default is 0.
     pub fn reserve_bytes(mut self, bytes: usize) -> Self {
         self.reserve_bytes = bytes;
         self
     }
 
-    /// Records what every transaction reads and writes, to be taken with
-    /// [`Database::take_history`]. Rows become 16 to 24 bytes larger, and everything slower. Off by
-    /// default.
+    /// Records what every transaction reads and writes. [`Database::take_history`] returns it. Makes rows 16 to 24
+    /// bytes larger, and everything slower. The default is `false`.
     #[cfg(feature = "history")]
     pub fn record_history(mut self, record: bool) -> Self {
         self.record_history = record;
         self
     }
 
-    /// Keeps the database in a directory, which is made if need be, so that it survives the end of the
-    /// process, and crashes. What is there already is recovered when the database is opened. Without
-    /// this call it lives in memory alone.
+    /// Keeps the database in a directory, so that it survives the end of the process, and crashes.
+    /// [`Builder::open`] creates the directory if it does not exist, and recovers what is in it. Without this call
+    /// the database lives in memory alone.
     ///
-    /// Tables are matched by name. New ones, new indexes, and columns with a
-    /// [default](crate::Record#columns-that-come-later) may be added; whatever else differs from
-    /// what is stored is refused. Each stored row must pass the [constraints](crate::Record::check) of
-    /// its row type. Volatile tables begin empty.
+    /// Tables are matched by name. The program may add tables, indexes, and columns with a
+    /// [default](crate::Record#columns-that-come-later). It is an error if the tables differ in any other way from
+    /// what is stored. Each stored row must pass the [constraints](crate::Record::check) of its row type. Volatile
+    /// tables begin empty.
     ///
-    /// One process may have the directory open, once.
+    /// Only one process can have the directory open, and only once.
     pub fn directory(mut self, path: impl AsRef<Path>) -> Self {
         let directory = path.as_ref();
         match &mut self.storage {
@@ -244,7 +244,7 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Sets how the data in the [directory](Builder::directory) is kept, which has been named before.
+    /// Sets how the data in the [directory](Builder::directory) is kept. Call [`Builder::directory`] first.
     ///
     /// # Panics
     /// If no directory has been named.
@@ -253,10 +253,10 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Opens the database as it was at the end of an earlier epoch, to be read: transactions that
-    /// write fail. The epoch lies between that of the last checkpoint and the last durable one. The
-    /// directory, named before, is left as it is; [`Database::backup`] makes another one of it,
-    /// where one can go on.
+    /// Opens the database for reading only, as it was at the end of an earlier epoch. Transactions that write fail.
+    /// The epoch must lie between that of the last checkpoint and the last durable one. The directory is not
+    /// changed. To go on from there, make a copy with [`Database::backup`] and open it. Call [`Builder::directory`]
+    /// first.
     ///
     /// # Panics
     /// If no directory has been named.
@@ -265,8 +265,8 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Has `watcher` called now and then while the directory, named before, is recovered, by any of
-    /// the threads that do it.
+    /// Calls `watcher` from time to time while the directory is recovered, on any of the threads that recover it.
+    /// Call [`Builder::directory`] first.
     ///
     /// # Panics
     /// If no directory has been named.
@@ -278,8 +278,8 @@ impl<P: Protocol> Builder<P> {
         self
     }
 
-    /// Puts the directory, named before, on another backend, such as a simulated disk in a test. If
-    /// `manual`, no thread writes the log: whoever waits for it does.
+    /// Puts the directory, which must have been named before, on another backend, such as a simulated disk in a
+    /// test. If `manual`, no thread writes the log in the background. The thread that waits for the log writes it.
     #[doc(hidden)]
     pub fn backend(mut self, backend: Arc<dyn durability::Backend>, manual: bool) -> Self {
         let plan = self.plan();
@@ -292,13 +292,13 @@ impl<P: Protocol> Builder<P> {
         self.storage.as_mut().expect("name the directory first: .directory(path)")
     }
 
-    /// The table of each index, by number.
+    /// Returns the name of each index's table, by the number of the index.
     fn tables_of_indexes(&self) -> Box<[&'static str]> {
         let tables = self.tables.iter();
         tables.flat_map(|table| std::iter::repeat_n(table.name, table.indexes)).collect()
     }
 
-    /// The names of all indexes, by number.
+    /// Returns the names of all indexes, by number.
     #[cfg(feature = "history")]
     fn index_names(&self) -> Vec<Arc<str>> {
         let names = self.tables.iter().flat_map(|table| {
@@ -312,16 +312,18 @@ impl<P: Protocol> Builder<P> {
     /// Opens the database.
     ///
     /// # Errors
-    /// [`Failure::DuplicateTable`], [`Failure::RowTooLarge`], [`Failure::SingleKey`] for a table
-    /// with secondary indexes under a protocol that has none, [`Failure::Htm`] if hardware was
-    /// asked for that is not there, [`Failure::HtmChoice`] if `WEFT_HTM` has no valid value,
-    /// [`Failure::Thread`]; [`Failure::Procedures`] if what is said of them is not possible; [`Failure::Storage`] if the directory cannot be used: somebody else has it
-    /// open, its files are damaged, the tables do not fit what is stored, a stored row breaks a
-    /// constraint.
+    /// - [`Failure::DuplicateTable`], [`Failure::RowTooLarge`].
+    /// - [`Failure::SingleKey`] if a table has secondary indexes and the protocol has none.
+    /// - [`Failure::Htm`] if the chosen hardware is not there, [`Failure::HtmChoice`] if the value of `WEFT_HTM` is
+    ///   not valid.
+    /// - [`Failure::Thread`] if the operating system cannot start a thread.
+    /// - [`Failure::Procedures`] if the declarations of the procedures are not valid.
+    /// - [`Failure::Storage`] if the directory cannot be used: another process or handle has it open, its files are
+    ///   damaged, the tables do not match what is stored, or a stored row breaks a constraint.
     ///
     /// # Panics
-    /// If code of a row type panics during recovery, such as a constraint. The directory is unlocked
-    /// then, and as it was before.
+    /// If code of a row type, such as a constraint, panics during recovery. The directory is then unlocked, and
+    /// unchanged.
     pub fn open(self) -> Result<Database<P>, Failure> {
         #[cfg(feature = "history")]
         let recording = self.record_history.then(|| Recording::new(self.index_names()));
@@ -337,13 +339,14 @@ impl<P: Protocol> Builder<P> {
             }
         };
         let workers_max = self.workers_max.max(1);
-        // What is deferred would be missing in a log, and in a history.
+        // Deferred changes would be missing in a log and in a history.
         #[cfg(feature = "history")]
         let is_recorded = recording.is_some();
         #[cfg(not(feature = "history"))]
         let is_recorded = false;
         let may_defer = self.storage.is_none() && !is_recorded;
         let options = ProtocolOptions { workers_max, may_defer, given: self.given };
+        // The state of the protocol, and the state that all workers share.
         let protocol: P::Shared = ProtocolShared::new(&options)?;
         let mut shared = Shared::new(htm, workers_max);
         shared.aborts = AbortsByTable::new(workers_max, tables_of_indexes);
@@ -358,6 +361,7 @@ impl<P: Protocol> Builder<P> {
         let mut names = std::collections::HashSet::new();
         let mut tables = BTreeMap::new();
         let mut indexes = 0;
+        // The tables, empty. Their indexes are numbered in the order of the calls.
         let memory = WorkerMemory::new(Arc::clone(&shared), 0);
         for table in self.tables {
             if P::SINGLE_KEY && table.indexes > 1 {
@@ -377,14 +381,15 @@ impl<P: Protocol> Builder<P> {
             indexes += table.indexes;
         }
         memory.leave();
+        // Recovery, if there is a directory. It also starts the log.
         let storage = match self.storage {
             Some(plan) => {
-                // The rows' types decode the rows, and may panic.
+                // Decoding runs code of the row types, which may panic.
                 let memories = Arc::new(FillingMemories::new(Arc::clone(&shared)));
                 let opened = catch_unwind(AssertUnwindSafe(|| {
                     open_storage(plan, &tables, &shared, &memories)
                 }));
-                // Here, and not while a panic unwinds, during which no rows are dropped.
+                // Dropped here, and not while a panic unwinds, since no rows are dropped during that.
                 drop(memories);
                 match opened {
                     Ok(Ok(storage)) => Some(storage),
@@ -400,9 +405,10 @@ impl<P: Protocol> Builder<P> {
             }
             None => None,
         };
+        // The log ticks the clock. Without a log a thread of its own does.
         let ticker = match storage {
             Some(_) => None,
-            // Virtual time has no place for a thread that ticks in the host's.
+            // The simulated machine's virtual time cannot contain a thread that ticks in the host's time.
             None if cfg!(weft_sim) => None,
             None => Some(
                 Ticker::start(Arc::clone(&shared.clock), EPOCH_INTERVAL)
@@ -431,16 +437,16 @@ fn discard_tables(tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>, shared: &Arc<Sha
     let memory = WorkerMemory::new(Arc::clone(shared), 0);
     memory.drop_immediately();
     for entry in shared.take_orphans().into_iter().flat_map(|batch| batch.retired) {
-        // SAFETY: the threads of the recovery have ended, and there are no others.
+        // SAFETY: the threads of the recovery have ended, and no other threads use the tables.
         unsafe { drop_retired(entry, &memory) };
     }
     for table in tables.values() {
-        // SAFETY: as above; the tables go after this.
+        // SAFETY: as above; this is the last use of the tables.
         unsafe { table.tear_down(&memory) };
     }
 }
 
-/// Recovers the tables that are not volatile, and has them logged.
+/// Recovers the tables that are not volatile, and makes the log record their changes from now on.
 fn open_storage(
     plan: StoragePlan,
     tables: &BTreeMap<TypeId, Arc<dyn AnyTable>>,
@@ -448,7 +454,7 @@ fn open_storage(
     memories: &Arc<FillingMemories>,
 ) -> Result<Storage, Failure> {
     let mut tables: Vec<_> = tables.values().collect();
-    // In the order in which the program names them, in which they are numbered.
+    // Sorted into the order in which the program names them, by which they are numbered.
     tables.sort_by_key(|table| table.number());
     let (named, stored): (Vec<_>, Vec<_>) = tables
         .into_iter()

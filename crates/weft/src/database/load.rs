@@ -1,9 +1,9 @@
-//! Bulk loading: rows into an empty table by several threads, without a transaction for each.
+//! Bulk loading: several threads put rows into an empty table, without a transaction for each row.
 //!
-//! While a table is loaded the database is closed for everything else: no transaction and no
-//! snapshot begins. So what is loaded need not be locked, validated, numbered or logged. If the
-//! database has a directory, the loaded rows become durable all at once, by a checkpoint; if
-//! anything goes wrong before, the table is empty again, in memory and in the directory.
+//! While a table is loaded, the database is closed for everything else: no transaction and no snapshot begins. So
+//! the loaded rows need not be locked, validated, numbered or logged. If the database has a directory, a checkpoint
+//! makes all loaded rows durable at once. If anything goes wrong before that, the table is empty again, in memory
+//! and in the directory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, PoisonError};
@@ -23,23 +23,25 @@ use crate::store::table::check;
 use crate::store::worker::{CLOSED, LOADING, OPEN, Shared};
 use crate::sync::reclaim::OFFLINE;
 
-/// How many rows a thread loads before it says so.
+/// How many rows a thread loads between two reports of its progress.
 const ROWS_PER_REPORT: u64 = 8192;
 
 impl<P: Protocol> Database<P> {
-    /// Fills an empty table with the rows of `parts`, a thread for each part, and returns how many
-    /// there are. Several times as fast as transactions would be. `progress` is called now and then
-    /// with the number of rows so far, by any of the threads.
+    /// Fills an empty table with the rows of `parts`, with one thread for each part, and returns the number of
+    /// rows. This is several times as fast as transactions. From time to time one of the threads calls `progress`
+    /// with the number of rows so far.
     ///
-    /// Meanwhile no transaction and no snapshot begins ([`Failure::Loading`]), and when it returns
-    /// the rows are durable, if the database has a directory. If it fails, or a part does, the table
-    /// is empty again.
+    /// While it runs, no transaction and no snapshot begins ([`Failure::Loading`]). When it returns and the
+    /// database has a directory, the rows are durable. If it or one of the parts fails, the table is empty again.
     ///
     /// # Errors
-    /// Those of the parts. [`Failure::NotEmpty`], [`Failure::ForeignTable`]; [`Failure::DuplicateKey`]
-    /// if two rows have the same key, [`Failure::Constraint`] if a row breaks one of its own;
-    /// [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`],
-    /// [`Failure::Closed`]; [`Failure::ReadOnly`], [`Failure::Storage`].
+    /// - The errors of the parts.
+    /// - [`Failure::NotEmpty`], [`Failure::ForeignTable`].
+    /// - [`Failure::DuplicateKey`] if two rows have the same key.
+    /// - [`Failure::Constraint`] if a row breaks one of its constraints.
+    /// - [`Failure::StoredRowTooLarge`] if a row is too long to be stored.
+    /// - [`Failure::SnapshotOpen`], [`Failure::NestedTransaction`], [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::ReadOnly`], [`Failure::Storage`].
     pub fn load<T, I, E>(
         &self,
         table: &Table<T>,
@@ -59,7 +61,7 @@ impl<P: Protocol> Database<P> {
             self.engine().log().map_err(E::from)?;
         }
         self.check_no_commit().map_err(E::from)?;
-        // No checkpoint, and no backup, sees half of it.
+        // No checkpoint and no backup may see half of the load.
         let mut no_checkpoint = storage.map(|storage| storage.hold_checkpoints()).transpose()?;
         let exclusive = Exclusive::begin(self).map_err(E::from)?;
         let memories = FillingMemories::new(Arc::clone(&self.inner().shared));
@@ -68,7 +70,8 @@ impl<P: Protocol> Database<P> {
         }
         let loader =
             Loader { table, memories: &memories, storage, progress: &progress, rows: Word::new(0) };
-        // The parts and the rows are the user's, and may panic: then the table is empty, as after an error.
+        // The parts and the rows run the user's code, which may panic. The table is empty after that, as after an
+        // error.
         let result = catch_unwind(AssertUnwindSafe(|| {
             loader.load(parts).and_then(|rows| {
                 if let (Some(storage), Some(held)) = (storage, &mut no_checkpoint) {
@@ -86,7 +89,7 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// The time in which a database is closed for everything but loading.
+/// As long as this lives, a database is closed for everything but loading.
 struct Exclusive<'a>(&'a Shared);
 
 impl<'a> Exclusive<'a> {
@@ -95,6 +98,7 @@ impl<'a> Exclusive<'a> {
         if database.registered_worker().is_some_and(|worker| worker.active.get()) {
             return Err(Failure::NestedTransaction);
         }
+        // From now on no transaction and no snapshot begins.
         shared.closed.compare_exchange(OPEN, LOADING, Ordering::SeqCst, Ordering::SeqCst).map_err(
             |state| match state {
                 CLOSED => Failure::Closed,
@@ -102,12 +106,12 @@ impl<'a> Exclusive<'a> {
             },
         )?;
         let exclusive = Exclusive(shared);
-        // Readers that have joined it count as those of any other.
+        // Closes the shared recent snapshot. Readers that have joined it count like any others.
         shared.recent.close(&shared.retention);
         if shared.retention.oldest() != NONE_OPEN {
             return Err(Failure::SnapshotOpen);
         }
-        // Whoever was pinned before it could see the state may be in a transaction.
+        // A thread that was pinned before it could see the new state may be in a transaction. Wait for all of them.
         while shared.grace.horizon() != OFFLINE {
             yield_now();
         }
@@ -117,7 +121,7 @@ impl<'a> Exclusive<'a> {
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        // A `close` that has come meanwhile stays.
+        // If `close` was called in the meantime, the database stays closed.
         let _ = self.0.closed.compare_exchange(LOADING, OPEN, Ordering::SeqCst, Ordering::SeqCst);
     }
 }
@@ -140,6 +144,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         let failed = Word::new(0);
         let work = |result: Result<(), E>| {
             if let Err(error) = result {
+                // Relaxed: the flag only makes the other parts stop early. The error is passed on under the mutex.
                 failed.store(1, Ordering::Relaxed);
                 let mut outcome = outcome.lock().unwrap_or_else(PoisonError::into_inner);
                 if outcome.is_ok() {
@@ -147,6 +152,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 }
             }
         };
+        // Phase 1: fill in the rows, with one thread for each part.
         let mut threads = 0;
         blocking::scope(|scope| {
             for part in parts {
@@ -155,6 +161,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
                 scope.spawn(move || work(self.load_part(part, failed)));
             }
         });
+        // Phase 2: build the secondary indexes from the rows, with as many threads.
         let threads = threads.max(1);
         if failed.load(Ordering::Relaxed) == 0 {
             blocking::scope(|scope| {
@@ -170,7 +177,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
         Ok(rows)
     }
 
-    /// Fills in the rows of one part, until another one has failed.
+    /// Fills in the rows of one part. Stops when another part has failed.
     fn load_part<E: From<Failure>>(
         &self,
         part: impl IntoIterator<Item = Result<T, E>>,
@@ -204,7 +211,7 @@ impl<T: Record, F: Fn(u64) + Sync> Loader<'_, T, F> {
 
     fn build_indexes<E: From<Failure>>(&self, part: usize, parts: usize) -> Result<(), E> {
         let _in_user_code = self.storage.map(Storage::in_user_code);
-        // The rows were checked when they were filled in.
+        // No check: the rows were checked when they were filled in.
         let built = self
             .memories
             .with(|memory| self.table.inner.build_indexes((part, parts), memory, None));

@@ -1,4 +1,4 @@
-//! What a database has done, and holds: everything an operator needs to see, in one struct.
+//! The metrics of a database: all that an operator needs to see, in one struct.
 
 use weft_htm::Statistics;
 use weft_htm::word::Ordering;
@@ -9,66 +9,68 @@ use crate::error::ConflictReason;
 use crate::store::retention::SnapshotMetrics;
 use crate::store::worker::Shared;
 
-/// Counters since the database was opened, and sizes at the moment of the call. Counters are read
-/// one after the other while transactions run, so they may be off from each other by a few.
+/// Counters since the database was opened, and sizes at the moment of the call. Counters are read one after the
+/// other while transactions run, so they may differ from each other by a few.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Transactions committed.
+    /// Transactions that have committed.
     pub committed: u64,
-    /// Transactions rolled back by their own decision: an error, a panic, a dropped handle.
+    /// Transactions that rolled back without a conflict: by an error, a panic or a dropped handle.
     pub rolled_back: u64,
-    /// Attempts that gave way to other transactions, in the order of [`ConflictReason::ALL`].
+    /// Attempts that were aborted by a conflict, in the order of [`ConflictReason::ALL`].
     pub aborted: [u64; ConflictReason::ALL.len()],
-    /// The same, by the table that was contended, or one of whose indexes was: all tables, in the order in which
-    /// they were declared.
+    /// The same, by the table in which the conflict was, or in one of whose indexes. All tables are listed, in the
+    /// order in which they were declared.
     pub aborted_by_table: Vec<(&'static str, u64)>,
-    /// How often a transaction lost so many times that it held all others back to get through.
+    /// How often a [starving](crate::Database#starvation) transaction closed the turnstile, to hold all others
+    /// back.
     pub turnstile_closings: u64,
-    /// Hardware regions, started, committed and aborted by cause.
+    /// Hardware regions that were started, that committed, and that aborted, by cause.
     pub htm: Statistics,
-    /// Threads that are workers of the database.
+    /// How many threads are workers of the database.
     pub workers: usize,
     /// The current global epoch.
     pub epoch: u64,
-    /// Memory.
+    /// Memory that the database holds.
     pub memory: MemoryMetrics,
-    /// Open snapshots, and what is kept for them.
+    /// Open snapshots, and the memory that is kept for them.
     pub snapshots: SnapshotMetrics,
     /// The log, if there is one.
     pub log: Option<LogMetrics>,
     /// Repairs, under a protocol that makes them.
     pub repairs: RepairMetrics,
-    /// Procedures that have committed in pieces, under `dbx-tc`; the others among those that are registered had
-    /// one piece only, or ran as one beside a transaction that is none of them.
+    /// Procedures that have committed in pieces, under `dbx-tc`. The other registered procedures had only one
+    /// piece, or ran as one piece beside a transaction that is not a registered procedure.
     pub committed_in_pieces: u64,
-    /// Pieces of procedures that were done again by themselves, under `dbx-tc`. (They are not among
-    /// [`Metrics::aborted`].)
+    /// Pieces of procedures that were run again without the rest of their procedure, under `dbx-tc`. (They are not
+    /// counted in [`Metrics::aborted`].)
     pub pieces_redone: u64,
-    /// Under a protocol that commits in pieces: changes that were deferred, to be made together with others'.
+    /// Changes that were deferred, to be made together with those of other procedures, under a protocol that
+    /// commits in pieces.
     pub deferred: u64,
-    /// Pieces of procedures that others had come before, but with changes that did not matter to them, so that they
-    /// committed on top of these, under `dbx-tc`: see its option `by_columns`.
+    /// Pieces of procedures that committed although other transactions had changed their rows first, because the
+    /// changes did not matter to them, under `dbx-tc`. See its option `by_columns`.
     pub pieces_carried_over: u64,
-    /// Rows, and other values of the user's, whose `Drop` has panicked. The database drops them when no
-    /// transaction is under way on their thread, and goes on.
+    /// Rows, and other values of the user's types, whose `Drop` has panicked. The database catches the panic and
+    /// goes on. It drops such values when no transaction is running on their thread.
     pub drops_panicked: u64,
     /// The phases, under a protocol that has them.
     pub phases: Option<PhaseMetrics>,
 }
 
-/// Transactions that could not commit as they were, and were run again as the same transactions, under
-/// `htcc`. (They are not among [`Metrics::aborted`], unless they were restarted in the end.)
+/// Repairs under `htcc`: a transaction that could not commit as it was, and was run again as the same transaction.
+/// (They are not counted in [`Metrics::aborted`], unless the transaction was restarted in the end.)
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairMetrics {
-    /// How often one was repaired.
+    /// How many repairs were made.
     pub repairs: u64,
     /// Operations that took their record from the workset cache (fast restoration).
     pub fast: u64,
     /// Operations whose record was looked up again (slow restoration).
     pub slow: u64,
-    /// Operations of procedures that did not run again, as no stale read reached them.
+    /// Operations of procedures that did not run again, because no stale read reached them.
     pub kept: u64,
 }
 
@@ -78,8 +80,8 @@ pub struct RepairMetrics {
 pub struct MemoryMetrics {
     /// Size of the chunks that records, versions and index nodes are cut from, in bytes.
     pub chunk_bytes: u64,
-    /// Versions and records that wait for their grace period, as of each worker's last
-    /// collection. (What an idle worker has is taken over by another, which collects later.)
+    /// Versions and records that wait for their grace period, as of each worker's last collection. (Another worker
+    /// takes over what an idle worker has, and collects it later.)
     pub retired_pending: u64,
 }
 
@@ -96,7 +98,7 @@ impl Metrics {
         metrics.snapshots = shared.retention.metrics();
         metrics.aborted_by_table = shared.aborts.sums();
         for counters in &shared.counters {
-            // Relaxed: each counter has one writer, and they need not agree with each other.
+            // Relaxed: each counter has one writer, and the counters need not be consistent with each other.
             metrics.committed += counters.committed.load(Ordering::Relaxed);
             metrics.rolled_back += counters.rolled_back.load(Ordering::Relaxed);
             metrics.memory.retired_pending += counters.retired_pending.load(Ordering::Relaxed);
@@ -116,12 +118,12 @@ impl Metrics {
         metrics
     }
 
-    /// Attempts that gave way to other transactions, by reason.
+    /// Returns how many attempts were aborted by a conflict, by reason.
     pub fn aborted(&self) -> impl Iterator<Item = (ConflictReason, u64)> + '_ {
         ConflictReason::ALL.into_iter().zip(self.aborted)
     }
 
-    /// Attempts that gave way to other transactions, in all.
+    /// Returns how many attempts were aborted by a conflict, in all.
     pub fn aborted_total(&self) -> u64 {
         self.aborted.iter().sum()
     }

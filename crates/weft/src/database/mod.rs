@@ -1,4 +1,4 @@
-//! Databases: opening one, registering its tables, running transactions on it.
+//! Databases: opening a database, finding its tables, and running transactions on it.
 
 mod builder;
 mod load;
@@ -43,20 +43,23 @@ use run::Ended;
 use storage::Storage;
 use stored::AnyTable;
 
-/// An in-memory database under concurrency-control protocol `P`.
+/// An in-memory database that runs its transactions under the concurrency-control protocol `P`.
 ///
-/// A handle: clones lead to the same database, which goes, with everything in it, when the last
-/// one is dropped. Databases are independent of each other; a process may hold several.
+/// A `Database` is a handle: its clones refer to the same database. When the last handle is dropped, the database
+/// is dropped too, with everything in it. Databases are independent of each other, and a process may have several.
 ///
 /// # Starvation
-/// A transaction that meets a conflict is run again by [`Database::transact`], and every one gets
-/// through in the end. Attempts are kept apart by a randomized wait that grows; where a protocol
-/// has locks to wait for, the older transaction is preferred; and one that was aborted a hundred
-/// times closes a turnstile: no other transaction begins until it has ended.
-/// ([`Metrics::turnstile_closings`] counts these; a database that often needs it is asked too much
-/// of one row.) It follows that a transaction must not wait for another thread's transaction on
-/// the same database. A loop of the caller's own around [`Database::begin`] respects the
-/// turnstile, but cannot close it.
+/// Every transaction gets through in the end. [`Database::transact`] runs a transaction again after a conflict, and
+/// three measures make sure that it commits at some point:
+///
+/// - `transact` waits before each attempt, for a random time that grows.
+/// - Where a protocol has locks to wait for, the older transaction is preferred.
+/// - A transaction that was aborted a hundred times closes a turnstile: no other transaction begins until it has
+///   ended. [`Metrics::turnstile_closings`] counts how often this happened. If it happens often, too many
+///   transactions want one row.
+///
+/// So a transaction must not wait for another thread's transaction on the same database. A retry loop of your own
+/// around [`Database::begin`] waits at a closed turnstile, but it cannot close it.
 ///
 /// ```
 /// use weft::{Database, Error, Record};
@@ -82,14 +85,14 @@ use stored::AnyTable;
 /// # Ok::<(), Error>(())
 /// ```
 pub struct Database<P: Protocol = Dbx> {
-    /// What the handles of the database's users share; a checkpoint that is written by itself has
-    /// none. Before `inner`, so that the last of them finds the database still there.
+    /// Shared by the handles of the database's users. The handle of an automatic checkpoint does not have it.
+    /// Declared before `inner`, so that the database still exists when the last user handle is dropped.
     user: Option<Arc<UserHandles<P>>>,
     inner: Arc<Inner<P>>,
 }
 
-/// Goes with the last handle that a user has of a database: the run ends then and there, even if
-/// a checkpoint is being written.
+/// Dropped with the last handle that a user has of a database. This ends the run immediately, even if a checkpoint
+/// is being written.
 struct UserHandles<P: Protocol>(Weak<Inner<P>>);
 
 impl<P: Protocol> Drop for UserHandles<P> {
@@ -97,7 +100,7 @@ impl<P: Protocol> Drop for UserHandles<P> {
         if let Some(inner) = self.0.upgrade()
             && let Some(storage) = &inner.storage
         {
-            // Nobody is left to be told of an error. What was acknowledged as durable is so.
+            // There is no caller left to return an error to. Commits that were acknowledged as durable are durable.
             let _ = storage.end(None);
             storage.unlock();
         }
@@ -116,11 +119,11 @@ impl<P: Protocol> std::fmt::Debug for Database<P> {
     }
 }
 
-/// What the handles of a database share.
+/// The state that the handles of a database share.
 pub struct Inner<P: Protocol> {
     engine: Engine<P>,
     workers: Workers<P>,
-    /// In an order that does not change, so that a run that is repeated frees its memory in the same order.
+    /// Ordered by type, so that a run that is repeated frees its memory in the same order.
     tables: BTreeMap<TypeId, Arc<dyn AnyTable>>,
     /// Number of indexes, primary and secondary, of all tables.
     indexes: usize,
@@ -142,8 +145,8 @@ impl<P: Protocol> Deref for Inner<P> {
 impl<P: Protocol> Drop for Inner<P> {
     fn drop(&mut self) {
         self.ticker = None;
-        // Garbage first: rows in it are no longer in any index. Then the indexes with the rest. No handle is
-        // left by which the rows' `Drop`s could come back.
+        // Garbage first: the rows in it are no longer in any index. Then the indexes, with all other rows. No
+        // handle is left through which the rows' `Drop`s could use the database.
         let memory = WorkerMemory::new(Arc::clone(&self.shared), 0);
         memory.drop_immediately();
         let left = self.shared.take_orphans();
@@ -160,60 +163,61 @@ impl<P: Protocol> Drop for Inner<P> {
             unsafe { drop_retired(entry, &memory) };
         }
         for entry in kept {
-            // Deleted records are still in their indexes.
+            // Deleted records are still in their indexes, so `tear_down` drops their rows.
             if let Kept::Version(row) = entry.kept {
-                // SAFETY: likewise, nor any snapshot; and whoever owns an entry owns its version.
+                // SAFETY: no transaction and no snapshot is left that could reach the version, and the owner of an
+                // entry owns its version.
                 unsafe { drop_kept(row, &entry, &memory) };
             }
         }
         for table in self.tables.values() {
-            // SAFETY: the last handle is gone, and a transaction borrows one.
+            // SAFETY: the last handle is gone, and a transaction borrows a handle.
             unsafe { table.tear_down(&memory) };
         }
     }
 }
 
-/// Drops what retired rows own, when the database is being dropped.
+/// Drops what a retired row owns, when the database is being dropped.
 ///
 /// # Safety
-/// Nobody can reach the entry any more.
+/// No thread can reach the entry any more.
 unsafe fn drop_retired(entry: Retired, memory: &WorkerMemory) {
-    // SAFETY: by the contract.
+    // SAFETY: by this function's contract.
     unsafe {
         match entry {
             Retired::Row(row, table) => memory.drop_row(row, table, false),
             Retired::Record(record, table) => table.drop_newest(record, memory),
             Retired::Large(block, layout) => crate::store::record::arena::free_huge(block, *layout),
-            // Blocks lie in chunks; a deleted record is still in its index.
+            // Blocks lie in chunks, which are freed as a whole. A deleted record is still in its index.
             Retired::Block(..) | Retired::Deleted(_) => {}
         }
     }
 }
 
-/// Drops what a version owns that was kept for snapshots.
+/// Drops what a version owns that was kept for snapshots, when the database is being dropped.
 ///
 /// # Safety
-/// Nobody can reach the version any more.
+/// No thread can reach the version any more.
 unsafe fn drop_kept(row: NonNull<u8>, entry: &Retained, memory: &WorkerMemory) {
-    // SAFETY: by the contract; records go after this.
+    // SAFETY: by this function's contract. Records are freed after this.
     unsafe { memory.drop_row(row, entry.table, entry.table.is_inline(entry.record, row)) };
 }
 
-/// Bounds on a transaction's retries.
+/// Limits on how often, and for how long, a transaction is retried.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// How often a transaction that met a conflict is run again; for ever if `None`. (Repairs, under `htcc`,
-    /// are not counted.)
+    /// The largest number of times that a transaction is run again after a conflict. `None`, the default, sets no
+    /// limit. (Repairs, under `htcc`, are not counted.)
     pub retries_max: Option<u32>,
-    /// After what time, counted from the call, it gives up: between attempts, and inside the
-    /// closure at its next few operations. Never, if `None`. (A closure that stops calling the
-    /// database cannot be interrupted.)
+    /// How long after the call the transaction gives up. `None`, the default, sets no deadline. The deadline is
+    /// checked between attempts, and inside the closure once in several operations. A closure that no longer calls
+    /// the database cannot be interrupted.
     pub deadline: Option<Duration>,
 }
 
 impl TransactionOptions {
-    /// No bounds.
+    /// Returns options without limits.
     pub fn new() -> Self {
         Self::default()
     }
@@ -232,17 +236,18 @@ impl TransactionOptions {
 }
 
 impl Database {
-    /// Starts to open a database. [`Builder::protocol`] chooses another protocol than the default.
+    /// Returns a builder, which opens a database. The protocol is [`Dbx`] unless [`Builder::protocol`] chooses
+    /// another one.
     pub fn builder() -> Builder {
         Builder::new()
     }
 }
 
 impl<P: Protocol> Database<P> {
-    /// The table of row type `T`.
+    /// Returns the table of row type `T`.
     ///
     /// # Errors
-    /// [`Failure::UnknownTable`] if the database was opened without it.
+    /// [`Failure::UnknownTable`] if the database was opened without this table.
     pub fn table<T: Record>(&self) -> Result<Table<T>, Failure> {
         let table = self.inner.tables.get(&TypeId::of::<T>()).cloned();
         match table.and_then(|table| table.into_any().downcast::<TableInner<T>>().ok()) {
@@ -253,24 +258,30 @@ impl<P: Protocol> Database<P> {
         }
     }
 
-    /// A handle that is no user's.
+    /// Returns an internal handle, not counted among the user's handles.
     pub(crate) fn of(inner: Arc<Inner<P>>) -> Self {
         Database { user: None, inner }
     }
 
-    /// Runs `body` as a transaction until it commits, and returns what it returned.
+    /// Runs `body` as a transaction until it commits, and returns what `body` returned.
     ///
-    /// A conflict with another transaction rolls back and runs `body` again, after a randomized
-    /// wait that doubles each time, for as long as it takes (see [starvation](#starvation)). An `Err` of `body`'s own, or a
-    /// panic, rolls back and passes through. (If it was caused by what other transactions were
-    /// doing meanwhile, that is, if what `body` has read is not current any more, it counts as a
-    /// conflict: what passes through was concluded from a consistent state.)
+    /// When the transaction conflicts with another one, it is rolled back, and `body` runs again after a random
+    /// wait. The longest possible wait doubles with each attempt, up to a bound. `transact` retries until the
+    /// transaction commits (see [starvation](#starvation)).
     ///
-    /// `body` may run several times: whatever it does besides the database must bear that.
+    /// When `body` returns an error of its own, or panics, the transaction is rolled back, and the error or the
+    /// panic is passed on to the caller. Before that, `transact` validates what `body` has read. If something has
+    /// changed since, this counts as a conflict, and `body` runs again. So every error that you get follows from a
+    /// consistent state.
+    ///
+    /// `body` may run several times, so it must be safe to repeat what it does outside the database.
     ///
     /// # Errors
-    /// Those of `body`; and [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`],
-    /// [`Failure::SingleThreaded`], [`Failure::Closed`].
+    /// - The errors of `body`.
+    /// - [`Failure::NestedTransaction`] inside another transaction of this thread.
+    /// - [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`].
+    /// - [`Failure::Loading`], [`Failure::Closed`].
+    /// - [`Failure::Storage`] if the transaction cannot be made durable.
     pub fn transact<R, E: From<Error>>(
         &self,
         body: impl FnMut(&Transaction<'_, P>) -> Result<R, E>,
@@ -278,10 +289,10 @@ impl<P: Protocol> Database<P> {
         self.transact_with(&TransactionOptions::default(), body)
     }
 
-    /// As [`Database::transact`], within bounds.
+    /// As [`Database::transact`], with limits on retries and time.
     ///
     /// # Errors
-    /// Also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`].
+    /// Those of [`Database::transact`]; also [`Failure::RetriesExhausted`], [`Failure::DeadlineExceeded`].
     pub fn transact_with<R, E: From<Error>>(
         &self,
         options: &TransactionOptions,
@@ -292,7 +303,7 @@ impl<P: Protocol> Database<P> {
         Ok(result)
     }
 
-    /// Whether commits are acknowledged when they are durable.
+    /// Returns whether commits are acknowledged when they are durable.
     fn acknowledges_durable(&self) -> bool {
         self.inner.acknowledges_durable()
     }
@@ -304,9 +315,9 @@ impl<P: Protocol> Database<P> {
         self.inner.acknowledge(|| self.registered_worker(), token)
     }
 
-    /// As [`Database::transact_with`], but returns when the transaction has committed in memory,
-    /// whatever the database's [options](crate::DurabilityOptions::acknowledge) say, with a token by
-    /// which one may [wait](Database::wait_durable) until it is durable.
+    /// As [`Database::transact_with`], but returns when the transaction has committed in memory, whatever the
+    /// database's [options](crate::DurabilityOptions::acknowledge) say. Also returns a token, which
+    /// [`Database::wait_durable`] takes to wait until the transaction is durable.
     ///
     /// # Errors
     /// As [`Database::transact_with`].
@@ -320,12 +331,12 @@ impl<P: Protocol> Database<P> {
         self.run_closure(worker, options, false, &mut body).result()
     }
 
-    /// Begins a transaction, to be [committed](Transaction::commit) by the caller; dropping it
-    /// rolls it back. For those who want a retry loop of their own.
+    /// Begins a transaction, which the caller [commits](Transaction::commit). Dropping it rolls it back. Use this
+    /// to write your own retry loop; otherwise use [`Database::transact`].
     ///
     /// # Errors
     /// [`Failure::NestedTransaction`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`],
-    /// [`Failure::Closed`].
+    /// [`Failure::Loading`], [`Failure::Closed`].
     pub fn begin(&self) -> Result<Transaction<'_, P>, Failure> {
         let worker = self.worker()?;
         if !worker.active.get() {
@@ -335,7 +346,8 @@ impl<P: Protocol> Database<P> {
         Transaction::begin(self.engine(), worker, 0, None, Unstable::ENGINE)
     }
 
-    /// Whether one that waits at the turnstile should go on waiting.
+    /// Returns an error if a transaction that waits must stop waiting: the database is not open, or the deadline
+    /// has passed.
     pub(crate) fn check_wait(
         &self,
         deadline: Option<Deadline>,
@@ -345,29 +357,30 @@ impl<P: Protocol> Database<P> {
         deadline.map_or(Ok(()), |deadline| deadline.check(attempts))
     }
 
-    /// Closes the database: no transaction begins any more, on any handle. Returns when the
-    /// running ones have ended (so never, if one was leaked with [`std::mem::forget`]; see
-    /// [`Database::close_within`]), and all that has committed is durable, if the database has a
-    /// directory. It also waits for a checkpoint, a backup or a load.
+    /// Closes the database: no transaction begins any more, on any handle.
     ///
-    /// A row type's own code may call this: the `drop` of a row does so outside any transaction, and closes the
-    /// database. Other code of a row type runs inside a transaction, a checkpoint, a backup or a load, which
-    /// would wait for itself. It gets an error, and the database stays open.
+    /// Returns when the running transactions have ended and, if the database has a directory, all commits are
+    /// durable. Also waits for a checkpoint, a backup or a load. If a transaction was leaked with
+    /// [`std::mem::forget`], this never returns, but [`Database::close_within`] does.
+    ///
+    /// A row type's own code may call this in one place: the `drop` of a row runs outside any transaction, and can
+    /// close the database. Other code of a row type runs inside a transaction, a checkpoint, a backup or a load,
+    /// and would wait for itself. It gets an error, and the database stays open.
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`] if this very thread is in a transaction;
-    /// [`Failure::NestedCheckpoint`] if it is in a checkpoint, a backup or a load; [`Failure::Storage`] if the
-    /// last commits could not be made durable.
+    /// - [`Failure::NestedTransaction`] if this thread is in a transaction.
+    /// - [`Failure::NestedCheckpoint`] if this thread is in a checkpoint, a backup or a load.
+    /// - [`Failure::Storage`] if the last commits could not be made durable.
     pub fn close(&self) -> Result<(), Failure> {
         self.close_by(None)
     }
 
-    /// As [`Database::close`], but waits no longer than `limit` for running transactions, checkpoints, backups
-    /// and loads. (So it returns by then even if code of a row type blocks inside one of them.)
+    /// As [`Database::close`], but waits for at most `limit` for running transactions, checkpoints, backups and
+    /// loads. So it returns by then even if code of a row type blocks inside one of them.
     ///
     /// # Errors
-    /// Those of [`Database::close`]; [`Failure::StillRunning`] if one of them is still running after
-    /// `limit`. No transaction begins any more all the same, and the database may be closed again.
+    /// Those of [`Database::close`]; [`Failure::StillRunning`] if one of them is still running after `limit`. Even
+    /// then no transaction begins any more. Call this again to finish closing.
     pub fn close_within(&self, limit: Duration) -> Result<(), Failure> {
         self.close_by(Deadline::after(limit))
     }
@@ -380,6 +393,7 @@ impl<P: Protocol> Database<P> {
             storage.check_user_code()?;
         }
         self.inner.shared.closed.store(CLOSED, Ordering::SeqCst);
+        // A transaction that is pinned from now on sees the flag, and does not begin. Wait for those pinned before.
         while self.inner.shared.grace.horizon() != OFFLINE {
             if let Some(deadline) = deadline
                 && deadline.has_passed()
@@ -394,11 +408,11 @@ impl<P: Protocol> Database<P> {
         }
     }
 
-    /// Takes what was recorded since the database was opened, or since the last history was taken.
+    /// Takes the history that was recorded since the database was opened, or since the last history was taken.
     ///
-    /// To be called when no transaction runs: one that has not ended is not part of the history, but
-    /// what others have read of it is. Each history stands for itself: what was written before it
-    /// began is version 0.
+    /// Call this when no transaction runs. A transaction that has not ended is not part of the history, but what
+    /// others have read of it is. Each history is independent of the others: what was written before it began is
+    /// version 0.
     ///
     /// # Panics
     /// If the database was opened without [`Builder::record_history`].
@@ -408,7 +422,7 @@ impl<P: Protocol> Database<P> {
         recording.expect("the database was opened with record_history(true)").take()
     }
 
-    /// What the database has done, and holds, so far.
+    /// Returns counters of what the database has done so far, and sizes of what it holds.
     pub fn metrics(&self) -> Metrics {
         let mut metrics = Metrics::gather(&self.inner.shared);
         metrics.log = self.inner.storage.as_ref().and_then(Storage::log_metrics);
@@ -416,54 +430,54 @@ impl<P: Protocol> Database<P> {
         metrics
     }
 
-    /// The protocol's name.
+    /// Returns the protocol's name.
     pub fn protocol_name(&self) -> &'static str {
         P::NAME
     }
 
-    /// The HTM backend that was chosen when the database was opened.
+    /// Returns the HTM backend that was chosen when the database was opened.
     pub fn htm_backend(&self) -> Backend {
         self.inner.shared.htm.backend()
     }
 
-    /// The database, for a snapshot.
+    /// Returns the database as a snapshot holds it.
     fn home(&self) -> SnapshotHome {
         let user = self.user.as_ref().map(|user| Arc::clone(user) as Arc<dyn Any + Send + Sync>);
         SnapshotHome { _user: user, source: Arc::clone(&self.inner) as Arc<dyn SnapshotSource> }
     }
 
-    /// What its transactions work on.
+    /// Returns the part of the database that its transactions work on.
     #[inline(always)]
     pub(crate) fn engine(&self) -> &Engine<P> {
         &self.inner.engine
     }
 
-    /// As `engine`, for crates outside.
+    /// As `engine`, for other crates.
     #[doc(hidden)]
     #[inline(always)]
     pub fn open_engine(&self, _: Unstable) -> &Engine<P> {
         self.engine()
     }
 
-    /// As `worker`, for crates outside.
+    /// As `worker`, for other crates.
     #[doc(hidden)]
     #[inline(always)]
     pub fn open_worker(&self, _: Unstable) -> Result<&Worker<P>, Failure> {
         self.worker()
     }
 
-    /// What the handles share.
+    /// Returns the state that the handles share.
     #[inline(always)]
     pub(crate) fn inner(&self) -> &Inner<P> {
         &self.inner
     }
 
-    /// This thread's worker, if it is one.
+    /// Returns this thread's worker, if the thread has one.
     pub(crate) fn registered_worker(&self) -> Option<&Worker<P>> {
         registered(&self.inner)
     }
 
-    /// This thread's worker; makes the thread one if need be.
+    /// Returns this thread's worker. Makes one if the thread has none yet.
     #[inline(always)]
     pub(crate) fn worker(&self) -> Result<&Worker<P>, Failure> {
         match registered(&self.inner) {
@@ -496,8 +510,8 @@ fn register<P: Protocol>(inner: &Arc<Inner<P>>) -> Result<&Worker<P>, Failure> {
         });
     });
     if seated.is_err() {
-        // The thread is ending, and its locals are gone; the seat was given up with the
-        // closure.
+        // The thread is ending, and its thread-locals are gone. Dropping the closure has dropped the seat, which
+        // gave the slot back.
         return Err(Failure::ThreadEnding);
     }
     // SAFETY: the worker is boxed, and lives until the thread's registration ends.
@@ -536,21 +550,21 @@ fn check_bounds(
 
 // ---- registration of threads ------------------------------------------------------------------
 
-/// One database of which this thread is a worker.
+/// The registration of this thread as a worker of one database.
 struct Registration {
-    /// The address of the database's shared part. The seat's weak reference keeps the address
-    /// from being used again.
+    /// The address of the database's shared part. The seat's weak reference keeps the address from being used
+    /// again.
     database: *const (),
     worker: NonNull<()>,
     seat: Box<dyn AnySeat>,
 }
 
 trait AnySeat {
-    /// Whether the database is still there.
+    /// Returns whether the database still exists.
     fn is_taken(&self) -> bool;
 }
 
-/// A slot held by this thread; dropping it leaves the database.
+/// A slot held by this thread. Dropping it makes the thread leave the database.
 struct Seat<P: Protocol> {
     inner: Weak<Inner<P>>,
     slot: usize,
@@ -565,7 +579,7 @@ impl<P: Protocol> AnySeat for Seat<P> {
 impl<P: Protocol> Drop for Seat<P> {
     fn drop(&mut self) {
         if let Some(inner) = self.inner.upgrade() {
-            // SAFETY: the slot is this thread's, whose registration of it ends here.
+            // SAFETY: the slot belongs to this thread, whose registration for it ends here.
             unsafe { inner.workers.leave(&inner.shared, self.slot) };
         }
     }
@@ -575,22 +589,22 @@ impl<P: Protocol> Drop for Seat<P> {
 thread_local! {
     static REGISTRATIONS: RefCell<Vec<Registration>> = const { RefCell::new(Vec::new()) };
 }
-/// Each virtual core is a worker of its own.
+/// In the simulated machine each virtual core is a worker of its own.
 #[cfg(weft_sim)]
 static REGISTRATIONS: weft_htm::simulation::local::Local<RefCell<Vec<Registration>>> =
     weft_htm::simulation::local::Local::new(|| RefCell::new(Vec::new()));
 
-/// This thread's worker of a database, if it is one.
+/// Returns this thread's worker of a database, if the thread has one.
 #[inline(always)]
 fn registered<P: Protocol>(inner: &Inner<P>) -> Option<&Worker<P>> {
     let database = std::ptr::from_ref(inner).cast::<()>();
-    // Fails only while the thread's locals are being destroyed: then it is a worker no more.
+    // This fails only while the thread's locals are being destroyed. The thread is no worker any more then.
     let worker = REGISTRATIONS.try_with(|registrations| {
         let registrations = registrations.borrow();
         let found = registrations.iter().find(|registration| registration.database == database);
         found.map(|registration| registration.worker)
     });
-    // SAFETY: the worker belongs to this database, by the address; its type is the database's;
-    // and it is boxed and lives until this thread's registration ends, or the database does.
+    // SAFETY: the address shows that the worker belongs to this database, so its type is the database's. It is
+    // boxed and lives until this thread's registration ends, or the database does.
     worker.ok().flatten().map(|worker| unsafe { worker.cast::<Worker<P>>().as_ref() })
 }

@@ -1,10 +1,10 @@
-//! Pools: threads of the database's own, which run what others submit.
+//! Pools: threads of the database's own, which run the transactions that other threads submit.
 //!
-//! A thread that calls [`Database::transact`] runs its transaction itself, and waits for whatever that
-//! has to wait for. That is the shortest way, and the right one for as many threads as there are cores.
-//! A server has more clients than that, and one of them that asks to read a record which is split (see
-//! `Doppel` in `weft-protocols`) must not have a core wait for 20 ms. A [`Pool`] has one
-//! thread per core; each sets aside what cannot be done now, in a [`Stash`], and goes on with other work.
+//! A thread that calls [`Database::transact`] runs its transaction itself, and blocks while the transaction has to
+//! wait. This is the shortest way, and the right one for as many threads as there are cores. But a server has more
+//! clients than cores. A client that reads a split record (see `Doppel` in `weft-protocols`) must not make a core
+//! wait for 20 ms. A [`Pool`] has one thread per core. A transaction that cannot run now is set aside in the
+//! thread's [`Stash`], and the thread goes on with other work.
 //!
 //! ```text
 //!   submit --> queue --> worker 0 <--> stash     acknowledger (if commits wait for the disk)
@@ -14,8 +14,8 @@
 //!      +------------- the submission's result <-------+
 //! ```
 //!
-//! **Back-pressure**: the queue is bounded, and so are the stashes. When the workers do not keep up,
-//! [`Pool::submit`] waits, and [`Pool::try_submit`] refuses.
+//! **Back-pressure**: the queue and the stashes are bounded. When the workers do not keep up, [`Pool::submit`]
+//! blocks, and [`Pool::try_submit`] gives the procedure back.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};
@@ -33,16 +33,16 @@ use crate::database::stash::Stash;
 use crate::error::{Error, Failure};
 use crate::transaction::Transaction;
 
-/// How a pool is to be.
+/// Options of a [`Pool`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// How many threads run transactions: by default, one for each core. (If the protocol allows fewer
-    /// workers, as many as it allows.)
+    /// How many threads run transactions. The default is one per core. If the protocol allows fewer workers, there
+    /// are only as many threads as it allows.
     pub threads: usize,
-    /// How many procedures wait in the queue at most: 1024 by default.
+    /// How many procedures the queue can hold. Default: 1024.
     pub queue: usize,
-    /// How many each thread sets aside at most: 1024 by default.
+    /// How many procedures each thread can set aside. Default: 1024.
     pub stash: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -78,9 +78,11 @@ impl PoolOptions {
     }
 }
 
-/// Threads that run transactions of one database for others, and set aside what has to wait.
+/// A pool of threads that run the transactions which other threads submit. A transaction that meets a split record
+/// is set aside until it can run, and its thread goes on with other work.
 ///
-/// Dropping the pool runs all that was submitted to its end, and then ends the threads.
+/// Use a pool when there are more clients than cores; otherwise call [`Database::transact`]. Dropping the pool
+/// finishes all submitted transactions, and then ends the threads.
 ///
 /// ```
 /// use weft::{Database, Error, PoolOptions, Record, column_of};
@@ -116,16 +118,16 @@ impl PoolOptions {
 /// ```
 #[derive(Debug)]
 pub struct Pool<P: Protocol = Dbx> {
-    /// None when the pool is being dropped.
+    /// `None` while the pool is being dropped.
     queue: Option<Sender<Box<dyn Job<P>>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl<P: Protocol> Database<P> {
-    /// A pool of threads for this database.
+    /// Starts a pool of threads for this database.
     ///
     /// # Errors
-    /// [`Failure::Thread`]: the operating system gives none.
+    /// [`Failure::Thread`] if the operating system cannot start a thread.
     pub fn pool(&self, options: &PoolOptions) -> Result<Pool<P>, Failure> {
         let (queue, submitted) = bounded(options.queue);
         let mut pool = Pool { queue: Some(queue), threads: Vec::new() };
@@ -156,11 +158,12 @@ impl<P: Protocol> Pool<P> {
         Ok(())
     }
 
-    /// Has the pool run `procedure` as a transaction, as [`Database::transact`] does. Waits if the queue is
-    /// full; not to be called from within a transaction, which somebody in the queue may be waiting for.
+    /// Submits `procedure`, which a thread of the pool runs as a transaction, as [`Database::transact`] does.
+    /// Blocks while the queue is full. Do not call this inside a transaction: a procedure in the queue may be
+    /// waiting for it.
     ///
-    /// The submission gives what came of it, once it has committed; if commits are acknowledged when they
-    /// are durable, once it is. Dropped, it lets the transaction run all the same.
+    /// The submission returns the result when the transaction has committed, or when it is durable, if commits are
+    /// acknowledged when they are durable. If you drop the submission, the transaction runs all the same.
     pub fn submit<R, E, F>(&self, procedure: F) -> Submission<R, E>
     where
         R: Send + 'static,
@@ -174,10 +177,10 @@ impl<P: Protocol> Pool<P> {
         submission
     }
 
-    /// As [`Pool::submit`], but does not wait.
+    /// As [`Pool::submit`], but does not block.
     ///
     /// # Errors
-    /// The procedure, if the queue is full.
+    /// Returns the procedure if the queue is full.
     pub fn try_submit<R, E, F>(&self, procedure: F) -> Result<Submission<R, E>, F>
     where
         R: Send + 'static,
@@ -192,19 +195,19 @@ impl<P: Protocol> Pool<P> {
             }
             Err(TrySendError::Full(job)) => {
                 let submitted: Box<Submitted<F, R, E>> =
-                    job.into_any().downcast().expect("it is what was to be sent");
+                    job.into_any().downcast().expect("the queue gives back the job that was sent");
                 Err(submitted.procedure)
             }
         }
     }
 
-    /// How many procedures wait in the queue.
+    /// Returns how many procedures wait in the queue.
     pub fn queued(&self) -> usize {
         self.queue().len()
     }
 
     fn queue(&self) -> &Sender<Box<dyn Job<P>>> {
-        self.queue.as_ref().expect("it is there until the pool is dropped")
+        self.queue.as_ref().expect("the pool has its queue until it is dropped")
     }
 }
 
@@ -212,13 +215,14 @@ impl<P: Protocol> Drop for Pool<P> {
     fn drop(&mut self) {
         self.queue = None;
         for thread in self.threads.drain(..) {
-            // Panics of procedures go to who submitted them; any other was reported.
+            // A panic of a procedure is passed on to the caller that submitted it. Any other panic was reported.
             let _ = thread.join();
         }
     }
 }
 
-/// What comes of a procedure that was submitted: to be waited for, or awaited.
+/// The result of a submitted procedure, which is there when its transaction has ended. Call [`Submission::wait`],
+/// or `.await` the submission.
 #[derive(Debug)]
 #[must_use = "or else nobody knows whether it has committed"]
 pub struct Submission<R, E = Error> {
@@ -226,18 +230,18 @@ pub struct Submission<R, E = Error> {
 }
 
 impl<R, E> Submission<R, E> {
-    /// Waits until the transaction has ended. Not to be called from within a transaction.
+    /// Blocks until the transaction has ended, and returns its result. Do not call this inside a transaction.
     ///
     /// # Errors
     /// Those of [`Database::transact`].
     ///
     /// # Panics
-    /// With what the procedure panicked with.
+    /// If the procedure panicked, with what it panicked with.
     pub fn wait(self) -> Result<R, E> {
         settle(self.receiver.recv())
     }
 
-    /// Whether it has ended, so that [`Submission::wait`] would not wait.
+    /// Returns whether the transaction has ended, so that [`Submission::wait`] would not block.
     pub fn has_ended(&self) -> bool {
         self.receiver.has_message() || self.receiver.is_closed()
     }
@@ -252,7 +256,7 @@ impl<R, E> IntoFuture for Submission<R, E> {
     }
 }
 
-/// A [`Submission`] that is awaited.
+/// The future of a [`Submission`].
 #[derive(Debug)]
 pub struct SubmissionFuture<R, E = Error> {
     receiver: oneshot::AsyncReceiver<thread::Result<Result<R, E>>>,
@@ -266,7 +270,7 @@ impl<R, E> Future for SubmissionFuture<R, E> {
     }
 }
 
-/// Passes on what was sent.
+/// Passes the received result on to the caller of the pool. A panic is resumed.
 fn settle<R, E>(
     received: Result<thread::Result<Result<R, E>>, oneshot::RecvError>,
 ) -> Result<R, E> {
@@ -277,20 +281,20 @@ fn settle<R, E>(
     }
 }
 
-/// What was submitted, whatever it is.
+/// A submitted procedure of any type, as a thread of the pool sees it.
 trait Job<P: Protocol>: Send {
-    /// Runs the procedure, in a transaction.
+    /// Runs the procedure in a transaction.
     fn run(&mut self, tx: &Transaction<'_, P>) -> Result<(), Stopped>;
-    /// Gives what came of it to whoever submitted it.
+    /// Sends the result to the caller that submitted the procedure.
     fn end(self: Box<Self>, ended: Result<(), Stopped>);
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 /// Why a procedure has not committed.
 enum Stopped {
-    /// By an error of its own, or a panic, which the job has.
+    /// The procedure returned an error of its own, or panicked. The job has the error or the panic.
     Itself,
-    /// By an error of the engine's.
+    /// The engine returned this error.
     By(Error),
 }
 
@@ -302,7 +306,7 @@ impl From<Error> for Stopped {
 
 struct Submitted<F, R, E> {
     procedure: F,
-    /// What came of the procedure when it was run last.
+    /// The result of the procedure's last run.
     result: Option<thread::Result<Result<R, E>>>,
     sender: oneshot::Sender<thread::Result<Result<R, E>>>,
 }
@@ -331,9 +335,9 @@ where
     fn end(self: Box<Self>, ended: Result<(), Stopped>) {
         let result = match ended {
             Err(Stopped::By(error)) => Ok(Err(E::from(error))),
-            Ok(()) | Err(Stopped::Itself) => self.result.expect("it was run"),
+            Ok(()) | Err(Stopped::Itself) => self.result.expect("the job was run"),
         };
-        // Nobody may be waiting any more.
+        // An error means that the submission was dropped: no caller waits for the result.
         let _ = self.sender.send(result);
     }
 
@@ -342,7 +346,7 @@ where
     }
 }
 
-/// A transaction that has committed, and is to be acknowledged when it is durable.
+/// A transaction that has committed. It is acknowledged when it is durable.
 type Committed<P> = (CommitToken, Box<dyn Job<P>>);
 
 /// One of a pool's threads.
@@ -353,12 +357,13 @@ struct PoolWorker<P: Protocol> {
 }
 
 impl<P: Protocol> PoolWorker<P> {
-    /// Runs jobs until there will be no more: first those that were set aside, as soon as they can be run
-    /// again, and then new ones.
+    /// Runs jobs until the pool is dropped and no job is left. Jobs that were set aside come before new ones, as
+    /// soon as they can run again.
     fn work(&mut self) {
         loop {
             let job = match self.stash.take_due() {
                 Some(job) => Some(job),
+                // With an empty stash, block until the next job is submitted.
                 None if self.stash.is_empty() => match self.submitted.recv() {
                     Ok(job) => Some(job),
                     Err(_ended) => return,
@@ -378,14 +383,15 @@ impl<P: Protocol> PoolWorker<P> {
         match (result, &self.acknowledger) {
             (Ok(((), token)), Some(acknowledger)) => {
                 if acknowledger.send((token, job)).is_err() {
-                    unreachable!("it listens as long as there are workers");
+                    unreachable!("the acknowledger listens as long as there are workers");
                 }
             }
             (result, _) => job.end(result.map(drop)),
         }
     }
 
-    /// There is nothing to do at present but what was set aside.
+    /// Waits, when the only jobs left are in the stash. The wait ends when one of them is due, or a new job is
+    /// submitted.
     fn wait(&mut self) {
         if let Err(failure) = self.stash.wait_while(|| self.submitted.is_empty()) {
             for job in self.stash.take_all() {
@@ -395,8 +401,8 @@ impl<P: Protocol> PoolWorker<P> {
     }
 }
 
-/// Acknowledges transactions when they are durable, in the order in which they come: one that is found
-/// durable has made all of its epoch so.
+/// Acknowledges transactions when they are durable, in the order in which they arrive. After a wait for one
+/// transaction its whole epoch is durable.
 fn acknowledge<P: Protocol>(database: &Database<P>, committed: &Receiver<Committed<P>>) {
     for (token, job) in committed {
         let durable = database.wait_durable(token);

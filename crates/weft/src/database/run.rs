@@ -1,4 +1,4 @@
-//! The run loop: one transaction, tried until it has ended.
+//! The run loop: runs one transaction until it commits or fails for good.
 //!
 //! ```text
 //!   turnstile, phases ── begin ── body ── commit ── end
@@ -7,10 +7,12 @@
 //!          └─── wait ───────┴────── give way ───┘
 //! ```
 //!
-//! All that runs transactions comes here, and finds one set of bounds: closures, procedures, stashes and pools.
-//! What differs is in the [`Strategy`] and in the body. The loop is compiled once for each protocol. So it does not
-//! know the types of what a body returns: these stay with the caller, and the body says what became of them, by an
-//! [`Outcome`]. One indirect call per attempt is the price.
+//! Everything that runs transactions uses this loop: closures, procedures, stashes and pools. So all of them have
+//! the same limits. They differ in the [`Strategy`] and in the body.
+//!
+//! The loop is compiled once for each protocol, so it does not know the type of a body's result. The result stays
+//! with the caller, and the body tells the loop by an [`Outcome`] what happened. This costs one indirect call per
+//! attempt.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -24,24 +26,25 @@ use crate::plan::{Pieces, StepColumns};
 use crate::store::deadline::Deadline;
 use crate::transaction::Transaction;
 
-/// What a body has come to. What it has returned is its caller's.
+/// How one run of a body ended. The value or error that the body returned stays with its caller.
 pub enum Outcome {
-    /// It has returned a value: the transaction is to be committed.
+    /// The body returned a value: commit the transaction.
     Returned,
-    /// It has returned an error, which is its own, unless a conflict is behind it. If that `is_decided`, none is.
+    /// The body returned an error. It is the body's own, unless a conflict has caused it. If `is_decided`, no
+    /// conflict has.
     Failed { is_decided: bool },
-    /// Its driver has committed the transaction. Then it may have panicked.
+    /// The body's driver has committed the transaction. After that it may have panicked.
     Committed(CommitToken, Option<Box<dyn Any + Send>>),
-    /// Its driver could not commit the transaction.
+    /// The body's driver could not commit the transaction.
     Conflict(Abort),
     /// The transaction cannot be run.
     Refused(Box<Failure>),
-    /// It has panicked, and no conflict is behind that.
+    /// The body panicked, and no conflict has caused this.
     Panicked(Box<dyn Any + Send>),
 }
 
 impl Outcome {
-    /// What a closure has come to that has returned this.
+    /// Returns the outcome of a closure that has returned `returned`.
     #[inline(always)]
     pub fn of<R, E>(returned: &Result<R, E>) -> Self {
         match returned {
@@ -51,37 +54,37 @@ impl Outcome {
     }
 }
 
-/// What runs in a transaction. It is told the columns of the steps by which the transaction is committed, if it is
-/// committed by columns.
+/// The body of a transaction. If the transaction is committed by columns, the second argument has the columns of
+/// its steps.
 pub type Body<'b, P> = dyn FnMut(&Transaction<'_, P>, Option<&[StepColumns]>) -> Outcome + 'b;
 
 /// How a transaction is run.
 #[derive(Clone, Copy, Default)]
 pub struct Strategy<'s> {
-    /// The pieces of the procedure that it is, under a protocol that [chops](Protocol::CHOPS).
+    /// The pieces of the procedure, if the transaction is one and the protocol [chops](Protocol::CHOPS).
     pub pieces: Option<&'s Pieces>,
-    /// Whether its body is a driver, which does the repairs.
+    /// Whether the body is a driver, which makes the repairs.
     pub is_driven: bool,
-    /// Whether it ends when a split record is refused to it. It then is to be run again in a joined phase, and
-    /// the caller sees to that.
+    /// Whether the loop ends when the transaction is refused a split record. The caller then runs the transaction
+    /// again in a joined phase.
     pub sets_aside: bool,
 }
 
-/// How a transaction has ended.
+/// How a transaction has ended, without the result of its body.
 pub enum Ran {
     /// It has committed.
     Committed(CommitToken),
     /// Its body has failed, and it was rolled back.
     Failed,
-    /// A split record was refused to it.
+    /// It was refused a split record.
     SetAside,
 }
 
-/// As [`Ran`], with what the body has returned.
+/// How a transaction has ended, with the result of its body.
 pub enum Ended<R, E> {
-    /// With this result.
+    /// It has ended with this result.
     With(Result<(R, CommitToken), E>),
-    /// A split record was refused to it, and it is to be run again in a joined phase.
+    /// It was refused a split record. The caller must run it again in a joined phase.
     SetAside,
 }
 
@@ -93,23 +96,23 @@ impl<R, E: From<Error>> Ended<R, E> {
             (Ok(Ran::Failed), Some(Err(error))) => Ended::With(Err(error)),
             (Ok(Ran::SetAside), _) => Ended::SetAside,
             (Err(failure), _) => Ended::With(Err(Error::from(*failure).into())),
-            _ => unreachable!("a transaction ends as its body has"),
+            _ => unreachable!("the transaction ended otherwise than its body"),
         }
     }
 
-    /// The result, of a transaction that is not set aside.
+    /// Returns the result of a transaction that cannot be set aside.
     #[inline(always)]
     pub fn result(self) -> Result<(R, CommitToken), E> {
         match self {
             Ended::With(result) => result,
-            Ended::SetAside => unreachable!("it waits instead"),
+            Ended::SetAside => unreachable!("a transaction that is not set aside waits instead"),
         }
     }
 }
 
 impl<P: Protocol> Database<P> {
-    /// Runs a closure as a transaction until it has ended; or, if it `sets_aside`, until a split record is refused
-    /// to it.
+    /// Runs a closure as a transaction until it has ended. If it `sets_aside`, also ends when the transaction is
+    /// refused a split record.
     #[doc(hidden)]
     #[inline(always)]
     pub fn run_closure<R, E: From<Error>>(
@@ -125,7 +128,7 @@ impl<P: Protocol> Database<P> {
         })
     }
 
-    /// Runs a body that puts what it returns into the place that it is given, which is empty then.
+    /// Runs a body that stores its result in its last argument, which is `None` at the beginning of each attempt.
     #[doc(hidden)]
     #[inline(always)]
     pub fn run_keeping<R, E: From<Error>>(
@@ -148,7 +151,7 @@ impl<P: Protocol> Database<P> {
         Ended::of(ran, returned)
     }
 
-    /// Tries a transaction until it has ended.
+    /// Attempts a transaction until it has ended.
     #[inline(never)]
     fn run(
         &self,
@@ -159,6 +162,7 @@ impl<P: Protocol> Database<P> {
     ) -> Result<Ran, Box<Failure>> {
         let deadline = options.deadline.and_then(Deadline::after);
         let mut attempt = 0;
+        // A starving transaction keeps the turnstile closed until it has ended.
         let mut closed_turnstile = None;
         loop {
             if !worker.active.get() {
@@ -182,8 +186,9 @@ impl<P: Protocol> Database<P> {
         }
     }
 
-    /// Runs the body once, after `attempt` conflicts, or as often as the transaction is repaired, and commits.
-    /// `None` after one more conflict that is within the bounds.
+    /// Makes one attempt: runs the body and commits. Under a protocol that repairs transactions, this may run the
+    /// body several times. `attempt` is the number of conflicts so far. Returns `None` after another conflict, if
+    /// the limits allow a further attempt.
     #[inline(always)]
     fn attempt(
         &self,
@@ -203,6 +208,8 @@ impl<P: Protocol> Database<P> {
         if P::CHOPS && strategy.pieces.is_some_and(Pieces::are_one_by_one) {
             transaction.set_admitted();
         }
+        // Each pass runs the body once. After a conflict the transaction is repaired and makes another pass, or
+        // leaves the loop.
         let abort = loop {
             let outcome = catch_unwind(AssertUnwindSafe(|| body(&transaction, columns)));
             let abort = match outcome {
@@ -242,15 +249,15 @@ impl<P: Protocol> Database<P> {
             transaction.give_way(abort);
             return Ok(Some(Ran::SetAside));
         }
-        // Spelled out only for those who get to see it: under contention conflicts are many.
+        // The conflict is described only if the caller gets to see it, since under contention there are many.
         let last = || transaction.describe(abort);
         let bounds = check_bounds(options, deadline, attempt + 1, last);
         transaction.give_way(abort);
         Ok(bounds.map(|()| None)?)
     }
 
-    /// Says that the transaction that begins next is a registered procedure. Returns the columns by which it is
-    /// committed, if it is.
+    /// Announces that the transaction that begins next is a registered procedure. Returns the columns of its steps
+    /// if it is committed by columns.
     fn expect_procedure<'p>(
         &self,
         worker: &Worker<P>,
@@ -261,7 +268,8 @@ impl<P: Protocol> Database<P> {
             return Err(Failure::NestedTransaction);
         }
         let in_pieces = pieces.are_one_by_one();
-        // Between two pieces it cannot wait for the log, which would wait for it.
+        // Between two pieces the transaction cannot wait for the log, because the log would wait for the
+        // transaction.
         if in_pieces && self.inner.is_durable() {
             self.inner.log()?.admit()?;
         }
@@ -272,7 +280,7 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// Rolls back, and goes on panicking.
+/// Rolls back, and resumes the panic.
 #[cold]
 fn unwind<P: Protocol>(
     transaction: Transaction<'_, P>,

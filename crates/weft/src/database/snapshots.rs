@@ -1,4 +1,4 @@
-//! Opening snapshots: of the present state, or of a recent one that readers share.
+//! Opening snapshots: of the present state, or of a recent state, in a snapshot that readers share.
 
 use super::Database;
 use crate::commit::{Protocol, Worker};
@@ -7,14 +7,14 @@ use crate::snapshot::Snapshot;
 use crate::store::recent::Taken;
 
 impl<P: Protocol> Database<P> {
-    /// Runs `body` on a snapshot of the present state, once.
+    /// Runs `body` once, on a snapshot of the present state, and returns what `body` returned.
     ///
-    /// In a transaction, it shows what had committed before, and nothing of the transaction's own. If
-    /// the database [acknowledges](crate::Acknowledge) durable commits only, this returns when what
-    /// was read is durable, too.
+    /// Inside a transaction, the snapshot shows what has committed, and nothing that the transaction itself has
+    /// written. If the database [acknowledges](crate::Acknowledge) only durable commits, this returns when
+    /// everything that was read is durable, too.
     ///
     /// # Errors
-    /// Those of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`],
+    /// The errors of `body`; and [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`],
     /// [`Failure::Storage`].
     pub fn snapshot<R, E: From<Error>>(
         &self,
@@ -23,8 +23,8 @@ impl<P: Protocol> Database<P> {
         self.read_from(self.open_snapshot(), body)
     }
 
-    /// Runs `body` on a snapshot that was opened, and waits until what it has read is durable, if commits are
-    /// acknowledged then.
+    /// Runs `body` on an open snapshot. If commits are acknowledged when they are durable, then waits until what it
+    /// has read is durable.
     fn read_from<R, E: From<Error>>(
         &self,
         opened: Result<Snapshot, Failure>,
@@ -38,15 +38,14 @@ impl<P: Protocol> Database<P> {
 
     /// Opens a snapshot of the present state.
     ///
-    /// Waits for the commits that are under way, a moment. (Under `tso`, whose transactions give
-    /// way to one another by their age, a snapshot that is opened makes those transactions give way
-    /// that are in progress and have written something; while one of them has the database to
-    /// itself, because it was [starving](Database#starvation), opening waits for it.)
+    /// Waits a moment, for the commits that are under way. Under `tso`, whose transactions are ordered by their
+    /// age, opening a snapshot aborts the transactions in progress that have written something. While a
+    /// [starving](Database#starvation) transaction runs alone under `tso`, opening waits for it.
     ///
     /// # Errors
-    /// [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`];
-    /// [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit;
-    /// [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
+    /// - [`Failure::TooManyWorkers`], [`Failure::Closed`], [`Failure::Loading`].
+    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// - [`Failure::RowsSplit`] inside a transaction, under a protocol that splits rows.
     pub fn open_snapshot(&self) -> Result<Snapshot, Failure> {
         let worker = self.worker()?;
         self.check_no_commit()?;
@@ -56,16 +55,17 @@ impl<P: Protocol> Database<P> {
             shared.turnstile.pass(0, &mut || self.check_wait(None, 0))?;
         }
         let snapshot = self.open_snapshot_by(worker, || shared.clock.take_number())?;
-        // A table may be loaded since; whoever loads looks for snapshots after it has said so.
+        // A load may have begun since the first check. The loader closes the database first, and looks for open
+        // snapshots after that, so one of the two sees the other.
         shared.check_open()?;
         Ok(snapshot)
     }
 
-    /// Who opens a snapshot waits for the commits under way. If that were one of its own, or two
-    /// commits did it, they would wait for ever.
+    /// Checks that this thread is not committing. Opening a snapshot waits for the commits under way, so a commit
+    /// that opened one would wait for itself, and two that did would wait for each other.
     ///
     /// # Errors
-    /// [`Failure::NestedTransaction`]: this thread is committing; this is the `drop` of a row.
+    /// [`Failure::NestedTransaction`] if this thread is committing, so that this call is from the `drop` of a row.
     pub(crate) fn check_no_commit(&self) -> Result<(), Failure> {
         match self.registered_worker() {
             Some(worker) if worker.memory.is_committing() => Err(Failure::NestedTransaction),
@@ -73,8 +73,7 @@ impl<P: Protocol> Database<P> {
         }
     }
 
-    /// Opens a snapshot whose number is taken by `take`, on a thread that [is not
-    /// committing](Database::check_no_commit).
+    /// Opens a snapshot whose number `take` draws, on a thread that [is not committing](Database::check_no_commit).
     pub(crate) fn open_snapshot_by(
         &self,
         worker: &Worker<P>,
@@ -82,7 +81,7 @@ impl<P: Protocol> Database<P> {
     ) -> Result<Snapshot, Failure> {
         P::with_whole_rows(self.engine(), worker, || Snapshot::open(self.home(), take)).inspect(
             |_| {
-                // What was held back while rows were made whole.
+                // Drop the values whose drop was postponed while rows were made whole.
                 if !worker.active.get() {
                     worker.memory.run_discarded();
                 }
@@ -90,7 +89,7 @@ impl<P: Protocol> Database<P> {
         )
     }
 
-    /// Runs `body` on a snapshot of a recent state, once. See [`Database::open_recent_snapshot`].
+    /// Runs `body` once, on a snapshot of a recent state. See [`Database::open_recent_snapshot`].
     ///
     /// # Errors
     /// As [`Database::snapshot`].
@@ -101,18 +100,21 @@ impl<P: Protocol> Database<P> {
         self.read_from(self.open_recent_snapshot(), body)
     }
 
-    /// Opens a snapshot of a state that may be some 40 milliseconds old: what had committed when the present
-    /// epoch began is in it, or if the epoch has only just begun, what had when the one before did.
+    /// Opens a snapshot of a recent state, which may be about 40 milliseconds old. It shows what had committed when
+    /// the present epoch began. If the epoch has only just begun, it may show what had committed when the epoch
+    /// before it began.
     ///
-    /// It is shared by all who ask for one in an epoch, so it costs less to open than a snapshot of the present
-    /// state: one of them opens it, and the others wait for nothing. Writers keep at most one version more of each
-    /// row, however many read. In return a reader may miss what it has just committed itself. So this is
-    /// serializable, but not strictly; for that, take [`Database::open_snapshot`]. The recent snapshots that a
-    /// thread opens never go back in time: each has the number of the one before, or a greater one.
+    /// All readers that ask for a recent snapshot in one epoch share it, so it costs less to open than a snapshot
+    /// of the present state. One reader opens it, and the others do not wait. Writers keep at most one more version
+    /// of each row, however many readers there are.
     ///
-    /// A row that the snapshot can read, and that is deleted while it is shared, stays in the indexes that long, and
-    /// scans pass over it. In tables that are queues, all scans look for the head, where these rows are: there,
-    /// snapshots of the readers' own cost less.
+    /// In return, a reader may miss what it has just committed itself. Recent snapshots are serializable, but not
+    /// strictly serializable; for that, use [`Database::open_snapshot`]. The recent snapshots that a thread opens
+    /// never go back in time: each has the number of the one before, or a greater one.
+    ///
+    /// A deleted row that the snapshot can read stays in the indexes for as long as the snapshot is shared, and
+    /// scans have to pass over it. In a table that serves as a queue all scans look for the head, which is where
+    /// these rows are. There, a snapshot for each reader costs less.
     ///
     /// ```
     /// use weft::{Database, Error, Record};
@@ -138,17 +140,19 @@ impl<P: Protocol> Database<P> {
         shared.check_open()?;
         let epoch = shared.clock.epoch();
         let join = |epoch| Some(self.join_snapshot(shared.recent.join(epoch, &shared.retention)?));
+        // Join the snapshot of this epoch, if there is one already.
         if let Some(snapshot) = join(epoch) {
             return Ok(snapshot);
         }
         let renewal = shared.recent.begin_renewal();
+        // Another thread is opening one: use the snapshot of the epoch before.
         if renewal.is_none()
             && let Some(snapshot) = join(epoch - 1)
         {
             return Ok(snapshot);
         }
         let snapshot = self.open_snapshot()?;
-        // Also without a renewal: the thread's next recent snapshot may not be an earlier one.
+        // Shared even without a renewal, since the thread's next recent snapshot must not be an earlier one.
         let taken = Taken { number: snapshot.number(), times: snapshot.times() };
         shared.recent.share(taken, &shared.retention);
         drop(renewal);

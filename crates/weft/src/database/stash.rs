@@ -1,11 +1,11 @@
-//! Stashes: a thread sets transactions aside that would have to wait, and goes on with others.
+//! Stashes: requests that a thread sets aside because their transactions would have to wait, while it runs others.
 //!
-//! Narula et al., *Phase Reconciliation for Contended In-Memory Transactions* (OSDI 2014), §5.1 and
-//! §5.4: a transaction that meets a split record in a split phase is stashed, and runs again, before any
-//! other, in the next joined phase; that lasts until every stash is empty.
+//! Narula et al., *Phase Reconciliation for Contended In-Memory Transactions* (OSDI 2014), §5.1 and §5.4: a
+//! transaction that meets a split record in a split phase is stashed. It runs again in the next joined phase,
+//! before any other, and that phase lasts until every stash is empty.
 //!
-//! What is set aside is not the transaction, which is rolled back, but what it was asked to do: the
-//! *request*. A stash belongs to whoever has requests, such as a worker of a [`Pool`](crate::Pool):
+//! The transaction itself is rolled back. What is set aside is the *request*: the work that the transaction was
+//! asked to do. A stash belongs to a thread that has requests, such as a worker of a [`Pool`](crate::Pool):
 //!
 //! ```text
 //!   request ---> transact --> has ended
@@ -24,14 +24,14 @@ use crate::database::{Database, Ended, TransactionOptions};
 use crate::error::{Error, Failure};
 use crate::transaction::Transaction;
 
-/// Requests that a thread has set aside, because their transactions would have had to wait for the next
-/// joined phase (see `Doppel` in `weft-protocols`). Under protocols without phases, none.
+/// Requests that a thread has set aside until the next joined phase, because their transactions met a split record
+/// (see `Doppel` in `weft-protocols`). Under a protocol without phases it stays empty.
 ///
-/// [`Database::transact`] waits with its thread until what it has to do can be done. A stash is for threads
-/// that have more to do meanwhile: they take what is [due](Stash::take_due) first, and then what is new.
+/// [`Database::transact`] blocks its thread until the transaction can run. A stash is for threads that have other
+/// work to do in this time. They run the requests that are [due](Stash::take_due) first, and then new ones.
 ///
-/// While a stash holds anything, a joined phase is not ended before it is empty, or before it has lasted as
-/// long as a split phase: a thread that falls asleep with a stash delays others by no more than that.
+/// While a stash holds requests, a joined phase does not end, unless it has lasted as long as a split phase. So a
+/// thread that goes to sleep with requests in its stash does not delay other threads by more than that.
 ///
 /// ```
 /// use std::collections::VecDeque;
@@ -45,7 +45,7 @@ use crate::transaction::Transaction;
 ///     likes: u64,
 /// }
 ///
-/// /// What somebody asks for.
+/// /// What a client asks for.
 /// enum Request {
 ///     Like(u64),
 ///     Show(u64),
@@ -80,17 +80,17 @@ use crate::transaction::Transaction;
 #[derive(Debug)]
 pub struct Stash<T, P: Protocol = Dbx> {
     database: Database<P>,
-    /// Each with the number of the phase in which it was set aside, the oldest first.
+    /// Each request with the number of the phase in which it was set aside, the oldest first.
     requests: VecDeque<(u64, T)>,
     capacity: usize,
     options: TransactionOptions,
-    /// Whether the database has been told that it holds something.
+    /// Whether this stash has told the database that it holds a request.
     is_noted: bool,
 }
 
 impl<P: Protocol> Database<P> {
-    /// A stash for as many requests as `capacity`. When it is full, transactions wait, and the split phase
-    /// is ended before its time.
+    /// Returns a stash for at most `capacity` requests. When it is full, transactions block instead of being set
+    /// aside, and the split phase ends early.
     pub fn stash<T>(&self, capacity: usize) -> Stash<T, P> {
         Stash {
             database: self.clone(),
@@ -103,15 +103,14 @@ impl<P: Protocol> Database<P> {
 }
 
 impl<T, P: Protocol> Stash<T, P> {
-    /// Sets bounds for the transactions. They count from each time that one is run: neither the time in the
-    /// stash nor being set aside is part of them.
+    /// Sets limits for the transactions. Each run of a transaction counts from zero: the time in the stash does not
+    /// count, and being set aside is not a retry.
     pub fn options(mut self, options: TransactionOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Takes the oldest request that was set aside and can go on now. To be asked before anything new is
-    /// begun.
+    /// Takes the oldest request that was set aside, if it can run now. Call this before you begin anything new.
     #[inline]
     pub fn take_due(&mut self) -> Option<T> {
         match self.requests.front() {
@@ -126,9 +125,9 @@ impl<T, P: Protocol> Stash<T, P> {
         }
     }
 
-    /// Runs `body` as a transaction, as [`Database::transact`] does, until it has ended: then the request is
-    /// given back, with what came of it. Or until it meets a split record: then the request is set aside, and
-    /// `None` is returned. (If the stash is full, it waits instead.)
+    /// Runs `body` as a transaction, as [`Database::transact`] does. When the transaction has ended, returns the
+    /// request and the result. When it meets a split record, sets the request aside and returns `None`. If the
+    /// stash is full, it waits instead.
     ///
     /// The errors are those of [`Database::transact`].
     pub fn transact<R, E: From<Error>>(
@@ -164,8 +163,8 @@ impl<T, P: Protocol> Stash<T, P> {
         }
     }
 
-    /// Runs a transaction to its end; `Err` with the number of the phase in which it was refused something,
-    /// unless it `waits` then.
+    /// Runs a transaction until it has ended. If it is refused a split record, returns `Err` with the number of the
+    /// phase in which that happened, unless it `waits`: then it waits until it can run.
     #[inline(always)]
     fn run<R, E: From<Error>>(
         &self,
@@ -189,17 +188,18 @@ impl<T, P: Protocol> Stash<T, P> {
         }
     }
 
-    /// Waits until something is due; not at all if nothing was set aside. The split phase is ended soon.
+    /// Waits until a request is due. Returns at once if the stash is empty. The wait makes the split phase end
+    /// soon.
     ///
     /// # Errors
     /// [`Failure::Closed`], [`Failure::TooManyWorkers`], [`Failure::SingleThreaded`];
-    /// [`Failure::NestedTransaction`] within a transaction.
+    /// [`Failure::NestedTransaction`] inside a transaction.
     pub fn wait(&self) -> Result<(), Failure> {
         self.wait_while(|| true)
     }
 
-    /// As [`Stash::wait`], but as long as `has_nothing_else` only, which is asked over and over: whether this
-    /// thread has nothing else to do.
+    /// As [`Stash::wait`], but stops waiting when `has_nothing_else` returns `false`. It is called repeatedly, and
+    /// says whether this thread has nothing else to do.
     ///
     /// # Errors
     /// As [`Stash::wait`].
@@ -220,28 +220,28 @@ impl<T, P: Protocol> Stash<T, P> {
         }
     }
 
-    /// How many requests were set aside.
+    /// Returns how many requests are set aside.
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether none is set aside.
+    /// Returns whether no request is set aside.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Whether no more can be set aside.
+    /// Returns whether no further request can be set aside.
     pub fn is_full(&self) -> bool {
         self.requests.len() >= self.capacity
     }
 
-    /// Takes out all that was set aside, the oldest first, due or not.
+    /// Removes all requests, the oldest first, whether they are due or not.
     pub fn take_all(&mut self) -> impl Iterator<Item = T> {
         self.note(false);
         std::mem::take(&mut self.requests).into_iter().map(|(_, request)| request)
     }
 
-    /// Tells the database whether something is set aside.
+    /// Tells the database whether this stash holds a request, if that has changed.
     #[inline]
     fn note(&mut self, is_holding: bool) {
         if self.is_noted != is_holding {
@@ -257,7 +257,7 @@ impl<T, P: Protocol> Drop for Stash<T, P> {
     }
 }
 
-/// While a worker's transactions are set aside if they are refused something.
+/// As long as this lives, a worker's transactions end when they are refused a split record.
 struct SettingAside<'w, P: Protocol>(&'w Worker<P>);
 
 impl<'w, P: Protocol> SettingAside<'w, P> {

@@ -1,4 +1,4 @@
-//! Databases with a directory: how the engine uses [`durability`](crate::durability).
+//! Databases with a directory: how the engine uses the modules of [`durability`](crate::durability).
 //!
 //! ```text
 //!   open        lock the directory; recover the tables; start the clock behind what was recovered;
@@ -38,12 +38,12 @@ use crate::sync::gate::Stranger;
 /// When a commit returns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Acknowledge {
-    /// When the transaction is durable, with all that it depends on: it survives any crash. A commit
-    /// waits for the disk (about a sync of it); many commits share one.
+    /// When the transaction, and all that it depends on, is durable: it survives any crash. A commit waits for the
+    /// disk, about as long as a sync takes. Many commits share one sync.
     #[default]
     Durable,
-    /// When the transaction has committed in memory. It becomes durable soon after, in
-    /// [`DurabilityOptions::epoch_interval`] and the time of a sync or two; and never without all
+    /// When the transaction has committed in memory. It becomes durable soon after: within
+    /// [`DurabilityOptions::epoch_interval`] and the time of one or two syncs. It never becomes durable without all
     /// that it depends on. [`Database::wait_durable`] waits for one transaction.
     Committed,
 }
@@ -52,23 +52,22 @@ pub enum Acknowledge {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DurabilityOptions {
-    /// When a commit returns.
+    /// When a commit returns. Default: [`Acknowledge::Durable`].
     pub acknowledge: Acknowledge,
-    /// The longest time from one epoch to the next; every epoch that has written something costs a
-    /// sync. Default: 10 ms (in the papers 40 ms).
+    /// The longest time from one epoch to the next. Every epoch in which something was written costs a sync.
+    /// Default: 10 ms (in the papers 40 ms).
     pub epoch_interval: Duration,
-    /// How many threads write the log, each to files of its own. Default: 1.
+    /// How many threads write the log, each to its own files. Default: 1.
     pub loggers: usize,
-    /// Size in bytes of a file of the log. Default: 64 MiB.
+    /// Size of a file of the log, in bytes. Default: 64 MiB.
     pub segment_bytes: u64,
-    /// About how many bytes of the log may wait for the disk before writing transactions wait, too.
+    /// About how many bytes of the log may wait for the disk. When there are more, writing transactions wait, too.
     /// Default: 256 MiB.
     pub buffer_bytes_max: usize,
-    /// After how many bytes of log a checkpoint is written by itself; `None` for never. Default:
-    /// 1 GiB.
+    /// After how many bytes of log the database writes a checkpoint automatically; `None` for never. Default: 1
+    /// GiB.
     pub checkpoint_log_bytes: Option<u64>,
-    /// How many threads recover the database, and write its checkpoints. Default: as many as there
-    /// are cores.
+    /// How many threads recover the database, and write its checkpoints. Default: one per core.
     pub threads: usize,
 }
 
@@ -88,7 +87,7 @@ impl Default for DurabilityOptions {
 }
 
 impl DurabilityOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -147,16 +146,16 @@ impl DurabilityOptions {
     }
 }
 
-/// Called now and then while a database is recovered.
+/// A function that is called from time to time while a database is recovered.
 pub(crate) type RecoveryWatcher = Arc<dyn Fn(RecoveryProgress) + Send + Sync>;
 
-/// Where a database is to lie, and how.
+/// Where and how a database is to be stored.
 #[derive(Clone)]
 pub(crate) struct StoragePlan {
     pub directory: PathBuf,
     pub options: DurabilityOptions,
     pub backend: Arc<dyn Backend>,
-    /// No threads of the log, and no checkpoints by itself: for tests that are to run the same again.
+    /// Whether no thread writes the log or checkpoints in the background: for tests that must be repeatable.
     pub manual: bool,
     pub at_epoch: Option<u64>,
     pub watcher: Option<RecoveryWatcher>,
@@ -175,11 +174,11 @@ impl StoragePlan {
     }
 }
 
-/// The directory of a database that is open.
+/// The directory of an open database.
 pub(crate) struct Storage {
     plan: StoragePlan,
     manifest: Mutex<Manifest>,
-    /// None if the database is only to be read.
+    /// `None` if the database was opened for reading only.
     log: Option<Arc<Log>>,
     recovered: Recovered,
     checkpointing: Checkpointing,
@@ -192,7 +191,7 @@ fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets one checkpoint, backup or load through at a time.
+/// Lets one checkpoint, backup or load run at a time.
 #[derive(Default)]
 struct Checkpointing {
     state: Mutex<CheckpointState>,
@@ -202,12 +201,12 @@ struct Checkpointing {
 #[derive(Default)]
 struct CheckpointState {
     is_held: bool,
-    /// How much had been logged when the last checkpoint began.
+    /// How many bytes had been logged when the last checkpoint began.
     logged_before: u64,
 }
 
 impl Checkpointing {
-    /// Waits until no other thread writes a checkpoint; false if that takes longer than to the deadline.
+    /// Waits until no other thread writes a checkpoint. Returns false if the deadline passes before that.
     fn hold(&self, deadline: Option<Deadline>) -> bool {
         let mut state = hold(&self.state);
         while state.is_held {
@@ -233,15 +232,15 @@ impl Checkpointing {
     }
 }
 
-/// While it lives, no other checkpoint, backup or load begins. What the calling thread runs of the user's code
-/// [must not](Storage::in_user_code) ask for one, nor close the database.
+/// As long as this lives, no other checkpoint, backup or load begins. The user's code that the calling thread runs
+/// in this time [must not](Storage::in_user_code) ask for one, nor close the database.
 pub(crate) struct HeldCheckpoints<'s> {
     storage: &'s Storage,
     _in_user_code: InUserCode,
 }
 
 impl HeldCheckpoints<'_> {
-    /// Notes how much had been logged when a checkpoint began.
+    /// Notes how many bytes had been logged when a checkpoint began.
     pub fn set_logged_before(&mut self, logged: u64) {
         hold(&self.storage.checkpointing.state).logged_before = logged;
     }
@@ -254,11 +253,11 @@ impl Drop for HeldCheckpoints<'_> {
 }
 
 thread_local! {
-    /// The storages whose checkpoints, backups and loads this thread runs user code for.
+    /// The storages for whose checkpoints, backups and loads this thread is running user code.
     static USER_CODE_OF: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread runs user code for a checkpoint, a backup or a load, as long as this lives.
+/// As long as this lives, this thread runs user code for a checkpoint, a backup or a load.
 pub(crate) struct InUserCode(PhantomData<*const ()>);
 
 impl Drop for InUserCode {
@@ -267,13 +266,14 @@ impl Drop for InUserCode {
     }
 }
 
-/// The engine's epochs, for the log.
+/// The engine's epochs, as the log sees them.
 struct EngineEpochs(Weak<Shared>);
 
 impl Epochs for EngineEpochs {
     fn close_epoch(&self) -> u64 {
         let shared = self.0.upgrade().expect("the log is shut down before the engine goes");
-        // No procedure is to have pieces in two epochs, of which one may survive without the other.
+        // No procedure may have pieces in two epochs, since one of them could survive without the other. So the
+        // log passes the gate as a stranger, which waits until no procedure is between two pieces.
         let gate = shared.gate.as_ref();
         let _stranger = gate.map(|gate| {
             let entered = Stranger::enter(gate, || shared.grace.slots_used(), || Ok(()));
@@ -306,6 +306,7 @@ impl Storage {
             ..RecoveryOptions::default()
         };
         let recovered = recover(&*plan.backend, &plan.directory, tables, &options)?;
+        // Start the clock after the last recovered epoch.
         shared.clock.start_at(recovered.next_epoch);
         let log = match plan.at_epoch {
             Some(_) => None,
@@ -335,7 +336,7 @@ impl Storage {
         })
     }
 
-    /// What becomes of commits.
+    /// Returns what happens to commits when the process ends.
     pub fn durability(&self) -> Durability {
         match &self.log {
             None => Durability::ReadOnly { epoch: self.recovered.epoch },
@@ -346,30 +347,31 @@ impl Storage {
         }
     }
 
-    /// What was recovered.
+    /// Returns what was recovered.
     pub fn recovered(&self) -> &Recovered {
         &self.recovered
     }
 
-    /// Waits until no other thread writes a checkpoint or a backup, or loads a table, and keeps it so.
+    /// Waits until no other thread writes a checkpoint or a backup, or loads a table, and prevents others from
+    /// beginning one.
     ///
     /// # Errors
-    /// [`Failure::NestedCheckpoint`] if this thread is in the middle of one, which would wait for itself.
+    /// [`Failure::NestedCheckpoint`] if this thread is inside one of these, since it would wait for itself.
     pub fn hold_checkpoints(&self) -> Result<HeldCheckpoints<'_>, Failure> {
         self.check_user_code()?;
         self.checkpointing.hold(None);
         Ok(HeldCheckpoints { storage: self, _in_user_code: self.in_user_code() })
     }
 
-    /// Says that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
-    /// another, nor close the database: this would wait for itself.
+    /// Notes that this thread runs user code for a checkpoint, a backup or a load. That code must not ask for
+    /// another one, nor close the database: the thread would wait for itself.
     pub fn in_user_code(&self) -> InUserCode {
         let storage: *const Storage = self;
         USER_CODE_OF.with(|storages| storages.borrow_mut().push(storage.cast()));
         InUserCode(PhantomData)
     }
 
-    /// See [`Storage::in_user_code`].
+    /// Checks that this thread does not run [such code](Storage::in_user_code).
     pub fn check_user_code(&self) -> Result<(), Failure> {
         let storage: *const Storage = self;
         let is_inside =
@@ -381,12 +383,12 @@ impl Storage {
         self.log.as_ref().map(|log| log.metrics())
     }
 
-    /// Ends the run: what was committed becomes durable. Waits for a checkpoint, a backup or a load that is being
-    /// written.
+    /// Ends the run: makes everything durable that was committed. Waits for a running checkpoint, backup or load.
     ///
     /// # Errors
-    /// [`Failure::StillRunning`] if that takes too long; [`Failure::NestedCheckpoint`] in its midst;
-    /// [`Failure::Storage`].
+    /// - [`Failure::StillRunning`] if that takes longer than to the deadline.
+    /// - [`Failure::NestedCheckpoint`] inside a checkpoint, a backup or a load.
+    /// - [`Failure::Storage`].
     pub fn end(&self, deadline: Option<Deadline>) -> Result<(), Failure> {
         self.check_user_code()?;
         let still_running = || {
@@ -407,7 +409,7 @@ impl Storage {
         Ok(self.end_log()?)
     }
 
-    /// Makes durable what was committed.
+    /// Makes everything durable that was committed, and ends the log.
     fn end_log(&self) -> Result<(), StorageError> {
         let Some(log) = &self.log else { return Ok(()) };
         if log.metrics().state == crate::durability::LogState::Closed {
@@ -418,15 +420,15 @@ impl Storage {
         end_run(backend, directory, &mut hold(&self.manifest), log.durable_epoch())
     }
 
-    /// Lets others have the directory. The run has [ended](Storage::end).
+    /// Unlocks the directory. The run must have [ended](Storage::end).
     ///
-    /// Not only when the storage is dropped: a thread that has just ended, and gives its worker back,
-    /// may hold it for a moment longer than the last handle.
+    /// This is not left to the drop of the storage: a thread that has just ended, and gives its worker back, may
+    /// hold the storage for a moment longer than the last handle.
     pub fn unlock(&self) {
         *hold(&self.lock) = None;
     }
 
-    /// Starts writing checkpoints by itself, as often as the options say.
+    /// Starts the thread that writes checkpoints automatically, if the options ask for it.
     pub fn start_checkpoints<P: Protocol>(&self, inner: &Arc<Inner<P>>) -> Result<(), Failure> {
         let Some(bytes) = self.plan.options.checkpoint_log_bytes else { return Ok(()) };
         if self.log.is_none() || self.plan.manual {
@@ -437,7 +439,7 @@ impl Storage {
     }
 }
 
-/// What a checkpoint, or a backup, is written from.
+/// The snapshot that a checkpoint, or a backup, is written from.
 struct CheckpointedSnapshot<'a, P: Protocol> {
     snapshot: Snapshot,
     database: &'a Database<P>,
@@ -466,25 +468,25 @@ impl<P: Protocol> CheckpointSource for CheckpointedSnapshot<'_, P> {
     }
 }
 
-/// What became of a checkpoint.
+/// What a checkpoint, or a backup, has written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointReport {
-    /// It holds the state at the end of this epoch.
+    /// The checkpoint has the state at the end of this epoch.
     pub epoch: u64,
     /// How many rows it holds.
     pub rows: u64,
-    /// How long its files are, in bytes.
+    /// The length of its files, in bytes.
     pub bytes: u64,
 }
 
 impl Snapshot {
-    /// Returns a token that stands for all commits that the snapshot shows. When
-    /// [`Database::wait_durable`] has returned for it, no crash loses what was read from the snapshot.
-    /// ([`Database::snapshot`] waits automatically, where commits are acknowledged when they are durable.)
+    /// Returns a token that stands for all commits that the snapshot shows. When [`Database::wait_durable`] has
+    /// returned for it, no crash loses what was read from the snapshot. ([`Database::snapshot`] waits
+    /// automatically, if commits are acknowledged when they are durable.)
     pub fn token(&self) -> CommitToken {
         let log = self.shared().log.get();
-        // Nothing that the snapshot shows was written in a later epoch than either.
+        // The epochs of all that the snapshot shows are at most the log's last epoch, and at most the snapshot's.
         let last_epoch = |engine: &EngineLog| engine.last_epoch().min(epoch_of(self.number()));
         CommitToken::of(log.map_or(0, last_epoch))
     }
@@ -495,12 +497,13 @@ impl<P: Protocol> Database<P> {
         self.inner().storage.as_ref().ok_or(Failure::InMemory)
     }
 
-    /// What was found in the directory when the database was opened; `None` if it has no directory.
+    /// Returns what was found in the directory when the database was opened, or `None` if the database has no
+    /// directory.
     pub fn recovered(&self) -> Option<&Recovered> {
         self.inner().storage.as_ref().map(Storage::recovered)
     }
 
-    /// The last epoch that is durable; `None` if the database has no log.
+    /// Returns the last durable epoch, or `None` if the database has no log.
     pub fn durable_epoch(&self) -> Option<u64> {
         self.inner().shared.log.get().map(|engine| engine.log.durable_epoch())
     }
@@ -508,15 +511,17 @@ impl<P: Protocol> Database<P> {
     /// Waits until a transaction is durable, with all that it depends on.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::Storage`]: it is not durable, and
-    /// will be only if the error is [`StorageError::DiskFull`] and there is space again;
-    /// [`Failure::NestedTransaction`] between two pieces of a procedure, whose end the log waits for.
+    /// - [`Failure::InMemory`], [`Failure::ReadOnly`].
+    /// - [`Failure::Storage`] if the transaction is not durable. After [`StorageError::DiskFull`] it becomes
+    ///   durable when there is space again. After any other error it does not.
+    /// - [`Failure::NestedTransaction`] between two pieces of a procedure, because the log waits for the
+    ///   procedure's end.
     pub fn wait_durable(&self, commit: CommitToken) -> Result<(), Failure> {
         self.inner().wait_durable(self.registered_worker(), commit)
     }
 
-    /// Waits until everything is durable that may have been read so far, if commits are acknowledged
-    /// when they are durable.
+    /// If commits are acknowledged when they are durable, waits until everything is durable that may have been read
+    /// from the snapshot so far.
     pub(crate) fn await_durable_reads(&self, snapshot: &Snapshot) -> Result<(), Failure> {
         self.inner().acknowledge(|| self.registered_worker(), snapshot.token())
     }
@@ -530,26 +535,29 @@ impl<P: Protocol> Database<P> {
         self.wait_durable(self.last_commit())
     }
 
-    /// All that has committed so far.
+    /// Returns a token that stands for all that has committed so far.
     fn last_commit(&self) -> CommitToken {
         let log = self.inner().shared.log.get();
-        // A commit under way may have appended in the present epoch and not have said so.
+        // A commit under way may have appended to the log in the present epoch, and not have reported it yet. So
+        // the token is of the present epoch, not of the last one reported.
         let epoch = log.map_or(0, |_| self.inner().shared.clock.epoch());
         CommitToken::of(epoch)
     }
 
-    /// Writes a checkpoint: all rows as they are now. The log before it is removed then, so that the
-    /// next opening need not replay it. Transactions go on meanwhile.
+    /// Writes a checkpoint, which has all rows as they are now. Then removes the log before it, so that the next
+    /// opening need not replay it. Transactions can run at the same time.
     ///
     /// # Errors
-    /// [`Failure::InMemory`], [`Failure::ReadOnly`]; [`Failure::NestedTransaction`] in the `drop` of a
-    /// row, if that is part of a commit; [`Failure::Storage`]: the checkpoint before is still there, and
-    /// so is the log.
+    /// - [`Failure::InMemory`], [`Failure::ReadOnly`].
+    /// - [`Failure::NestedTransaction`] in the `drop` of a row, if that is part of a commit.
+    /// - [`Failure::NestedCheckpoint`] inside another checkpoint, a backup or a load.
+    /// - [`Failure::Storage`] if the checkpoint cannot be written. The checkpoint before it is still there then,
+    ///   and so is the log.
     pub fn checkpoint(&self) -> Result<CheckpointReport, Failure> {
         self.checkpoint_with(|_| {})
     }
 
-    /// As [`Database::checkpoint`]; `progress` is called now and then, by any of its threads.
+    /// As [`Database::checkpoint`]. From time to time one of the threads that write it calls `progress`.
     ///
     /// # Errors
     /// As [`Database::checkpoint`].
@@ -568,7 +576,7 @@ impl<P: Protocol> Database<P> {
         self.checkpoint_while_held(storage, &mut held, &progress)
     }
 
-    /// Writes a checkpoint; nobody else is writing one.
+    /// Writes a checkpoint. `held` shows that no other thread is writing one.
     pub(crate) fn checkpoint_while_held(
         &self,
         storage: &Storage,
@@ -578,6 +586,7 @@ impl<P: Protocol> Database<P> {
         let log = self.engine().log()?;
         let logged = log.metrics().bytes_written;
         let source = self.snapshot_source(storage)?;
+        // The log must be durable up to the snapshot's epoch before the checkpoint replaces it.
         log.wait_durable(source.epoch())?;
         let plan = &storage.plan;
         let options =
@@ -594,21 +603,21 @@ impl<P: Protocol> Database<P> {
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
 
-    /// Copies the database as it is now into another directory, which is empty or does not exist.
-    /// What is there then is a database of its own. Transactions go on meanwhile.
+    /// Copies the database as it is now into another directory, which must be empty or not exist. The copy is an
+    /// independent database. Transactions can run at the same time.
     ///
-    /// (A database that was opened [at an earlier epoch](crate::Builder::at_epoch) can be backed up
-    /// as well: so one goes on from there.)
+    /// A database that was opened [at an earlier epoch](crate::Builder::at_epoch) can be backed up, too. Open the
+    /// copy to go on from that epoch.
     ///
     /// # Errors
-    /// [`Failure::InMemory`]; [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for
-    /// [`Database::checkpoint`];
-    /// [`Failure::Storage`].
+    /// - [`Failure::InMemory`].
+    /// - [`Failure::NestedTransaction`] and [`Failure::NestedCheckpoint`] as for [`Database::checkpoint`].
+    /// - [`Failure::Storage`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<CheckpointReport, Failure> {
         self.backup_with(directory, |_| {})
     }
 
-    /// As [`Database::backup`]; `progress` is called now and then, by any of its threads.
+    /// As [`Database::backup`]. From time to time one of the threads that write it calls `progress`.
     ///
     /// # Errors
     /// As [`Database::backup`].
@@ -636,7 +645,7 @@ impl<P: Protocol> Database<P> {
         Ok(CheckpointReport { epoch: checkpoint.epoch, rows, bytes })
     }
 
-    /// The state at the end of the present epoch, which ends.
+    /// Ends the present epoch, and returns a snapshot of the state at its end.
     fn snapshot_source(&self, storage: &Storage) -> Result<CheckpointedSnapshot<'_, P>, Failure> {
         let clock = &self.inner().shared.clock;
         let snapshot = self.open_snapshot_by(self.worker()?, || last_number_of(clock.tick()))?;
@@ -645,7 +654,7 @@ impl<P: Protocol> Database<P> {
         Ok(CheckpointedSnapshot { snapshot, database: self, names })
     }
 
-    /// How much the log has grown since the last checkpoint, in bytes.
+    /// Returns how many bytes the log has grown since the last checkpoint.
     fn log_since_checkpoint(&self) -> u64 {
         let Ok(storage) = self.storage() else { return 0 };
         let logged = storage.log_metrics().map_or(0, |metrics| metrics.bytes_written);
@@ -653,13 +662,13 @@ impl<P: Protocol> Database<P> {
     }
 }
 
-/// The thread that writes checkpoints.
+/// The thread that writes checkpoints automatically.
 struct Checkpointer {
     stop: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
 }
 
-/// How often it is looked how long the log is.
+/// How often the thread looks at the length of the log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Checkpointer {
@@ -679,7 +688,7 @@ impl Checkpointer {
                 let Some(inner) = inner.upgrade() else { return };
                 let database = Database::of(inner);
                 if database.log_since_checkpoint() >= log_bytes {
-                    // What fails now is tried again. If the disk is to blame, commits say so.
+                    // A checkpoint that fails is tried again. If the disk is at fault, commits report it.
                     let _ = database.checkpoint();
                 }
                 drop(database);
@@ -691,8 +700,8 @@ impl Checkpointer {
         Ok(Checkpointer { stop, thread })
     }
 
-    /// Stops and joins the thread. Gives it back if that takes longer than to the deadline: it may be writing a
-    /// checkpoint.
+    /// Stops and joins the thread. If that takes longer than to the deadline, returns the thread as an error: it
+    /// may be writing a checkpoint.
     fn stop(self, deadline: Option<Deadline>) -> Result<(), Checkpointer> {
         *hold(&self.stop.0) = true;
         self.stop.1.notify_all();
@@ -704,7 +713,7 @@ impl Checkpointer {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        // If it has panicked, the panic's message was printed.
+        // If the thread has panicked, the panic's message was printed.
         let _ = self.thread.join();
         Ok(())
     }

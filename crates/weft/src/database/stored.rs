@@ -1,8 +1,8 @@
-//! Tables as they are stored: filled without transactions, by recovery and by bulk loading, and
-//! written out from a snapshot.
+//! Tables as they are stored: filled without transactions, by recovery and by bulk loading, and written out from a
+//! snapshot.
 //!
-//! What is filled in here is there for everybody at once, with the number 0, as if it had always
-//! been: so nobody else may use the table meanwhile.
+//! A row that is filled in here is visible to all threads at once. It has the number 0, as if it had always been
+//! there. So no other thread may use the table while it is filled.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -27,22 +27,22 @@ use crate::store::table::{
 };
 use crate::store::worker::{Shared, WorkerMemory, contain};
 
-/// A table, whatever its row type.
+/// A table of any row type.
 pub trait AnyTable: Any + Send + Sync {
-    /// The table's name.
+    /// Returns the table's name.
     fn name(&self) -> &'static str;
 
-    /// Its number among the database's indexes.
+    /// Returns the table's number among the database's indexes.
     fn number(&self) -> usize;
 
-    /// Has it logged from now on.
+    /// Makes the log record the table's changes from now on, under this number.
     fn set_log_number(&self, number: u32);
 
-    /// The table as recovery sees it; `None` if it is volatile.
+    /// Returns the table as recovery sees it, or `None` if it is volatile.
     fn recovering(self: Arc<Self>, memories: &Arc<FillingMemories>)
     -> Option<Arc<dyn StoredTable>>;
 
-    /// Hands every row of part `part.0` of `part.1` to `sink`, encoded, as a snapshot sees them.
+    /// Passes the rows of part `part.0` of `part.1` to `sink`, encoded, as the snapshot shows them.
     fn encode_rows(
         self: Arc<Self>,
         snapshot: &Snapshot,
@@ -50,15 +50,14 @@ pub trait AnyTable: Any + Send + Sync {
         sink: &mut dyn FnMut(&[u8]) -> Result<(), StorageError>,
     ) -> Result<(), StorageError>;
 
-    /// The same, to be cast to its own type.
+    /// Returns the same table, to be cast to its own type.
     fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 
-    /// Drops every row that an index leads to, and frees the indexes' own memory. (Records lie in
-    /// the chunks, which go as a whole.)
+    /// Drops every row that an index leads to, and frees the memory of the indexes. (Records lie in chunks, which
+    /// are freed as a whole.)
     ///
     /// # Safety
-    /// The database is being dropped: no transaction is running or will run, and this is the
-    /// only call.
+    /// The database is being dropped: no transaction is running or will run, and this is the only call.
     unsafe fn tear_down(&self, memory: &WorkerMemory);
 }
 
@@ -112,36 +111,37 @@ impl<T: Record> AnyTable for TableInner<T> {
     }
 
     unsafe fn tear_down(&self, memory: &WorkerMemory) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { TableInner::tear_down(self, memory) };
     }
 }
 
-/// Worker memories for threads that fill tables: as many as are at work at a time.
+/// Worker memories for threads that fill tables: as many as there are threads at work at the same time.
 pub struct FillingMemories {
     shared: Arc<Shared>,
     seats: Box<[Seat]>,
 }
 
-/// On a cache line of its own: it is taken for every single row.
+/// A memory and its buffers, for one thread at a time. It has a cache line of its own, since it is taken for every
+/// single row.
 #[repr(align(64))]
 #[derive(Default)]
 struct Seat(Mutex<Seated>);
 
 #[derive(Default)]
 struct Seated {
-    /// A worker memory, if one was needed here yet, with its slot.
+    /// The seat's worker memory with its slot, if a thread has needed it so far.
     memory: Option<(usize, WorkerMemory)>,
-    /// For a stored row, and for what becomes of it.
+    /// One for a stored row, and one for the changed row.
     buffers: [Vec<u8>; 2],
 }
 
 thread_local! {
-    /// The seat that this thread had last, which is most likely free.
+    /// The seat that this thread used last, which is most likely free.
     static SEAT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A worker's memory, pinned as long as this lives: also if the user's code panics.
+/// A worker's memory that is pinned as long as this lives, also if the user's code panics.
 struct PinnedMemory<'m>(&'m WorkerMemory);
 
 impl<'m> PinnedMemory<'m> {
@@ -168,7 +168,7 @@ impl FillingMemories {
         self.with_buffers(|memory, _| work(memory))
     }
 
-    /// As [`FillingMemories::with`], with two buffers of whatever contents.
+    /// As [`FillingMemories::with`], with two buffers, whose contents are left over from earlier calls.
     fn with_buffers<R>(&self, work: impl FnOnce(&WorkerMemory, &mut [Vec<u8>; 2]) -> R) -> R {
         let mut seat = self.take_seat();
         let Seated { memory, buffers } = &mut *seat;
@@ -179,11 +179,12 @@ impl FillingMemories {
         let pinned = PinnedMemory::new(memory);
         let result = work(memory, buffers);
         drop(pinned);
-        // What was replaced, or taken out again.
+        // Drop the rows that were replaced or taken out.
         memory.run_discarded();
         result
     }
 
+    // Try all seats, beginning with the one used last. There are as many as workers, so one becomes free.
     fn take_seat(&self) -> MutexGuard<'_, Seated> {
         let last = SEAT.get();
         loop {
@@ -214,16 +215,16 @@ impl Drop for FillingMemories {
     }
 }
 
-/// What became of a row to be filled in.
+/// The result of filling in a row.
 pub enum Filled {
-    /// It is there.
+    /// The row is new.
     New,
-    /// There was one with its key already, which it has replaced.
+    /// The row has replaced one with the same key.
     Replaced,
 }
 
 impl<T: Record> TableInner<T> {
-    /// Fills in a row. Nobody else uses the row's key meanwhile.
+    /// Fills in a row. No other thread uses the row's key at the same time.
     pub fn fill(&self, row: T, memory: &WorkerMemory) -> Filled {
         let key = row.key();
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -232,7 +233,7 @@ impl<T: Record> TableInner<T> {
         })
     }
 
-    /// Takes a row out, if it is there. Nobody else uses the key meanwhile.
+    /// Takes a row out, and returns whether it was there. No other thread uses the key at the same time.
     fn take_out(&self, key: &T::Key, memory: &WorkerMemory) -> bool {
         let table = self.reference();
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -248,27 +249,27 @@ impl<T: Record> TableInner<T> {
         true
     }
 
-    /// Replaces a row, if it is there, by what `change` makes of it. Nobody else uses the key
-    /// meanwhile; the thread is pinned.
+    /// Replaces a row by what `change` makes of it, and returns whether it was there. No other thread uses the key
+    /// at the same time. The thread is pinned.
     fn replace<E>(&self, key: &T::Key, change: impl FnOnce(&T) -> Result<T, E>) -> Result<bool, E> {
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let index = K::pick(&self.primary);
             index.get(&K::from_key(key), &mut LeafHint::new())
         });
         let Lookup::Found(address) = found else { return Ok(false) };
-        // SAFETY: the table's own index holds it, and nobody else is there; it was filled in with a
-        // row.
+        // SAFETY: the table's own index holds the record, no other thread uses the key, and the record was filled
+        // in with a row.
         let row = unsafe {
             newest(record_at(address)).expect("filled in with a row").cast::<T>().as_mut()
         };
         let replaced = std::mem::replace(row, change(row)?);
-        // As everywhere, a drop that panics is no concern of what goes on here.
+        // A drop that panics must not stop the recovery, here as everywhere.
         contain(|| drop(replaced));
         Ok(true)
     }
 
-    /// Calls `visit` with the rows of a part of the table, and their records' addresses, until it
-    /// says that it wants no more. No other thread writes to the table.
+    /// Calls `visit` with the rows of a part of the table, and the addresses of their records, until `visit`
+    /// breaks. No other thread writes to the table.
     fn for_each_row(
         &self,
         (part, parts): (usize, usize),
@@ -277,11 +278,12 @@ impl<T: Record> TableInner<T> {
     ) {
         let mut flow = ControlFlow::Continue(());
         let mut visit = |address: u64| {
-            // Blocks are at least 16 bytes apart; neighbours go to different parts.
+            // Blocks are at least 16 bytes apart. So neighbours go to different parts.
             if (address >> 4) as usize % parts != part || flow.is_break() {
                 return;
             }
-            // SAFETY: the table's own index holds it, and nobody else is there; it has a row.
+            // SAFETY: the table's own index holds the record, no other thread writes to the table, and the record
+            // has a row.
             let row = unsafe { newest(record_at(address)).map(|row| row.cast::<T>().as_ref()) };
             if let Some(row) = row {
                 flow = visit(address, row);
@@ -292,8 +294,7 @@ impl<T: Record> TableInner<T> {
         });
     }
 
-    /// Builds a part of a secondary index, from the rows that are there, and calls `check` with each
-    /// of them.
+    /// Builds a part of a secondary index from the table's rows, and calls `check` with each of them.
     fn build_index(
         &self,
         position: usize,
@@ -331,18 +332,18 @@ impl<T: Record> TableInner<T> {
                 ControlFlow::Continue(())
             });
         }
-        // While the first index is built, the rows are visited anyway.
+        // The rows are checked while the first index is built, which visits them anyway.
         (0..self.secondary.len()).try_for_each(|index| {
             self.build_index(index, part, memory, check.filter(|_| index == 0))
         })
     }
 
-    /// Whether nothing is in the table, nor is about to leave it.
+    /// Returns whether the table has no rows, and no deleted ones that are still in its index.
     pub fn is_empty(&self, memory: &WorkerMemory) -> bool {
         self.count_rows(memory) == 0
     }
 
-    /// Takes everything out. Nobody else uses the table meanwhile.
+    /// Removes all rows. No other thread uses the table at the same time.
     pub fn clear(&self, memory: &WorkerMemory) {
         for secondary in &self.secondary {
             with_secondary!(secondary, |index| {
@@ -355,7 +356,7 @@ impl<T: Record> TableInner<T> {
         });
     }
 
-    /// How many rows there are, if nobody else is there.
+    /// Returns the number of rows, if no other thread uses the table.
     pub fn count_rows(&self, memory: &WorkerMemory) -> u64 {
         let mut rows = 0;
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -365,7 +366,7 @@ impl<T: Record> TableInner<T> {
     }
 }
 
-/// Two rows have the same key in a unique index.
+/// An error: two rows have the same key in a unique index.
 pub struct DuplicateEntry<K> {
     /// The index's position.
     pub index: usize,
@@ -373,7 +374,7 @@ pub struct DuplicateEntry<K> {
     pub key: K,
 }
 
-/// Takes everything out of an index that was filled; `key_of` says where a row is.
+/// Removes all rows from an index that was filled. `key_of` returns the key under which a row is in the index.
 fn clear<K: KeyForm, R>(
     index: &FormIndex<K>,
     table: TableRef,
@@ -384,14 +385,14 @@ fn clear<K: KeyForm, R>(
     index.for_each_address(memory, |address| addresses.push(address));
     for address in addresses {
         let record = record_at(address);
-        // SAFETY: the index leads to the record, which has a row of the table's type, and nobody
-        // else is there.
+        // SAFETY: the index leads to the record, which has a row of the table's type, and no other thread uses the
+        // table.
         let row = unsafe { newest(record) };
         let row = row.expect("filled in with a row");
         let mut key = None;
         // SAFETY: as above.
         contain(|| key = Some(key_of(unsafe { row.cast::<R>().as_ref() })));
-        // If the row's type panics, or says another key than before, the row stays.
+        // If the row's type panics, or returns another key than before, the row stays.
         if key.is_some_and(|key| index.remove(&key, address, memory)) {
             memory.retire_record(record, table);
         }
@@ -402,7 +403,7 @@ fn clear_entries<K: KeyForm>(index: &Secondary<K>, memory: &WorkerMemory) {
     clear(&index.index, index.reference(), memory, |entry: &Entry<K>| entry.key.clone());
 }
 
-/// Fills in the entry of a row in a secondary index; false if there was one with its key.
+/// Fills in the entry of a row in a secondary index. Returns false if there was one with the same key.
 fn fill_entry<K: KeyForm, T: Record>(
     index: &Secondary<K>,
     position: usize,
@@ -416,7 +417,7 @@ fn fill_entry<K: KeyForm, T: Record>(
     matches!(filled, Filled::New)
 }
 
-/// Puts a row under a key of an index.
+/// Puts a row into an index under its key.
 fn fill<K: KeyForm, R>(
     index: &FormIndex<K>,
     table: TableRef,
@@ -426,9 +427,10 @@ fn fill<K: KeyForm, R>(
 ) -> Filled {
     let core = table.core();
     let block = memory.allocate_block(core.record_class);
-    // SAFETY: a new block of the table's record class, and rows of the table's type; nobody else
-    // has the record's address before it is in the index, nor uses the key.
+    // SAFETY: `block` is new and of the table's record class, and rows are of the table's type. No other thread has
+    // the record's address before it is in the index, and no other thread uses the key.
     unsafe {
+        // A new record that holds the row, with the number 0.
         core.records.initialise(block);
         let place = match core.holds_rows_inline() {
             true => VersionHeader::initialise(block.add(core.records.layout.size())),
@@ -444,7 +446,7 @@ fn fill<K: KeyForm, R>(
             Insertion::Inserted { .. } => return Filled::New,
             Insertion::Found(address) => record_at(address),
         };
-        // The record that is there takes the row over, in a block of its own.
+        // The key has a record already. That record gets the row, in a block of its own.
         let moved = memory.allocate_row(table);
         std::ptr::copy_nonoverlapping(place.cast::<R>().as_ptr(), moved.cast().as_ptr(), 1);
         VersionHeader::of(moved).set_number(0);
@@ -470,21 +472,21 @@ pub struct RecoveringTable<T: Record> {
 
 /// A stored row that breaks a constraint.
 struct StoredViolation {
-    /// Its primary key, encoded, and in words.
+    /// The row's primary key, encoded, and as text.
     encoded_key: Vec<u8>,
     key: String,
     violation: Violation,
 }
 
 impl<T: Record> RecoveringTable<T> {
-    /// `None` if the table is volatile.
+    /// Returns the table for recovery, or `None` if it is volatile.
     pub fn new(table: Arc<TableInner<T>>, memories: Arc<FillingMemories>) -> Option<Self> {
         let description = TableDescription::of::<T>()?;
         Some(RecoveringTable { table, description, memories, violation: Mutex::new(None) })
     }
 
-    /// Checks a row, and keeps what is wrong with it if no row with a smaller key is known that
-    /// breaks a constraint.
+    /// Checks a row. If it breaks a constraint, keeps the violation, unless one of a row with a smaller key is
+    /// known.
     fn check(&self, row: &T) {
         let Err(violation) = row.check() else { return };
         let key = row.key();
@@ -558,7 +560,7 @@ impl<T: Record> StoredTable for RecoveringTable<T> {
     }
 }
 
-/// Decodes all of `input`.
+/// Decodes a value that takes up all of `input`.
 fn decode<R>(
     mut input: &[u8],
     read: impl FnOnce(&mut &[u8]) -> Result<R, DecodeError>,

@@ -1,4 +1,4 @@
-//! How an index holds keys: as words in its nodes, with what does not fit kept out of line.
+//! Keys in an index: words in its nodes, with an out-of-line tail if they do not fit.
 
 use std::alloc::Layout;
 use std::cell::Cell;
@@ -14,18 +14,18 @@ use super::IndexWorker;
 
 /// An encoded key: a byte string whose lexicographic order is the order of the keys.
 ///
-/// There are three forms, chosen by the width of the key's type: `u64` for keys of up to eight
-/// bytes, `u128` for up to sixteen, both left-aligned (the first byte of the encoding is the most
-/// significant) and padded with zeros; [`LongKey`] for the rest.
+/// There are three forms, chosen by the width of the key's type. `u64` is for keys of up to eight bytes, and
+/// `u128` for up to sixteen. Both are left-aligned (the first byte of the encoding is the most significant)
+/// and padded with zeros. [`LongKey`] is for all other keys.
 pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
-    /// The words of a node that hold one key. A default slot holds the least key, which keeps
-    /// nothing out of line.
+    /// The words of a node that hold one key. A default slot holds the least key, which has nothing out of
+    /// line.
     type Slot: Default + Send + Sync;
 
-    /// Compares this key with the one in `slot`. The slot may be changing meanwhile; what is
-    /// returned then means nothing and the caller finds out by the node's version. `is_current`
-    /// asks that version: a form that keeps bytes out of line calls it between loading the
-    /// address and following it, and returns `None` if the node has changed.
+    /// Compares this key with the one in `slot`. The slot may be changing at the same time. Then the result
+    /// means nothing, and the caller finds that out by the node's version. `is_current` checks that version.
+    /// A form that keeps bytes out of line calls it between loading the address and following it, and returns
+    /// `None` if the node has changed.
     fn compare(&self, slot: &Self::Slot, is_current: impl Fn() -> bool) -> Option<Ordering>;
 
     /// Copies the key out of `slot`; `is_current` and `None` as for [`IndexKey::compare`].
@@ -34,50 +34,49 @@ pub trait IndexKey: Ord + Clone + Debug + Send + Sync + 'static {
     /// Writes this key into an empty `slot` of a node that only the caller may write.
     fn store(&self, slot: &Self::Slot, worker: &impl IndexWorker);
 
-    /// Moves a key (with whatever it keeps out of line) from one slot to another, in nodes that
-    /// only the caller may write. `from` is left as it is, and must be overwritten, cleared or
-    /// dropped out of the node's count before the lock is released.
+    /// Moves a key (with anything that it keeps out of line) from one slot to another, in nodes that only the
+    /// caller may write. `from` keeps its content. It must be overwritten, cleared or excluded by the node's
+    /// count before the lock is released.
     fn move_slot(from: &Self::Slot, to: &Self::Slot);
 
-    /// Retires what the key in `slot` keeps out of line, after its removal from the node.
+    /// Retires what the key in `slot` keeps out of line, after the key was removed from the node.
     fn retire(slot: &Self::Slot, worker: &impl IndexWorker);
 
-    /// Frees what the key in `slot` keeps out of line, in a node that no other thread can reach
-    /// any more.
+    /// Frees what the key in `slot` keeps out of line, in a node that no other thread can reach any more.
     fn free(slot: &Self::Slot, worker: &impl IndexWorker) {
         Self::retire(slot, worker);
     }
 
-    /// A hash whose every bit depends on the whole key.
+    /// Returns a hash of which every bit depends on the whole key.
     fn hash(&self) -> u64;
 
-    /// The key as a number of the same order; `None` if its form does not fit one.
+    /// Returns the key as a number, with the same order. `None` if keys of this form are not numbers.
     fn to_wide(&self) -> Option<u128> {
         None
     }
 
-    /// The greatest key whose number is not above this one; `None` as for [`IndexKey::to_wide`].
+    /// Returns the greatest key whose number is not greater than `wide`. `None` as for [`IndexKey::to_wide`].
     fn from_wide(wide: u128) -> Option<Self> {
         let _ = wide;
         None
     }
 }
 
-/// A key that is to be inserted, in a slot of its own: what it keeps out of line is allocated
-/// once, and neither under a lock nor in a region.
+/// A key to be inserted, in a slot of its own. What it keeps out of line is allocated once, and neither under
+/// a lock nor in a region.
 pub(super) struct Staged<K: IndexKey> {
     slot: K::Slot,
     is_full: Cell<bool>,
 }
 
 impl<K: IndexKey> Staged<K> {
-    /// No key yet.
+    /// Creates an empty slot.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Staged { slot: K::Slot::default(), is_full: Cell::new(false) }
     }
 
-    /// The slot, with the key in it.
+    /// Returns the slot, with the key in it. The first call stores the key.
     #[inline(always)]
     pub(super) fn stage(&self, key: &K, worker: &impl IndexWorker) -> &K::Slot {
         if !self.is_full.replace(true) {
@@ -86,7 +85,7 @@ impl<K: IndexKey> Staged<K> {
         &self.slot
     }
 
-    /// Frees what the key keeps out of line, as it was not moved into the index.
+    /// Frees what the key keeps out of line. Called if the key was not moved into the index.
     #[inline(always)]
     pub(super) fn free(&self, worker: &impl IndexWorker) {
         if self.is_full.get() {
@@ -190,16 +189,16 @@ fn load_wide(slot: &[Word; 2]) -> u128 {
     u128::from(slot[0].load(Order::Relaxed)) << 64 | u128::from(slot[1].load(Order::Relaxed))
 }
 
-/// How many bytes a [`LongKey`] of a search holds without an allocation.
+/// How many bytes a [`LongKey`] holds without an allocation, outside of nodes.
 const INLINE_BYTES: usize = 48;
 
-/// How many bytes of a long key are in its node.
+/// How many bytes of a long key are stored in its node.
 const PREFIX_BYTES: usize = size_of::<u64>();
 
 /// A key of any length.
 ///
-/// A node holds the first eight bytes of it, which decide most comparisons, and, where there are
-/// more, the address of a *tail* that holds the others and never changes:
+/// A node holds the first eight bytes of it, which decide most comparisons. If there are more bytes, the node
+/// also holds the address of a *tail*, which has the rest and never changes:
 ///
 /// ```text
 ///  slot    prefix, padded with zeros | extent            tail    length in bytes | bytes ...
@@ -209,30 +208,30 @@ const PREFIX_BYTES: usize = size_of::<u64>();
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct LongKey {
-    // Compared first, as the order of the fields says.
+    // Compared first, by the order of the fields.
     prefix: u64,
     bytes: SmallVec<[u8; INLINE_BYTES]>,
 }
 
 impl LongKey {
-    /// How much memory it takes, in bytes.
+    /// Returns how much memory the key takes, in bytes.
     pub(crate) fn total_bytes(&self) -> usize {
         let spilled = if self.bytes.spilled() { self.bytes.capacity() } else { 0 };
         size_of::<LongKey>() + spilled
     }
 
-    /// The encoding.
+    /// Returns the encoding.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// What is not in the prefix.
+    /// Returns the bytes that are not in the prefix.
     fn tail(&self) -> &[u8] {
         self.bytes.get(PREFIX_BYTES..).unwrap_or_default()
     }
 }
 
-/// The key with this encoding.
+/// Makes a key from its encoding.
 impl From<&[u8]> for LongKey {
     fn from(bytes: &[u8]) -> Self {
         LongKey { prefix: prefix(bytes), bytes: SmallVec::from_slice(bytes) }
@@ -246,14 +245,14 @@ pub struct LongSlot {
     extent: Word,
 }
 
-/// What a slot's second word says.
+/// The meaning of a slot's second word.
 enum Extent {
     Length(usize),
     Tail(NonNull<u8>),
 }
 
 impl LongSlot {
-    /// Loads the second word. `None`: the node has changed, so a tail may have been freed.
+    /// Loads the second word. `None`: the node has changed, so the tail may have been freed.
     #[inline]
     fn extent(&self, is_current: impl Fn() -> bool) -> Option<Extent> {
         let extent = self.extent.load(Order::Relaxed);
@@ -270,8 +269,8 @@ impl LongSlot {
     /// Calls `give_back` with the memory of the tail, if there is one.
     fn give_back(&self, give_back: impl Fn(NonNull<u8>, Layout)) {
         if let Some(Extent::Tail(tail)) = self.extent(|| true) {
-            // SAFETY: the slot was taken from a node whose lock the caller held, so the tail is
-            // the one stored there last, and whole; nobody has given it back before.
+            // SAFETY: the slot was taken from a node whose lock the caller held. So this is the tail that was
+            // stored there last, it is complete, and it has not been given back before.
             let length = unsafe { tail_bytes(tail) }.len();
             give_back(tail, tail_layout(length));
         }
@@ -290,8 +289,8 @@ impl IndexKey for LongKey {
         Some(match slot.extent(is_current)? {
             Extent::Length(length) => self.bytes.len().cmp(&length),
             Extent::Tail(_) if self.bytes.len() <= PREFIX_BYTES => Ordering::Less,
-            // SAFETY: the node was found unchanged after the address was loaded, so it held this
-            // tail, whole, while the caller was pinned: the tail is not freed before that ends.
+            // SAFETY: the node was found unchanged after the address was loaded. So it held this tail,
+            // complete, while the caller was pinned, and the tail is not freed before the caller is unpinned.
             Extent::Tail(tail) => self.tail().cmp(unsafe { tail_bytes(tail) }),
         })
     }
@@ -328,19 +327,19 @@ impl IndexKey for LongKey {
     }
 
     fn free(slot: &LongSlot, worker: &impl IndexWorker) {
-        // SAFETY: tails come from a worker, and the node can be reached by nobody else.
+        // SAFETY: tails come from a worker, and no other thread can reach the node.
         slot.give_back(|tail, layout| unsafe { worker.free(tail, layout) });
     }
 
     fn hash(&self) -> u64 {
-        // The length tells apart the keys that differ only in zeros at their end.
+        // Including the length, since keys may differ only in zeros at their end.
         self.bytes
             .chunks(PREFIX_BYTES)
             .fold(self.bytes.len() as u64, |hash, chunk| mix(mix(hash) ^ prefix(chunk)))
     }
 }
 
-/// The first eight bytes as a word whose order is theirs, padded with zeros.
+/// Returns the first eight bytes, padded with zeros, as a word with the same order.
 #[inline]
 fn prefix(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk() {
@@ -351,7 +350,7 @@ fn prefix(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(padded)
 }
 
-/// The layout of a tail of `length` bytes.
+/// Returns the layout of a tail of `length` bytes.
 fn tail_layout(length: usize) -> Layout {
     Layout::from_size_align(size_of::<u64>() + length, align_of::<u64>())
         .expect("a key fits the address space")
@@ -368,11 +367,12 @@ fn new_tail(bytes: &[u8], worker: &impl IndexWorker) -> NonNull<u8> {
     tail
 }
 
+/// Returns the bytes of a tail.
+///
 /// # Safety
-/// `tail` was made by [`new_tail`] and is not freed for as long as the bytes are used.
+/// `tail` was made by [`new_tail`], and is not freed as long as the bytes are used.
 unsafe fn tail_bytes<'t>(tail: NonNull<u8>) -> &'t [u8] {
-    // SAFETY: the caller says that `tail` is a length followed by as many bytes, which never
-    // change.
+    // SAFETY: the caller guarantees that `tail` is a length followed by as many bytes, which never change.
     unsafe {
         let length = tail.cast::<u64>().read() as usize;
         slice::from_raw_parts(tail.as_ptr().add(size_of::<u64>()), length)
@@ -387,7 +387,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the bytes that it has given out.
+    /// A worker that counts the bytes that it has allocated.
     struct CountingWorker {
         regions: Regions,
         in_use: Cell<usize>,
@@ -406,7 +406,7 @@ mod tests {
 
         unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
             self.in_use.set(self.in_use.get() - layout.size());
-            // SAFETY: as the caller says, it came from `allocate` with this layout.
+            // SAFETY: by the contract, it came from `allocate` with this layout.
             unsafe { std::alloc::dealloc(block.as_ptr(), layout) };
         }
 
@@ -416,7 +416,7 @@ mod tests {
         }
     }
 
-    /// Checks what every form promises, of two keys whose encodings have this order.
+    /// Checks the contract of every form, for two keys whose encodings have this order.
     fn check<K: IndexKey>(left: &K, right: &K, order: Ordering) {
         let worker =
             CountingWorker { regions: Regions::new(&Htm::software()), in_use: Cell::new(0) };
@@ -463,7 +463,7 @@ mod tests {
         }
     }
 
-    /// A node that has changed may have given its tails back: none is followed.
+    /// A node that has changed may have given its tails back, so no tail is followed.
     #[test]
     fn tails_of_changed_nodes_are_not_followed() {
         let worker =

@@ -1,15 +1,15 @@
 //! The memory store: indexes that map keys to record addresses and know nothing of transactions.
 //!
-//! Two kinds, [`bplus_tree::BPlusTree`] (ordered) and [`hash::HashTable`] (unordered), share the
-//! vocabulary of this page. What they add for the transaction layer is DBX's (§4 of the paper):
-//! [get-with-insert](Insertion), and version words of their nodes by which a transaction finds
-//! out at commit that a key it looked for and missed, or a range it scanned, has changed since
+//! Two kinds, [`bplus_tree::BPlusTree`] (ordered) and [`hash::HashTable`] (unordered), share the vocabulary
+//! of this page. As in DBX (§4 of the paper), they offer the transaction layer two things:
+//! [get-with-insert](Insertion), and version words in their nodes. By a version word a transaction finds out
+//! at commit whether a key that it looked for and missed, or a range that it scanned, has changed since
 //! ([`NodeVersion`]).
 //!
 //! Two rules hold for every operation:
-//! - the calling worker is inside a transaction or otherwise pinned, so that nothing that it can
-//!   reach is freed before it leaves (see `epoch::reclaim`);
-//! - an address stored in an index is never zero.
+//! - The calling worker is inside a transaction or otherwise pinned, so nothing that it can reach is freed
+//!   before it leaves (see `sync::reclaim`).
+//! - An address stored in an index is never zero.
 
 pub mod bplus_tree;
 pub mod hash;
@@ -27,12 +27,12 @@ use std::ptr::NonNull;
 use weft_htm::Regions;
 use weft_htm::word::Word;
 
-/// What an index operation borrows of the worker that runs it.
+/// What an index operation needs from the worker that runs it.
 pub trait IndexWorker {
-    /// The hardware regions in which it runs index operations.
+    /// Returns the hardware regions in which the worker runs index operations.
     fn regions(&self) -> &Regions;
 
-    /// Memory for a node: uninitialised, of at least `layout`.
+    /// Allocates memory for a node: uninitialised, and at least as large as `layout`.
     fn allocate(&self, layout: Layout) -> NonNull<u8>;
 
     /// Takes back memory that no other thread has ever seen.
@@ -41,7 +41,7 @@ pub trait IndexWorker {
     /// `block` came from [`IndexWorker::allocate`] with the same `layout`, and was not published.
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout);
 
-    /// Takes back memory after a grace period: other threads may still be reading it.
+    /// Takes back memory after a grace period, since other threads may still be reading it.
     ///
     /// # Safety
     /// `block` came from [`IndexWorker::allocate`] with the same `layout`, and no thread that
@@ -49,24 +49,24 @@ pub trait IndexWorker {
     unsafe fn retire(&self, block: NonNull<u8>, layout: Layout);
 }
 
-/// A node's version word, and the version it had when the node was read.
+/// A node's version word, and the version that it had when the node was read.
 ///
-/// While the worker that got it stays pinned the word may be read. If it still holds `version`,
-/// then no key was inserted into, and none removed from, the part of the index that the node
-/// covers, and nobody is in the middle of doing so.
+/// The word may be read as long as the worker that got it stays pinned. If the word still holds `version`,
+/// then no key was inserted into the part of the index that the node covers, none was removed from it, and no
+/// thread is in the middle of doing so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeVersion {
-    /// Where the version lives.
+    /// The version word.
     pub word: NonNull<Word>,
-    /// What it was.
+    /// The version when the node was read.
     pub version: u64,
 }
 
-/// A change that the caller's own insertion made to a node's version, so that it can tell its
-/// own change from another's: a transaction that had noted `before` now notes `after`.
+/// The change that the caller's own insertion made to a node's version. With it a transaction can tell its
+/// own change from another's: if it had noted `before`, it now notes `after`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeChange {
-    /// Where the version lives.
+    /// The version word.
     pub word: NonNull<Word>,
     /// The version just before the insertion.
     pub before: u64,
@@ -74,17 +74,17 @@ pub struct NodeChange {
     pub after: u64,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The address stored under the key.
     Found(u64),
-    /// The key is absent; it would be in this node.
+    /// The key is absent. If it were there, it would be in this node.
     Absent(NodeVersion),
 }
 
 impl Lookup {
-    /// The address, if the key is there.
+    /// Returns the address, if the key is there.
     #[inline(always)]
     pub fn address(self) -> Option<u64> {
         match self {
@@ -94,17 +94,17 @@ impl Lookup {
     }
 }
 
-/// What get-with-insert found or did.
+/// The result of get-with-insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Insertion {
     /// The key was there, with this address; nothing was changed.
     Found(u64),
     /// The key was inserted.
     Inserted {
-        /// What that did to the version of the node the key was inserted into (of the left half,
-        /// where that node was split).
+        /// How this changed the version of the node into which the key was inserted. If that node was split,
+        /// of its left half.
         change: NodeChange,
-        /// Where the node was split: the new right half.
+        /// The new right half, if the node was split.
         sibling: Option<NodeVersion>,
     },
 }

@@ -1,33 +1,33 @@
-//! What the tests of both indexes run on: the software twins alone, or hardware regions.
+//! The machines on which the tests of both indexes run: software twins alone, or hardware regions as well.
 
 use std::any::Any;
 
 use weft_htm::Htm;
 
-/// What runs a test's operations.
+/// The machine on which a test's operations run.
 pub(super) struct Machine {
     pub(super) htm: Htm,
-    /// Whether the regions are the processor's own, and not emulated. They then abort when chance
-    /// has it: by an interrupt, by the first touch of a page, seldom by a conflict.
+    /// Whether the regions are the processor's own, and not emulated. They then abort at random: because of
+    /// an interrupt, the first touch of a page, or (seldom) a conflict.
     pub(super) is_native: bool,
-    /// What a thread calls before its first operation, with a seed, and keeps until its last.
+    /// Each thread calls this with a seed before its first operation, and keeps the result until its last.
     pub(super) begin_thread: fn(u64) -> Box<dyn Any>,
 }
 
 impl Machine {
-    /// A machine without hardware regions.
+    /// Returns a machine without hardware regions.
     pub(super) fn software() -> Self {
         Machine { htm: Htm::software(), is_native: false, begin_thread: |_| Box::new(()) }
     }
 
-    /// What the thread of this number runs its operations on, one of several. The emulator injects
-    /// conflicts, which send operations of every thread to their software twins. The processor
-    /// does not, so there every other thread runs nothing but twins.
+    /// Returns what the thread with this number runs its operations on, if there are several threads. The
+    /// emulator injects conflicts, which send operations of every thread to their software twins. The
+    /// processor does not, so there every second thread runs only twins.
     pub(super) fn htm_of_thread(&self, thread: u64) -> Htm {
         if self.is_native && thread % 2 == 1 { Htm::software() } else { self.htm.clone() }
     }
 
-    /// How often a test of single regions may be repeated until chance spares them.
+    /// Returns how often a test of single regions may be repeated, until none of them happens to abort.
     pub(super) fn tries(&self) -> u32 {
         if self.is_native { 100 } else { 1 }
     }
@@ -48,9 +48,9 @@ mod hardware {
     }
 
     impl Machine {
-        /// A machine with RTM, on which so many conflicts send an operation to its software twin:
-        /// the machine's own or, where it has none, the emulator, which injects
-        /// `CONFLICTS_PER_MILLION`. `None` where there is none and none can be emulated either.
+        /// Returns a machine with RTM, on which `conflict` conflicts send an operation to its software twin.
+        /// That is the machine's own RTM or, if it has none, the emulator's, which injects
+        /// `CONFLICTS_PER_MILLION`. Returns `None` if there is no RTM and it cannot be emulated either.
         pub(in super::super) fn with_rtm<const CONFLICTS_PER_MILLION: u32>(
             conflict: u32,
         ) -> Option<Machine> {

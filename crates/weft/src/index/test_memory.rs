@@ -1,5 +1,5 @@
-//! A worker for tests: it keeps the books of every block, and frees what is retired as soon as
-//! the rules allow, after overwriting it, so that a reader that comes too late reads nonsense.
+//! Memory and workers for the tests of the indexes. They keep account of every block. What is retired is
+//! freed as soon as the rules allow, after it is overwritten, so a reader that comes too late reads nonsense.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashMap;
@@ -10,8 +10,8 @@ use weft_htm::{Htm, Regions};
 
 use super::IndexWorker;
 
-/// The books. (A lock of the standard library also under a model checker: no thread is switched
-/// while it is held.)
+/// The account of all blocks. (Its lock is the standard library's also under a model checker: no thread is
+/// switched while it is held.)
 #[derive(Default)]
 pub(super) struct Memory(Mutex<Books>);
 
@@ -22,7 +22,7 @@ struct Books {
     retired: Vec<(u64, usize, Layout)>,
     /// The number of retirements so far.
     time: u64,
-    /// Since when each worker is pinned.
+    /// The time since which each worker is pinned.
     pinned_since: Vec<Option<u64>>,
 }
 
@@ -32,16 +32,16 @@ pub(super) struct TestWorker {
     regions: Regions,
 }
 
-/// While it lives, what its worker can reach is not freed.
+/// Keeps a worker pinned while it lives: what the worker can reach is not freed.
 pub(super) struct Pin<'a>(&'a TestWorker);
 
 impl Memory {
-    /// A worker without hardware regions.
+    /// Creates a worker without hardware regions.
     pub(super) fn worker(self: &Arc<Self>) -> TestWorker {
         self.worker_with(&Htm::software())
     }
 
-    /// A worker with the regions of `htm`.
+    /// Creates a worker with the regions of `htm`.
     pub(super) fn worker_with(self: &Arc<Self>, htm: &Htm) -> TestWorker {
         let mut books = self.0.lock().unwrap();
         books.pinned_since.push(None);
@@ -49,7 +49,7 @@ impl Memory {
         TestWorker { memory: self.clone(), id, regions: Regions::new(htm) }
     }
 
-    /// How many blocks are allocated and not retired.
+    /// Returns how many blocks are allocated and not retired.
     pub(super) fn in_use(&self) -> usize {
         let books = self.0.lock().unwrap();
         books.live.len() - books.retired.len()
@@ -60,7 +60,7 @@ impl Books {
     fn free(&mut self, address: usize, layout: Layout) {
         assert_eq!(self.live.remove(&address), Some(layout), "not a block of this layout");
         let block = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the block was allocated with this layout, is in the books, and leaves them now.
+        // SAFETY: the block was allocated with this layout, is in the account, and is removed from it now.
         unsafe {
             block.write_bytes(0xDD, layout.size());
             dealloc(block, layout);
@@ -102,9 +102,9 @@ impl Drop for Pin<'_> {
     fn drop(&mut self) {
         if let Ok(mut books) = self.0.memory.0.lock() {
             books.pinned_since[self.0.id] = None;
-            // Loom does not see that pins and retirements are ordered by the lock of the books,
-            // and lets a thread read a word as it was before a retirement that its pin follows.
-            // So under loom nothing is freed before the end.
+            // Loom does not see that the lock of the account orders pins and retirements. It lets a thread
+            // read a word as it was before a retirement that precedes the thread's pin. So under loom nothing
+            // is freed before the end.
             if !cfg!(loom) {
                 books.free_unreachable();
             }

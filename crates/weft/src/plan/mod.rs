@@ -1,6 +1,6 @@
-//! What a procedure declares before it runs, and what follows from it: its [`Shape`], the columns that matter to each of
-//! its steps, and the [pieces](Pieces) in which it may be committed beside others. (Who finds these is the crate
-//! `weft-procedures`, which also runs procedures.)
+//! Plans of procedures: what a procedure declares before it runs, and what follows from that. This is its
+//! [`Shape`], the columns that matter to each of its steps, and the [pieces](Pieces) in which it may be committed
+//! while others run. (The crate `weft-procedures` finds the pieces, and runs procedures.)
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 mod pieces;

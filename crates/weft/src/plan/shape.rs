@@ -1,4 +1,5 @@
-//! What a procedure declares: its steps, what each of them accesses, and what follows from what.
+//! Shapes: what a procedure declares. These are its steps, what each step accesses, and which steps depend on
+//! which.
 
 use std::fmt;
 
@@ -8,50 +9,50 @@ use crate::row::schema::{Column, IndexDescription, Record};
 use crate::step::{Instance, Iteration};
 use crate::store::table::Table;
 
-/// The shape of a procedure. `#[procedure]` finds it out when the function is compiled.
+/// The shape of a procedure. `#[procedure]` derives it when the function is compiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    /// The procedure's name, as in `new_order`.
+    /// The procedure's name, for example `new_order`.
     pub name: &'static str,
-    /// Its operations, in the order in which they run; their positions are their numbers.
+    /// The procedure's operations, in the order in which they run. A step's position is its number.
     pub steps: &'static [Step],
-    /// Its loops that have operations, in the order in which they are entered.
+    /// The loops that contain operations, in the order in which they are entered.
     pub loops: &'static [Loop],
-    /// Where it may end with an error of its own, which rolls back.
+    /// The places where the procedure may end with an error of its own, which rolls back.
     pub rollbacks: &'static [Rollback],
 }
 
-/// An operation of a procedure, as it stands in the program. In a loop it has many
-/// [instances](Instance).
+/// An operation of a procedure, as it appears in the program. In a loop it has many [instances](Instance).
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// The method of [`Transaction`](crate::Transaction) that it calls.
+    /// The method of [`Transaction`](crate::Transaction) that the step calls.
     pub method: &'static str,
-    /// What it does to the table.
+    /// What the step does to the table.
     pub access: Access,
     /// The table.
     pub table: TableShape,
-    /// The secondary index by which it looks rows up, if it does.
+    /// The secondary index by which the step looks rows up, if it uses one.
     pub index: Option<&'static str>,
-    /// The columns that it reads of a row; `None`: any.
+    /// The columns of a row that the step reads. `None` means any.
     pub reads: Option<&'static [&'static str]>,
-    /// The columns that it writes; `None`: any.
+    /// The columns that the step writes. `None` means any.
     pub writes: Option<&'static [&'static str]>,
-    /// Those of `writes` that it does nothing with but to add to them, or to subtract from them (`+=`, `-=`):
-    /// what was there before goes nowhere else.
+    /// Those of `writes` that the step only adds to, or subtracts from (`+=`, `-=`). It uses their previous values
+    /// for nothing else.
     pub adds: &'static [&'static str],
-    /// The loops around it, from the outermost: positions in [`Shape::loops`].
+    /// The loops around the step, from the outermost, as positions in [`Shape::loops`].
     pub loops: &'static [usize],
-    /// The steps by which its key, or its range, is found. Where it inserts a row whose columns are known
-    /// one by one, see [`Step::columns`].
+    /// The steps whose results determine this step's key, or its range. If the step inserts a row whose columns are
+    /// known one by one, see also [`Step::columns`].
     pub keys: &'static [Dependency],
-    /// The steps whose results it uses otherwise.
+    /// The steps whose results it uses for anything else.
     pub values: &'static [Dependency],
-    /// If it inserts a row that is written out column by column: what each of them is found by.
+    /// If the step inserts a row that the program writes column by column: for each column, the steps that it
+    /// depends on.
     pub columns: &'static [(&'static str, &'static [Dependency])],
-    /// The steps that decide whether it runs at all.
+    /// The steps that decide whether this step runs.
     pub guards: &'static [Dependency],
-    /// Its line in the source.
+    /// The step's line in the source.
     pub line: u32,
 }
 
@@ -73,7 +74,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether it may change the table.
+    /// Returns whether the access may change the table.
     pub fn writes(self) -> bool {
         !matches!(self, Access::Read | Access::Scan)
     }
@@ -92,23 +93,23 @@ impl fmt::Display for Access {
     }
 }
 
-/// A table, as far as a shape is concerned.
+/// What a shape knows of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableShape {
-    /// Its name.
+    /// The table's name.
     pub name: &'static str,
-    /// Its columns.
+    /// The table's columns.
     pub columns: &'static [Column],
-    /// The columns of its primary key: positions in `columns`.
+    /// The columns of the primary key, as positions in `columns`.
     pub key_columns: &'static [usize],
-    /// Its secondary indexes.
+    /// The table's secondary indexes.
     pub indexes: &'static [IndexDescription],
     /// Whether its rows have constraints of their own.
     pub is_checked: bool,
 }
 
 impl TableShape {
-    /// That of a table which is reached from a procedure's argument. Called by `#[procedure]`.
+    /// Returns the shape of a table that is reached from a procedure's argument. Called by `#[procedure]`.
     #[doc(hidden)]
     pub const fn reached<A: ?Sized, T: Record>(_: fn(&A) -> &Table<T>) -> Self {
         TableShape {
@@ -120,7 +121,7 @@ impl TableShape {
         }
     }
 
-    /// The columns of these names.
+    /// Returns the columns with these names.
     pub fn columns_named(&self, names: &[&str]) -> ColumnSet {
         let named =
             |(position, column): (usize, &Column)| names.contains(&column.name).then_some(position);
@@ -132,59 +133,59 @@ impl TableShape {
     }
 }
 
-/// That a step uses what another has found.
+/// A dependency: a step uses the result of another step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Dependency {
     /// The number of the other step.
     pub on: usize,
-    /// If it also uses what the other has found in *earlier* iterations of a loop around both: the depth of
-    /// the outermost such loop, from 0. Otherwise it uses what the same iteration has found.
+    /// If the step also uses results of *earlier* iterations of a loop around both steps, the depth of the
+    /// outermost such loop, counted from 0. If `None`, it uses the result of the same iteration.
     pub carried: Option<usize>,
 }
 
-/// A loop that has operations in it.
+/// A loop that contains operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// The numbers of its first step, and of that behind its last.
+    /// The number of the loop's first step, and the number after that of its last step.
     pub steps: (usize, usize),
-    /// How many loops are around it.
+    /// How many loops are around this one.
     pub depth: usize,
-    /// The steps that decide over what it goes, and how often.
+    /// The steps that decide what the loop iterates over, and how often.
     pub guards: &'static [Dependency],
-    /// Its line in the source.
+    /// The loop's line in the source.
     pub line: u32,
 }
 
-/// A place where a procedure may end with an error that is not the engine's.
+/// A place where a procedure may end with an error of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Rollback {
-    /// Only steps with lesser numbers may have run by then.
+    /// Only steps with smaller numbers can have run at this place.
     pub before: usize,
-    /// Its line in the source.
+    /// The line of this place in the source.
     pub line: u32,
 }
 
 impl Step {
-    /// What its key depends on.
+    /// Returns the dependencies of the step's key.
     pub fn key_dependencies(&self) -> impl Iterator<Item = Dependency> {
         let of_key = self.columns.iter().filter(|(name, _)| self.table.is_key_column(name));
         joined(self.keys.iter().chain(of_key.flat_map(|(_, on)| on.iter())))
     }
 
-    /// What it depends on otherwise.
+    /// Returns the dependencies of everything except the key.
     pub fn value_dependencies(&self) -> impl Iterator<Item = Dependency> {
         let others = self.columns.iter().filter(|(name, _)| !self.table.is_key_column(name));
         joined(self.values.iter().chain(others.flat_map(|(_, on)| on.iter())))
     }
 
-    /// What its key or its values depend on.
+    /// Returns the dependencies of the step's key and of its values.
     pub fn dependencies(&self) -> impl Iterator<Item = Dependency> {
         let columns = self.columns.iter().flat_map(|(_, on)| on.iter());
         self.keys.iter().chain(self.values).chain(columns).copied()
     }
 }
 
-/// Each step once, in order.
+/// Returns one dependency on each step, in the order of the steps.
 fn joined<'d>(all: impl Iterator<Item = &'d Dependency>) -> impl Iterator<Item = Dependency> {
     let mut steps = std::collections::BTreeMap::new();
     for &Dependency { on, carried } in all {
@@ -202,36 +203,37 @@ fn outermost(one: Option<usize>, other: Option<usize>) -> Option<usize> {
 }
 
 impl Shape {
-    /// Whether it writes nothing.
+    /// Returns whether the procedure writes nothing.
     pub fn is_read_only(&self) -> bool {
         self.steps.iter().all(|step| !step.access.writes())
     }
 
-    /// Whether a piece may begin with this step: whether no loop lies around both it and the one before.
+    /// Returns whether a piece may begin with this step. It may not if a loop is around both this step and the one
+    /// before.
     pub fn may_begin_piece(&self, step: usize) -> bool {
         self.loops.iter().all(|around| step <= around.steps.0 || step >= around.steps.1)
     }
 
-    /// How many steps, from the first, may have run when it ends with an error of its own: these belong
-    /// into one piece, the first, which the error then rolls back.
+    /// Returns how many steps, from the first, may have run when the procedure ends with an error of its own. All
+    /// of them must be in the first piece, so that the error rolls them back.
     pub fn steps_before_rollback(&self) -> usize {
         self.rollbacks.iter().map(|rollback| rollback.before).max().unwrap_or(0)
     }
 
-    /// How many loops two steps have in common.
+    /// Returns how many loops two steps have in common.
     fn common_loops(&self, one: usize, other: usize) -> usize {
         let both = self.steps[one].loops.iter().zip(self.steps[other].loops);
         both.take_while(|(one, other)| one == other).count()
     }
 
-    /// Whether one instance comes before another, if both run.
+    /// Returns whether one instance comes before another, if both run.
     pub fn precedes(&self, one: Instance, other: Instance) -> bool {
         let common = self.common_loops(one.step, other.step);
         let within = |iteration: Iteration| iteration.outer(common);
         (within(one.iteration), one.step) < (within(other.iteration), other.step)
     }
 
-    /// Whether a step that depends on another so does in these instances of the two.
+    /// Decides whether a dependency between two steps exists between these instances of the steps.
     pub fn reaches(&self, dependency: Dependency, source: Instance, dependent: Instance) -> bool {
         if dependency.on != source.step {
             return false;
@@ -246,14 +248,14 @@ impl Shape {
         }
     }
 
-    /// Whether an instance depends on another, directly.
+    /// Returns whether an instance depends directly on another.
     pub fn depends(&self, dependent: Instance, source: Instance) -> bool {
         let mut all = self.steps[dependent.step].dependencies();
         all.any(|dependency| self.reaches(dependency, source, dependent))
     }
 }
 
-/// Whether sums in a column are the same in any order.
+/// Returns whether a column's type is an integer, so that sums in it are the same in any order.
 pub fn has_integers(table: &TableShape, name: &str) -> bool {
     use ColumnType::{I8, I16, I32, I64, I128, U8, U16, U32, U64, U128};
     let column = table.columns.iter().find(|column| column.name == name);

@@ -1,24 +1,24 @@
-//! Which columns of a row matter to a step, for protocols that validate by columns.
+//! The columns of a row that matter to a step, for protocols that validate by columns.
 
 use super::shape::has_integers;
 use crate::plan::{Access, Shape, Step};
 use crate::row::column::ColumnSet;
 use crate::row::operation::OperationKind;
 
-/// What a step has to do with the columns of a row that it finds.
+/// How a step uses the columns of a row that it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepColumns {
-    /// Those that have to be as they were: what it does follows from them, or replaces them.
+    /// Columns that must be unchanged: the step uses their values, or replaces them.
     pub matters: ColumnSet,
-    /// Those that it does nothing with but to add to them. None of them matters.
+    /// Columns that the step only adds to. They are not in `matters`.
     pub adds: ColumnSet,
 }
 
 impl StepColumns {
-    /// Nothing is known: all matter.
+    /// All columns matter, because nothing is known about the step.
     pub const ALL: StepColumns = StepColumns { matters: ColumnSet::ALL, adds: ColumnSet::NONE };
 
-    /// Of each step.
+    /// Returns the columns of each step of a procedure.
     pub fn of_steps(shape: &Shape) -> Vec<StepColumns> {
         shape.steps.iter().map(StepColumns::of).collect()
     }
@@ -31,7 +31,7 @@ impl StepColumns {
         };
         match step.access {
             Access::Read => StepColumns { matters: set(step, step.reads), adds: ColumnSet::NONE },
-            // All columns of the row are new.
+            // An upsert replaces all columns of the row.
             Access::ReadWrite if step.method == "upsert" => StepColumns::ALL,
             Access::ReadWrite => {
                 let adds = match (step.reads, step.writes) {
@@ -48,7 +48,7 @@ impl StepColumns {
             Access::Operation(_) => {
                 StepColumns { matters: set(step, step.writes), adds: ColumnSet::NONE }
             }
-            // That a row is there, or is not, is no matter of columns.
+            // Whether a row is there at all does not depend on columns.
             Access::Scan | Access::Insert | Access::Delete => StepColumns::ALL,
         }
     }

@@ -1,4 +1,4 @@
-//! The rows of many keys, read in batches: see [`Snapshot::get_many`].
+//! Reading the rows of many keys in batches: see [`Snapshot::get_many`].
 
 use std::iter::Fuse;
 use std::ptr::NonNull;
@@ -18,24 +18,24 @@ use crate::store::record::{newest_word, record_at};
 use crate::store::table::{FormIndex, PickForm, Table, TableInner, with_form};
 use crate::store::worker::StoredForm;
 
-/// The rows with some primary keys, as a [`Snapshot`] sees them, in the order of the keys; from
-/// [`Snapshot::get_many`].
+/// An iterator over the rows with some primary keys, as a [`Snapshot`] sees them, in the order in which the keys
+/// were given. [`Snapshot::get_many`] returns it.
 #[must_use = "the rows are read as they are asked for"]
 pub struct SnapshotRows<'s, T: Record, I: Iterator<Item = T::Key>> {
     snapshot: &'s Snapshot,
     table: &'s TableInner<T>,
     keys: Fuse<I>,
-    /// The keys whose rows have been read, and the rows, from `position` on still to be returned.
+    /// The keys whose rows have been read. Below, their rows. Those from `position` on are still to be returned.
     batch: ArrayVec<T::Key, BATCH_KEYS>,
     rows: ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>,
     position: usize,
 }
 
 impl Snapshot {
-    /// The rows with these primary keys, in the order of the keys; `None` for those that are absent.
+    /// Returns the rows with these primary keys, in the order in which the keys are given; `None` for absent rows.
     ///
-    /// As [`Snapshot::get`] for each of them, but a good deal faster: while one row is on its way
-    /// from memory, the next ones are asked for. Keys are taken from the iterator sixteen at a time.
+    /// This gives the same rows as [`Snapshot::get`] for each key, but much faster: while one row is being fetched
+    /// from memory, the next ones are requested. It takes keys from the iterator sixteen at a time.
     ///
     /// # Errors
     /// [`Failure::ForeignTable`], at once. The items are: [`Failure::TooManyWorkers`].
@@ -71,16 +71,18 @@ impl Snapshot {
         })
     }
 
-    /// Finds what the snapshot sees under each of a few keys, step by step: what one step asks for
-    /// arrives while the step goes through the other keys.
+    /// Finds what the snapshot sees under each of a few keys, step by step. The cache lines that one step requests
+    /// for a key arrive while the step goes through the other keys.
     fn see_batch<K: StoredForm>(
         &self,
         index: &FormIndex<K>,
         keys: impl Iterator<Item = K>,
     ) -> Result<ArrayVec<Option<NonNull<u8>>, BATCH_KEYS>, Failure> {
         let keys: ArrayVec<K, BATCH_KEYS> = keys.collect();
+        // Step 1: the index nodes.
         keys.iter().for_each(|key| index.prefetch(key));
         self.pinned(|_| {
+            // Step 2: the records.
             let mut hint = LeafHint::new();
             let mut records = ArrayVec::<Option<u64>, BATCH_KEYS>::new();
             for key in &keys {
@@ -93,16 +95,17 @@ impl Snapshot {
                 }
                 records.push(found);
             }
+            // Step 3: the newest versions.
             for &address in records.iter().flatten() {
                 // Relaxed: nothing is read through the pointer.
-                // SAFETY: from the table's own index, and pinned since.
+                // SAFETY: the address is from the table's own index, and the worker has been pinned since.
                 let newest = unsafe { newest_word(record_at(address)) }.load(Ordering::Relaxed);
                 prefetch_lines(
                     newest.address().wrapping_sub(size_of::<VersionHeader>()),
                     2 * LINE_BYTES,
                 );
             }
-            // SAFETY: likewise.
+            // SAFETY: as above.
             let see =
                 |address: Option<u64>| address.and_then(|address| unsafe { self.see(address) });
             records.into_iter().map(see).collect()
@@ -111,9 +114,9 @@ impl Snapshot {
 }
 
 impl<'s, T: Record, I: Iterator<Item = T::Key>> SnapshotRows<'s, T, I> {
-    /// Reads the next batch; false if there are no more keys.
+    /// Reads the next batch. Returns false if there are no more keys.
     fn read_batch(&mut self) -> Result<bool, Failure> {
-        // Before the worker is pinned: the keys may come from anywhere.
+        // Before the worker is pinned, since the iterator of keys may run any code.
         self.batch = self.keys.by_ref().take(BATCH_KEYS).collect();
         self.position = 0;
         self.rows = with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -139,7 +142,7 @@ impl<'s, T: Record, I: Iterator<Item = T::Key>> Iterator for SnapshotRows<'s, T,
         let row = self.rows[self.position];
         self.snapshot.record_read(self.table, &self.batch[self.position], row);
         self.position += 1;
-        // SAFETY: a row of the table that the snapshot needs, which is kept as long as it is open.
+        // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
         Some(Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() })))
     }
 }

@@ -1,28 +1,29 @@
 //! Snapshots: read-only views of the database as it was at one moment (DBX §5.4).
 //!
-//! The idea. Opening a snapshot takes the global snapshot number and increments it. Whatever
-//! commits from then on draws a greater number, and leaves the versions that it replaces to the
-//! snapshot, as long as that is open. So the snapshot reads, of each record, the newest version
-//! whose number is not greater than its own. It notes nothing, validates nothing, locks nothing and
-//! never aborts; and writers do not wait for it. It is the most recent state there is: everything
-//! that had committed when it was opened is in it.
+//! The idea. Opening a snapshot takes the global snapshot number and increments it. Transactions that commit after
+//! that draw greater numbers. They leave the versions that they replace to the snapshot, as long as it is open. So
+//! of each record the snapshot reads the newest version whose number is not greater than its own. It notes nothing,
+//! validates nothing, locks nothing and never aborts, and writers do not wait for it. It shows the most recent
+//! state: everything that had committed when it was opened.
 //!
-//! Only opening waits, for a moment: for the commits that have drawn their numbers and have not yet
-//! installed all their versions (see [`Commits`](crate::sync::clock::Commits)). In return no read
-//! ever meets a record that is half way.
+//! Only opening waits, for a moment: for the commits that have drawn their numbers and have not yet installed all
+//! their versions (see [`Commits`](crate::sync::clock::Commits)). So no read ever meets a record of which only a
+//! part has changed.
 //!
-//! What a version knows of its number and its predecessor is in [`version`](crate::store::record::version);
-//! which versions are kept, and for how long, in [`retention`]. Both are the same under every
-//! protocol: it is the transaction layer that numbers what a protocol has installed. What a
-//! protocol has to see to is that numbers, drawn at its serialization points, agree with its
-//! serial order; those that draw them with all their locks held do so by themselves.
+//! The module [`version`](crate::store::record::version) describes what a version knows of its number and its
+//! predecessor. [`retention`] describes which versions are kept, and for how long. Both are the same under every
+//! protocol, because the transaction layer numbers what a protocol has installed. The protocol must draw the
+//! numbers so that they agree with its serial order. It draws them at its serialization points, and if it holds all
+//! its locks at that time, they agree automatically.
 //!
 //! **Departures from the paper**
-//! - The paper's writers compare the record's number with the global one inside the commit region,
-//!   and create a version there. Here versions are numbered after the commit, and openers wait for
-//!   that, so regions do not grow.
-//! - The paper's old versions go when all read-only transactions that were running have ended.
-//!   Here a version goes when no open snapshot needs it: see [`retention`].
+//! - The paper's writers compare the record's number with the global one inside the commit region, and create a
+//!   version there. Here versions are numbered after the commit, and a thread that opens a snapshot waits for that.
+//!   So regions do not grow.
+//! - In the paper, old versions are freed when all read-only transactions that were running have ended. Here a
+//!   version is freed when no open snapshot needs it: see [`retention`].
+//!
+//! [`retention`]: crate::store::retention
 
 mod batch;
 mod scan;
@@ -49,20 +50,20 @@ use crate::store::record::{newest, record_at};
 use crate::store::table::{Identity, PickForm, Table, TableInner, with_form, with_secondary};
 use crate::store::worker::{Pinned, Shared, WorkerState};
 
-/// The database as it was when the snapshot was opened.
+/// A read-only view of the database as it was when the snapshot was opened.
 ///
-/// Reading from it never conflicts with anything, however long it takes and however much is
-/// written meanwhile. The rows that it returns stay valid as long as it does. It may be sent to
-/// another thread, and be read by several at once; each of them counts as one of the database's
+/// Reading from a snapshot never conflicts with anything, however long it takes and however much is written in that
+/// time. The rows that it returns stay valid as long as the snapshot exists. You can send it to another thread, and
+/// several threads can read from it at the same time. Each of these threads counts as one of the database's
 /// [workers](crate::Builder::workers_max).
 ///
-/// While it is open, the database keeps the versions that it needs: at most one of each row that it
-/// can read, and one of each index entry of such a row, however often the row is changed, deleted or
-/// inserted again. Rows that were inserted since cost nothing: if they are deleted they go at once.
+/// While a snapshot is open, the database keeps the versions that the snapshot needs. This is at most one version
+/// of each row that it can read, and one of each index entry of such a row, however often the row is changed,
+/// deleted or inserted again. Rows that were inserted later cost nothing: if they are deleted, they are not kept.
 /// [`Metrics::snapshots`] shows how much is kept, and how old the oldest snapshot is.
 ///
-/// Dropping it gives back what was kept for it alone, which takes a time in proportion. It does so in
-/// small steps, and other threads do not wait for it.
+/// Dropping a snapshot frees what was kept only for it. This takes time in proportion to the amount, but it is done
+/// in small steps, and other threads do not wait for it.
 ///
 /// ```
 /// use weft::{Database, Error, Record};
@@ -95,8 +96,7 @@ use crate::store::worker::{Pinned, Shared, WorkerState};
 pub struct Snapshot {
     database: SnapshotHome,
     number: u64,
-    /// Records what is read, as one transaction in a session of its own, which ends with the
-    /// snapshot.
+    /// Records what is read, as one transaction in a session of its own. The session ends with the snapshot.
     #[cfg(feature = "history")]
     recorder: Option<std::sync::Mutex<crate::history::Recorder>>,
 }
@@ -107,62 +107,63 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// A database as its snapshots see it, whatever its protocol.
+/// A database as its snapshots see it, with any protocol.
 pub(crate) trait SnapshotSource: Send + Sync {
     fn shared(&self) -> &Shared;
 
     fn identity(&self) -> &Arc<Identity>;
 
-    /// This thread's worker, if it is one.
+    /// Returns this thread's worker, if the thread has one.
     fn registered(&self) -> Option<&WorkerState>;
 
     /// Makes this thread a worker.
     fn register(self: Arc<Self>) -> Result<(), Failure>;
 }
 
-/// The database of a snapshot, which does not go before the snapshot does.
+/// The database of a snapshot, which lives as long as the snapshot.
 pub(crate) struct SnapshotHome {
-    /// What keeps the database's run going. Before `source`, so that the last of them finds the database still there.
+    /// Keeps the database's run going. Declared before `source`, so that the database still exists when the last
+    /// user handle is dropped.
     pub _user: Option<Arc<dyn Any + Send + Sync>>,
     pub source: Arc<dyn SnapshotSource>,
 }
 
 impl Snapshot {
-    /// The snapshot's number: a later one has a greater number.
+    /// Returns the snapshot's number. A later snapshot has a greater number.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// What the database's workers share.
+    /// Returns what the database's workers share.
     pub(crate) fn shared(&self) -> &Shared {
         self.database.source.shared()
     }
 
-    /// The row with this primary key.
+    /// Returns the row with this primary key, or `None` if there is no such row.
     ///
     /// # Errors
     /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
     pub fn get<T: Record>(&self, table: &Table<T>, key: &T::Key) -> Result<Option<&T>, Failure> {
         let inner = self.enter(table)?;
         let row = with_form!(T::Key::WIDTH_BYTES, |K| {
-            // Before the worker is pinned: it is the user's code.
+            // Encoded before the worker is pinned, since this runs the user's code.
             let key = K::from_key(key);
             self.pinned(|_| match K::pick(&inner.primary).get(&key, &mut LeafHint::new()) {
-                // SAFETY: pinned, and the table's own index holds addresses of its records.
+                // SAFETY: the worker is pinned, and the table's own index holds addresses of its records.
                 Lookup::Found(address) => unsafe { self.see(address) },
                 Lookup::Absent(_) => None,
             })?
         });
         self.record_read(inner, key, row);
-        // SAFETY: a row of the table that the snapshot needs, which is kept as long as it is open.
+        // SAFETY: a row of the table that the snapshot needs. It is kept as long as the snapshot is open.
         Ok(row.map(|row| unsafe { row.cast::<T>().as_ref() }))
     }
 
-    /// The rows whose primary keys lie in `range`, in the order of the keys.
+    /// Returns a scan of the rows whose primary keys lie in `range`, in the order of the keys.
     ///
     /// # Errors
-    /// The scan's items are: [`Failure::UnorderedTable`], [`Failure::InvalidRange`],
-    /// [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
+    /// The scan's items are: [`Failure::UnorderedTable`], [`Failure::InvalidRange`], [`Failure::ForeignTable`],
+    /// [`Failure::TooManyWorkers`].
     pub fn range<'s, T: Record>(
         &'s self,
         table: &Table<T>,
@@ -177,7 +178,7 @@ impl Snapshot {
         scan
     }
 
-    /// The rows whose primary keys begin with `prefix`, in the order of the keys.
+    /// Returns a scan of the rows whose primary keys begin with `prefix`, in the order of the keys.
     ///
     /// # Errors
     /// As [`Snapshot::range`].
@@ -195,9 +196,9 @@ impl Snapshot {
         scan
     }
 
-    /// All rows of a table, of whatever storage: in the order of the keys if it has one, else in
-    /// none. The addresses of the rows of a hash table are gathered at the first `next`: eight
-    /// bytes a row.
+    /// Returns a scan of all rows of a table. Rows of a B+-tree come in the order of the keys, rows of a hash table
+    /// in no order. In a hash table the first `next` gathers the addresses of all rows, which takes eight bytes a
+    /// row.
     ///
     /// # Errors
     /// The scan's items are: [`Failure::ForeignTable`], [`Failure::TooManyWorkers`].
@@ -210,7 +211,7 @@ impl Snapshot {
         }
     }
 
-    /// The row with this key in a unique index.
+    /// Returns the row with this key in a unique index, or `None` if there is no such row.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -223,7 +224,7 @@ impl Snapshot {
         self.prefix_by(table, index, key).next().transpose()
     }
 
-    /// The rows whose keys in a secondary index lie in `range`, in the order of the index.
+    /// Returns a scan of the rows whose keys in a secondary index lie in `range`, in the order of the index.
     ///
     /// # Errors
     /// As [`Snapshot::range`].
@@ -240,7 +241,7 @@ impl Snapshot {
         })
     }
 
-    /// The rows whose keys in a secondary index begin with `prefix`, in the order of the index.
+    /// Returns a scan of the rows whose keys in a secondary index begin with `prefix`, in the order of the index.
     ///
     /// # Errors
     /// As [`Snapshot::range`].
@@ -265,7 +266,7 @@ impl Snapshot {
         }
     }
 
-    /// Runs `body`, in which nothing is freed that it finds.
+    /// Runs `body` while this thread's worker is pinned, so that nothing that `body` finds is freed.
     fn pinned<R>(&self, body: impl FnOnce(&WorkerState) -> R) -> Result<R, Failure> {
         let source = &self.database.source;
         let worker = match source.registered() {
@@ -275,7 +276,7 @@ impl Snapshot {
                 source.registered().ok_or(Failure::ThreadEnding)?
             }
         };
-        // A transaction has its worker pinned.
+        // Inside a transaction the worker is pinned already.
         if worker.active.get() {
             return Ok(body(worker));
         }
@@ -285,14 +286,14 @@ impl Snapshot {
         Ok(result)
     }
 
-    /// The row of a record that the snapshot sees.
+    /// Returns the row of a record that the snapshot sees.
     ///
     /// # Safety
-    /// The worker is pinned, and got the address from an index of the database while it was.
+    /// The worker is pinned, and has been since it got the address from an index of the database.
     #[inline(always)]
     unsafe fn see(&self, address: u64) -> Option<NonNull<u8>> {
         loop {
-            // SAFETY: by the contract.
+            // SAFETY: by this function's contract.
             let seen = unsafe {
                 // Acquire: pairs with the publication of the version.
                 let newest_row = newest(record_at(address));
@@ -301,7 +302,7 @@ impl Snapshot {
             match seen {
                 Seen::Row(row) => return Some(row),
                 Seen::Absent => return None,
-                // Somebody is unlinking a version that this snapshot has no need of.
+                // Another thread is unlinking a version that this snapshot does not need.
                 Seen::Changed => yield_now(),
             }
         }
@@ -318,7 +319,7 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
-    /// Opens a snapshot whose number is taken by `take`, and waits for the commits that are under way.
+    /// Opens a snapshot whose number `take` draws, and waits for the commits that are under way.
     pub(crate) fn open(database: SnapshotHome, take: impl FnOnce() -> u64) -> Self {
         let shared = database.source.shared();
         #[cfg(feature = "history")]
@@ -337,7 +338,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// One that was opened before, and is open still.
+    /// Returns a snapshot that shares the number of one that was opened earlier and is still open.
     #[cfg_attr(
         not(feature = "history"),
         allow(unused_variables, reason = "the times are for the recorder")
@@ -353,7 +354,7 @@ impl Snapshot {
         }
     }
 
-    /// When it was opened.
+    /// Returns when the snapshot was opened.
     pub(crate) fn times(&self) -> Times {
         Times {
             #[cfg(feature = "history")]
@@ -361,11 +362,11 @@ impl Snapshot {
         }
     }
 
-    /// Releases what was kept for snapshots that are closed now, one chunk after the other. Between two chunks
-    /// this thread is not pinned.
+    /// Frees what was kept for snapshots that are closed now, one chunk after the other. Between two chunks this
+    /// thread is not pinned.
     pub(crate) fn release_all(&self) {
         let retention = &self.shared().retention;
-        // If this thread cannot be a worker, the others will see to what was kept.
+        // If this thread cannot be a worker, other threads will free what was kept.
         while retention.has_released() && matches!(self.release(), Ok(true)) {}
     }
 
@@ -384,14 +385,14 @@ mod recording {
     use crate::history::{HistoryKey, Recorder, Status};
     use crate::store::worker::Shared;
 
-    /// What records a snapshot that is about to be opened, if the database is recorded.
+    /// Returns a recorder for a snapshot that is about to be opened, if the database is recorded.
     pub(super) fn recorder(shared: &Shared) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();
         Some(Mutex::new(recorder))
     }
 
-    /// What records a reader of one that was opened at some time.
+    /// Returns a recorder for a reader of a snapshot that was opened earlier, at these times.
     pub(super) fn recorder_of(shared: &Shared, times: Times) -> Option<Mutex<Recorder>> {
         let mut recorder = shared.recording.as_ref()?.recorder();
         recorder.invoke();

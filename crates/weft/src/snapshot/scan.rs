@@ -1,9 +1,9 @@
 //! Scans of snapshots: iterators over the rows of a range, leaf by leaf.
 //!
-//! A leaf of the index is read, and every row on it that the snapshot sees is found, while the
-//! worker is pinned. Between two leaves it is not: the rows found are kept for the snapshot, and
-//! the next leaf is looked up by its key. So a scan that takes an hour holds back no memory but the
-//! snapshot's own.
+//! While the worker is pinned, a scan reads a leaf of the index, and finds every row on it that the snapshot sees.
+//! Between two leaves the worker is not pinned. The rows that were found are kept for the snapshot, and the scan
+//! finds the next leaf by its key. So a scan that takes an hour holds back only the memory that the snapshot holds
+//! back anyway.
 
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -24,25 +24,24 @@ use crate::store::table::Secondary;
 use crate::store::table::{Entry, FormIndex, PickForm, Table, TableInner};
 use crate::store::worker::{StoredForm, WorkerState};
 
-/// The rows of a range, as a [`Snapshot`] sees them, in the order of the keys; from
-/// [`Snapshot::range`] and its like.
+/// An iterator over the rows of a range, as a [`Snapshot`] sees them, in the order of the keys. [`Snapshot::range`]
+/// and similar methods return it.
 ///
-/// It reads as it goes: nothing before the first `next`, and no further than to the end of the
-/// index leaf that it has come to.
+/// A scan reads lazily: nothing before the first `next`, and only to the end of the index leaf that it has reached.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct SnapshotScan<'s, T: Record> {
     snapshot: &'s Snapshot,
     table: Arc<TableInner<T>>,
-    /// Rows that were found, from `position` on still to be returned.
+    /// The rows that were found. Those from `position` on are still to be returned.
     rows: Vec<NonNull<T>>,
     position: usize,
-    /// What is left to be read.
+    /// The leaves that are still to be read.
     pages: Box<dyn Pages<T> + Send>,
     #[cfg(feature = "history")]
     progress: Option<Box<ScanProgress>>,
 }
 
-// SAFETY: the rows are kept for the snapshot, on whatever thread, and rows are Send and Sync.
+// SAFETY: the rows are kept for the snapshot, on any thread, and rows are `Send` and `Sync`.
 unsafe impl<T: Record> Send for SnapshotScan<'_, T> {}
 
 impl<T: Record> std::fmt::Debug for SnapshotScan<'_, T> {
@@ -53,7 +52,7 @@ impl<T: Record> std::fmt::Debug for SnapshotScan<'_, T> {
 
 /// The leaves of an index, one after the other.
 trait Pages<T: Record> {
-    /// Finds the rows of the next leaf that the snapshot sees; false if there is no more leaf. The
+    /// Finds the rows of the next leaf that the snapshot sees. Returns false if there is no further leaf. The
     /// worker is pinned.
     fn read(
         &mut self,
@@ -63,7 +62,7 @@ trait Pages<T: Record> {
         rows: &mut Vec<NonNull<T>>,
     ) -> Result<bool, Failure>;
 
-    /// Turns round, before the first leaf.
+    /// Reverses the direction, before the first leaf is read.
     fn turn(&mut self);
 }
 
@@ -118,8 +117,8 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         }
     }
 
-    /// The same rows, from the greatest key to the least. (Where there is no order, it makes no
-    /// difference.)
+    /// Returns a scan of the same rows, from the greatest key to the least. (In a table without an order this makes
+    /// no difference.)
     ///
     /// # Panics
     /// If the scan has begun.
@@ -130,7 +129,7 @@ impl<'s, T: Record> SnapshotScan<'s, T> {
         self
     }
 
-    /// Reads the next leaf; false if there is none.
+    /// Reads the next leaf. Returns false if there is no further leaf.
     fn read_leaf(&mut self) -> Result<bool, Failure> {
         self.record_start();
         self.rows.clear();
@@ -152,8 +151,8 @@ impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
             if let Some(&row) = self.rows.get(self.position) {
                 self.position += 1;
                 self.record_row(row);
-                // SAFETY: a row of the table that the snapshot needs: it is kept, unchanged, as
-                // long as the snapshot is open, which is borrowed.
+                // SAFETY: a row of the table that the snapshot needs. It is kept, unchanged, as long as the
+                // snapshot is open, and the scan borrows the snapshot.
                 return Some(Ok(unsafe { row.as_ref() }));
             }
             match self.read_leaf() {
@@ -171,7 +170,7 @@ impl<'s, T: Record> Iterator for SnapshotScan<'s, T> {
     }
 }
 
-/// What is left of a scan that has failed.
+/// Takes the place of the leaves after a scan has failed.
 struct Finished;
 
 impl<T: Record> Pages<T> for Finished {
@@ -190,14 +189,14 @@ impl<T: Record> Pages<T> for Finished {
 
 /// The leaves of a B+-tree.
 struct Leaves<K: StoredForm> {
-    /// The position of the secondary index that is read; else it is the primary one.
+    /// The position of the secondary index that is read, or `None` for the primary index.
     secondary: Option<usize>,
     bounds: Bounds<K>,
     direction: Direction,
-    /// Where the next leaf begins, if one has been read already.
+    /// Where the next leaf begins.
     next: Next<K>,
     page: Page<K>,
-    /// What to say if the range is the wrong way round.
+    /// The bounds as text, for the error message, if the range's start is after its end.
     reversed: Option<(String, String)>,
     /// How far the scan of a secondary index is recorded.
     #[cfg(feature = "history")]
@@ -231,7 +230,7 @@ impl<K: StoredForm> Leaves<K> {
         }
     }
 
-    /// Where the next leaf begins; `None` if there is none.
+    /// Returns where the next leaf begins, or `None` after the last leaf.
     fn advance<T: Record>(&mut self) -> Result<Option<Bound<K>>, Failure> {
         match std::mem::replace(&mut self.next, Next::Nothing) {
             Next::First => {
@@ -255,10 +254,10 @@ impl<K: StoredForm> Leaves<K> {
     }
 }
 
-/// How many records ahead of its position a scan asks for.
+/// How many records ahead of its position a scan prefetches.
 const RECORDS_AHEAD: usize = 6;
 
-/// Visits addresses, and asks for the records behind them some steps ahead.
+/// Visits addresses, and prefetches the records behind them some steps ahead.
 #[inline(always)]
 fn for_each_prefetched(addresses: &[u64], mut visit: impl FnMut(u64)) {
     let prefetch = |address: u64| {
@@ -290,7 +289,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
         };
         let (direction, page) = (self.direction, &mut self.page);
         let (mut hint, memory) = (LeafHint::new(), &worker.memory);
-        // SAFETY: the worker is pinned; an index holds addresses of its table's records.
+        // SAFETY: the worker is pinned, and an index holds addresses of its table's records.
         let see = |address| unsafe { snapshot.see(address) };
         match self.secondary {
             Some(position) => {
@@ -308,7 +307,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
                     unsafe { entry.as_ref() }.record
                 };
                 let records: Vec<u64> = entries.iter().map(leads_to).collect();
-                // An entry that the snapshot sees leads to a record whose row it sees.
+                // If the snapshot sees an entry, it also sees the row of the record that the entry leads to.
                 for_each_prefetched(&records, |record| {
                     rows.extend(see(record).map(NonNull::cast::<T>));
                 });
@@ -335,7 +334,8 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Leaves<K> {
     }
 }
 
-/// All of a hash table, at once; or of a table that is declared as one, and is stored in order all the same.
+/// All rows of a hash table, read at once. Also used for a table that is declared as a hash table, but stored in a
+/// B+-tree.
 struct Buckets<K> {
     is_read: bool,
     form: PhantomData<fn() -> K>,
@@ -353,7 +353,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Buckets<K> {
             return Ok(false);
         }
         K::pick(&table.primary).for_each_address(&worker.memory, |address| {
-            // SAFETY: the worker is pinned; an index holds addresses of its table's records.
+            // SAFETY: the worker is pinned, and an index holds addresses of its table's records.
             rows.extend(unsafe { snapshot.see(address) }.map(NonNull::cast::<T>));
         });
         Ok(true)
@@ -368,7 +368,7 @@ impl<K: PickForm + StoredForm, T: Record> Pages<T> for Buckets<K> {
 
 #[cfg(feature = "history")]
 impl<T: Record> SnapshotScan<'_, T> {
-    /// Has the scan recorded, if the database is: it is one of the primary keys in `range`.
+    /// Makes the scan recorded, if the database is. It is a scan of the primary keys in `range`.
     pub(super) fn recorded(mut self, range: impl FnOnce() -> HistoryRange) -> Self {
         if self.snapshot.recorder().is_some() {
             self.progress = Some(Box::new(ScanProgress::new(self.table.number(), range())));
@@ -386,7 +386,7 @@ impl<K: StoredForm> Leaves<K> {
         }
     }
 
-    /// Records the entries of a leaf, and perhaps that they are the last.
+    /// Records the entries of a leaf. If the leaf is the last one, also records that the scan ends.
     fn record_entries(
         &mut self,
         snapshot: &Snapshot,
@@ -410,8 +410,8 @@ impl<K: StoredForm> Leaves<K> {
     }
 }
 
-/// A scan of a whole hash table is recorded as reads of the rows found, and so are the rows that a
-/// secondary index leads to.
+/// Recording. A scan of a whole hash table is recorded as reads of the rows found. So are the rows that a secondary
+/// index leads to.
 #[cfg_attr(
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")

@@ -1,27 +1,27 @@
-//! Instances of steps: which of a loop's many.
+//! Instances: the executions of a procedure's steps. A step in a loop has many.
 
 use std::fmt;
 
-/// The most loops around a step.
+/// The largest number of loops around a step.
 pub const LOOPS_MAX: usize = 3;
 
-/// Which iteration of each loop around a step, from the outermost, counted from 1; 0 where there is no
-/// loop.
+/// The number of the present iteration of each loop around a step, from the outermost loop, counted from 1. It is 0
+/// where there is no loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Iteration([u32; LOOPS_MAX]);
 
 impl Iteration {
-    /// Of no loop, or of none that is known.
+    /// The iteration of a step outside all loops, or of an unknown one.
     pub const NONE: Iteration = Iteration([0; LOOPS_MAX]);
 
-    /// Of the loops with a lesser depth.
+    /// Returns the iteration of the loops with a smaller depth than `depth`.
     #[inline(always)]
     pub fn outer(mut self, depth: usize) -> Iteration {
         self.0[depth..].fill(0);
         self
     }
 
-    /// Of the loop at a depth, which is below [`LOOPS_MAX`].
+    /// Returns the number of the iteration at a depth, which must be less than [`LOOPS_MAX`].
     pub fn at(self, depth: usize) -> u32 {
         self.0[depth]
     }
@@ -33,13 +33,13 @@ impl Iteration {
     }
 }
 
-/// One execution of a step: what a protocol notes with every access, so that it knows where to begin if that
-/// turns out to be stale.
+/// One execution of a step. A protocol notes it with every access, so that it knows where to begin again if the
+/// access turns out to be stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instance {
     /// The step's number in the procedure's shape.
     pub step: usize,
-    /// The iteration.
+    /// The iteration in which it runs.
     pub iteration: Iteration,
 }
 

@@ -1,5 +1,5 @@
-//! Which execution of which step of a procedure something belongs to ([`Instance`]), and lists that are grouped by it
-//! ([`Parts`]).
+//! Steps of procedures at run time: which execution of which step something belongs to ([`Instance`]), and lists
+//! that are grouped by this ([`Parts`]).
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 mod instance;

@@ -1,26 +1,27 @@
-//! Which instance has added which part to lists that only grow.
+//! Parts: which instance has added which entries to lists that only grow.
 
 use std::array;
 use std::ops::Range;
 
 use super::Instance;
 
-/// The parts of `N` lists that instances have added to, in the order in which they did.
+/// The parts of `N` lists that instances have added to, in the order in which they did so.
 #[derive(Debug)]
 pub struct Parts<const N: usize> {
     begun: Vec<Part<N>>,
-    /// Where the part was that was asked for last. Mostly the next one is behind it.
+    /// The position after the part that was asked for last. The next question is mostly about the part there.
     asked: usize,
 }
 
-/// A part, of each list; it goes to where the next part begins.
+/// A part of each list. It ends where the next part begins.
 #[derive(Debug)]
 struct Part<const N: usize> {
     instance: Instance,
     starts: [usize; N],
-    /// Whether it is the instance's first.
+    /// Whether this is the first part of the instance.
     is_first: bool,
-    /// Where the instance's next is: scans, between whose rows others run, have several.
+    /// The position of the instance's next part, if any. Scans have several parts, since other steps run between
+    /// their rows.
     next: Option<usize>,
 }
 
@@ -31,8 +32,8 @@ impl<const N: usize> Default for Parts<N> {
 }
 
 impl<const N: usize> Parts<N> {
-    /// What is added to lists of these lengths from now on is this instance's. `goes_on`: it may have added
-    /// something before.
+    /// Begins a part: what is added to lists from these lengths on belongs to this instance. `goes_on` says that
+    /// the instance may have a part already.
     #[inline]
     pub fn begin(&mut self, instance: Instance, goes_on: bool, lengths: [usize; N]) {
         let mut is_first = true;
@@ -40,6 +41,7 @@ impl<const N: usize> Parts<N> {
             let position = self.begun.len();
             let last = self.begun.iter().rposition(|part| part.instance == instance);
             match last {
+                // The instance's part is the one that is growing.
                 Some(last) if last + 1 == position => return,
                 Some(last) => (self.begun[last].next, is_first) = (Some(position), false),
                 None => {}
@@ -48,7 +50,7 @@ impl<const N: usize> Parts<N> {
         self.begun.push(Part { instance, starts: lengths, is_first, next: None });
     }
 
-    /// Calls `part` with each part that an instance has added to lists that have these lengths now.
+    /// Calls `part` with each part that an instance has added. `lengths` are the present lengths of the lists.
     pub fn of(
         &mut self,
         instance: Instance,
@@ -69,12 +71,12 @@ impl<const N: usize> Parts<N> {
         }
     }
 
-    /// Whether an instance has a part.
+    /// Returns whether an instance has a part.
     pub fn has(&self, instance: Instance) -> bool {
         self.begun.iter().any(|part| part.instance == instance)
     }
 
-    /// All parts of lists that have these lengths now.
+    /// Returns all parts. `lengths` are the present lengths of the lists.
     pub fn all(&self, lengths: [usize; N]) -> impl Iterator<Item = (Instance, [Range<usize>; N])> {
         let all = self.begun.iter().enumerate();
         all.map(move |(position, part)| (part.instance, self.ranges(position, lengths)))
@@ -86,7 +88,7 @@ impl<const N: usize> Parts<N> {
         array::from_fn(|list| starts[list]..ends[list])
     }
 
-    /// No list has anything in it.
+    /// Removes all parts, when the lists have been emptied.
     pub fn clear(&mut self) {
         self.begun.clear();
         self.asked = 0;

@@ -1,15 +1,15 @@
-//! When a wait ends.
+//! Deadlines of transactions that wait.
 
 use std::time::{Duration, Instant};
 
 use crate::error::Failure;
 
-/// When a wait ends.
+/// The time after which a transaction stops waiting and retrying.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline {
-    /// The time.
+    /// The time at which it passes.
     pub at: Instant,
-    /// How long after the call that is, as the caller has said.
+    /// The time from the call to the deadline, as the caller gave it.
     pub limit: Duration,
 }
 
@@ -19,12 +19,12 @@ impl Deadline {
         Some(Deadline { at: Instant::now().checked_add(limit)?, limit })
     }
 
-    /// Whether it has passed.
+    /// Returns whether the deadline has passed.
     pub fn has_passed(&self) -> bool {
         Instant::now() >= self.at
     }
 
-    /// Decides whether a transaction goes on after `attempts` attempts.
+    /// Decides whether a transaction may go on after `attempts` attempts.
     ///
     /// # Errors
     /// [`Failure::DeadlineExceeded`] if the deadline has passed.

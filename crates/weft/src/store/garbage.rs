@@ -1,10 +1,10 @@
-//! What a worker has unlinked and may not free yet.
+//! Garbage: what a worker has unlinked and may not free yet.
 //!
-//! A worker collects what it retires in an open batch. When the batch is worth it, it is sealed
-//! with a tag of the grace clock, and freed once the grace period has passed (see
-//! [`reclaim`](crate::sync::reclaim)). Everything happens on the worker's own thread at the end of its
-//! transactions. A worker that leaves hands its batches to those that collect later, and those of an idle
-//! worker are taken over by one of them.
+//! A worker collects what it retires in an open batch. When the batch is large enough, the worker seals it
+//! with a tag of the grace clock. It frees the batch once the grace period has passed (see
+//! [`reclaim`](crate::sync::reclaim)). All of this happens on the worker's own thread, at the end of its
+//! transactions. A worker that leaves hands its batches to workers that collect later. The batches of an idle
+//! worker are taken over by another one.
 
 use std::alloc::Layout;
 use std::collections::VecDeque;
@@ -14,53 +14,53 @@ use crate::row::encoding::EncodedKey;
 use crate::store::record::arena::Class;
 use crate::store::table::TableRef;
 
-/// Something to be freed, or to be looked at again, after a grace period.
+/// Something to free, or to look at again, after a grace period.
 #[derive(Debug)]
 pub enum Retired {
     /// A block of the arena: an index node, an out-of-line key.
     Block(NonNull<u8>, Class),
     /// A large block: a hash table's array.
     Large(NonNull<u8>, Box<Layout>),
-    /// A version that another one replaced, in a block of its own. (One that lies inline in its
-    /// record owns nothing, and its place goes with the record.)
+    /// A version that another one replaced, in a block of its own. (A version that lies inline in its record
+    /// owns nothing, and its memory is freed with the record.)
     Row(NonNull<u8>, TableRef),
-    /// A deleted record (DBX §5.5, step 1 of Figure 4): to be unlinked now, unless a row was
-    /// inserted into it meanwhile.
+    /// A deleted record (DBX §5.5, step 1 of Figure 4), which is to be unlinked unless a row has been
+    /// inserted into it since.
     Deleted(Box<DeletedRecord>),
-    /// An unlinked record (step 2): to be freed with the row that it may still hold.
+    /// An unlinked record (step 2), which is to be freed together with the row that it may still hold.
     Record(NonNull<u8>, TableRef),
 }
 
-/// A deleted record that its index still leads to.
+/// A deleted record that its index still holds.
 #[derive(Debug)]
 pub struct DeletedRecord {
     pub record: NonNull<u8>,
     pub table: TableRef,
-    /// Where the index leads to it from. (It is what the deleting transaction took for that: if the
-    /// user's types have told it something else, the record cannot be unlinked, and stays.)
+    /// The key under which the index holds the record. (It is the key that the deleting transaction computed.
+    /// If the user's types returned a wrong one then, the record cannot be unlinked, and stays.)
     pub key: EncodedKey,
 }
 
 const _: () = assert!(size_of::<Retired>() == 24, "every update pushes one");
 
-// SAFETY: only who holds it may unlink the record, on any thread.
+// SAFETY: only the holder of this value may unlink the record, on any thread.
 unsafe impl Send for DeletedRecord {}
 
-// SAFETY: the addresses are of memory that no index leads to any more (or, for `Deleted`, that
-// only the list's holder may unlink); whoever holds the list may free it, on any thread.
+// SAFETY: the addresses are of memory to which no index leads any more (or, for `Deleted`, which only the
+// holder of the list may unlink). The holder of the list may free it, on any thread.
 unsafe impl Send for Retired {}
 
-/// A sealed batch: free once the horizon of the grace periods reaches `tag`.
+/// A sealed batch. It may be freed once the horizon of the grace periods reaches `tag`.
 #[derive(Debug)]
 pub struct Batch {
     /// See [`GracePeriods::seal`](crate::sync::reclaim::GracePeriods::seal).
     pub tag: u64,
-    /// What to free.
+    /// The entries of the batch.
     pub retired: Vec<Retired>,
 }
 
-/// A batch is sealed when it holds this many bytes: they stay in a core's own cache, and come
-/// back from it warm.
+/// A batch is sealed when it holds this many bytes. So few stay in a core's own cache, and are still there
+/// when they are used again.
 const BATCH_BYTES: usize = 96 << 10;
 
 /// A batch is sealed when it holds this many entries, whatever their size.
@@ -73,26 +73,26 @@ pub struct Garbage {
     open_bytes: usize,
     sealed: VecDeque<Batch>,
     emptied: Vec<Vec<Retired>>,
-    /// How many entries, and bytes, the open batch had when it was marked.
+    /// How many entries and bytes the open batch had at the mark.
     #[cfg(weft_sim)]
     marked: (usize, usize),
 }
 
 impl Garbage {
-    /// Adds an entry that stands for about `bytes`.
+    /// Adds an entry that stands for about `bytes` of memory.
     #[inline(always)]
     pub fn push(&mut self, retired: Retired, bytes: usize) {
         self.open.push(retired);
         self.open_bytes += bytes;
     }
 
-    /// Remembers where the open batch ends. It is not sealed until the next mark.
+    /// Marks the end of the open batch. The batch is not sealed before the next mark.
     #[cfg(weft_sim)]
     pub fn mark(&mut self) {
         self.marked = (self.open.len(), self.open_bytes);
     }
 
-    /// Takes the entries back that were added since the mark.
+    /// Removes the entries that were added since the mark.
     #[cfg(weft_sim)]
     pub fn forget_since_mark(&mut self) {
         let (entries, bytes) = self.marked;
@@ -100,13 +100,13 @@ impl Garbage {
         self.open_bytes = bytes;
     }
 
-    /// Whether the open batch is worth sealing.
+    /// Returns whether the open batch is large enough to be sealed.
     #[inline(always)]
     pub fn is_batch_full(&self) -> bool {
         self.open_bytes >= BATCH_BYTES || self.open.len() >= BATCH_ENTRIES
     }
 
-    /// Number of entries not freed yet.
+    /// Returns the number of entries not freed yet.
     pub fn pending(&self) -> usize {
         self.open.len() + self.sealed.iter().map(|batch| batch.retired.len()).sum::<usize>()
     }
@@ -127,7 +127,7 @@ impl Garbage {
         if self.sealed.front()?.tag <= horizon { self.sealed.pop_front() } else { None }
     }
 
-    /// Takes over batches that another worker left, keeping the order of the tags.
+    /// Takes over batches of another worker, keeping the order of the tags.
     pub fn adopt(&mut self, batches: impl IntoIterator<Item = Batch>) {
         self.sealed.extend(batches);
         self.sealed.make_contiguous().sort_by_key(|batch| batch.tag);
@@ -138,7 +138,7 @@ impl Garbage {
         self.sealed.drain(..).collect()
     }
 
-    /// Takes back the buffer of a batch whose entries were freed.
+    /// Keeps the buffer of a batch whose entries were freed, to be used again.
     pub fn recycle(&mut self, mut buffer: Vec<Retired>) {
         buffer.clear();
         if self.emptied.len() < 4 {

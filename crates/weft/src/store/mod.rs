@@ -1,6 +1,6 @@
-//! Where rows lie: records and their versions, tables over indexes, and the memory of the workers that change them.
+//! Storage of rows: records and their versions, tables over indexes, and the memory of the workers.
 //!
-//! Nothing here decides what a transaction sees. That is the part of the layer above, `commit`.
+//! This layer does not decide what a transaction sees. The layer above it, `commit`, does.
 #![allow(rustdoc::private_intra_doc_links, reason = "hidden: whoever reads it reads the source")]
 
 pub mod deadline;
@@ -12,5 +12,6 @@ pub mod retention;
 pub mod table;
 pub mod worker;
 
-/// Whether memory is freed, and old versions let go of, after a few entries: for tests, whose runs are short.
+/// True if memory is freed, and old versions are handed over, after only a few entries: for tests, whose runs
+/// are short.
 pub const IS_HASTY: bool = cfg!(feature = "hasty-reclamation");

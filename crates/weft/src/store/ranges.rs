@@ -1,4 +1,4 @@
-//! Ranges of keys, as indexes see them and as people do.
+//! Ranges of keys: in the encoded form that indexes use, and as text for messages.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -14,15 +14,15 @@ pub fn encode_range<K: KeyForm, T: Key>(range: &impl RangeBounds<T>) -> Bounds<K
     (range.start_bound().map(K::from_key), range.end_bound().map(K::from_key))
 }
 
-/// The range of a secondary index's entries whose columns lie in `range`. The entries of a
-/// non-unique index go on behind the columns, with the primary key; so an included end means all
-/// entries that begin with it, and an excluded start means none of them.
+/// Returns the range of a secondary index's entries whose columns lie in `range`. In a non-unique index an
+/// entry's key continues after the columns with the primary key. So an included end covers all entries that
+/// begin with it, and an excluded start skips all of them.
 pub fn encode_index_range<F: KeyForm, K: Key>(
     _index: &Secondary<F>,
     range: &impl RangeBounds<K>,
 ) -> Bounds<F> {
     let begin_with = |key: &K| F::prefix_range::<K>(key);
-    // Whether a range is the wrong way round, or empty, is a matter of the columns alone.
+    // Only the columns decide whether a range is reversed or empty.
     let columns = encode_range::<F, K>(range);
     if is_reversed(&columns) || is_empty(&columns) {
         return columns;
@@ -32,7 +32,7 @@ pub fn encode_index_range<F: KeyForm, K: Key>(
         Bound::Excluded(key) => match begin_with(key).1 {
             Bound::Included(last) => Bound::Excluded(last),
             Bound::Excluded(next) => Bound::Included(next),
-            // Nothing is greater than the entries that begin with it.
+            // All entries that are not less than `key` begin with it, so the range is empty.
             Bound::Unbounded => {
                 let key = F::from_key(key);
                 return (Bound::Excluded(key.clone()), Bound::Excluded(key));
@@ -58,7 +58,7 @@ pub fn prefix_of<F: KeyForm, K: Key>(
     F::prefix_range::<K>(prefix)
 }
 
-/// The ends of a range, for people.
+/// Returns the ends of a range as text, for messages.
 pub fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
     let describe = |bound: Bound<&T>| match bound {
         Bound::Included(key) => format!("{key:?}"),
@@ -68,7 +68,7 @@ pub fn describe_range<T: Key>(range: &impl RangeBounds<T>) -> (String, String) {
     (describe(range.start_bound()), describe(range.end_bound()))
 }
 
-/// Whether a range is written the wrong way round. (One that is merely empty is not.)
+/// Returns whether a range's start is greater than its end. (A range that is merely empty is not reversed.)
 pub fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included, Unbounded};
     match bounds {
@@ -77,14 +77,14 @@ pub fn is_reversed<K: Ord>(bounds: &Bounds<K>) -> bool {
     }
 }
 
-/// Whether a range has no keys because it excludes the only one.
+/// Returns whether a range is empty because it excludes its only key.
 pub fn is_empty<K: Ord>(bounds: &Bounds<K>) -> bool {
     use Bound::{Excluded, Included};
     matches!(bounds, (Excluded(start), Excluded(end) | Included(end))
         | (Included(start), Excluded(end)) if start == end)
 }
 
-/// Fails for tables that have no order.
+/// Returns an error if the table has no order.
 pub fn check_ordered<T: Record>() -> Result<(), Failure> {
     match T::STORAGE {
         Storage::Ordered => Ok(()),

@@ -1,11 +1,12 @@
-//! A snapshot that readers share who do not need the latest state: of DBX-TC's *eventual snapshots* (2015, §4) the
-//! part that readers see.
+//! The recent snapshot: one that readers share if they do not need the latest state. It is the part of
+//! DBX-TC's *eventual snapshots* (2015, §4) that readers see.
 //!
-//! The idea. Whoever opens a snapshot of the present state increments the global snapshot number, has writers leave
-//! behind one more version of what they replace, waits for the commits under way and, under a protocol that commits
-//! in pieces, for procedures that are between two of them. None of that is needed by a reader to whom a state of a
-//! moment ago is as good. Such readers read at a number that was taken once in an epoch (40 ms; with a log, as often
-//! as the log ends one), and share the versions that are kept for it.
+//! The idea: to open a snapshot of the present state is not free. It increments the global snapshot number,
+//! and makes writers keep one more version of what they replace. It waits for the commits under way and,
+//! under a protocol that commits in pieces, for procedures that are between two pieces. A reader that is
+//! content with a state of a moment ago needs none of that. Such readers read at a number that was taken once
+//! in an epoch (40 ms; with a log, as often as the log ends an epoch), and share the versions that are kept
+//! for it.
 //!
 //! ```text
 //!   epoch    |        7          |         8          |
@@ -13,19 +14,22 @@
 //!   readers        7.0  7.0  7.0        8.0  8.0
 //! ```
 //!
-//! In each epoch the first reader *renews* the snapshot. Others do not wait for that, but read at the one before.
-//! If readers have shared no snapshot in that epoch, they take a number of their own, which is shared as well.
+//! In each epoch the first reader *renews* the snapshot. Other readers do not wait for that, but read at the
+//! previous number. If readers have shared no snapshot in that epoch either, they take a number of their own,
+//! which is then shared as well.
 //!
-//! The number at which readers share a snapshot never decreases: of two numbers that were taken at once, the smaller
-//! one is not shared if it comes later. So a thread's recent snapshots never go back in time.
+//! The number at which readers share a snapshot never decreases: of two numbers that are taken at the same
+//! time, the smaller one is not shared if it comes later. So a thread's recent snapshots never go back in
+//! time.
 //!
-//! In the paper a number becomes a consistent snapshot when all transactions have ended that may have a smaller one:
-//! commutative pieces that come late are redone on newer versions until then (Algorithm 1). Here a number is taken
-//! when no procedure is between two pieces (see the gate of `dbx_tc`), so it is consistent at once, and nothing is
-//! ever redone. What readers get is the same: a state that is consistent, and up to an epoch old.
+//! In the paper a number becomes a consistent snapshot when all transactions that may have a smaller number
+//! have ended. Until then, commutative pieces that come late are redone on newer versions (Algorithm 1). Here
+//! a number is taken when no procedure is between two pieces (see the gate of `dbx_tc`). Therefore it is
+//! consistent at once, and nothing has to be redone. Readers get the same in both: a state that is
+//! consistent, and at most about one epoch old.
 //!
-//! The snapshot counts as open until it is renewed. If nobody asks for it any more it would keep versions for
-//! nothing; so workers that collect their garbage close it when it is two epochs old.
+//! The snapshot counts as open until it is renewed. If readers no longer ask for it, it would keep versions
+//! for nothing. Therefore workers that collect their garbage close it when it is two epochs old.
 
 use std::sync::PoisonError;
 
@@ -34,13 +38,13 @@ use weft_htm::word::{Mutex, Ordering, Word};
 use super::retention::Retention;
 use crate::sync::clock::epoch_of;
 
-/// The shared snapshot of a database, if there is one.
+/// The recent snapshot of a database, if there is one.
 #[derive(Debug, Default)]
 pub struct Recent {
     state: Mutex<State>,
-    /// The epoch that its number lies in, or 0: so that it need not be locked to see that it is old.
+    /// The epoch of its number, or 0 without a snapshot. So readers see without taking the lock that it is old.
     epoch: Word,
-    /// 1 while somebody renews it.
+    /// 1 while a thread renews it.
     renewing: Word,
 }
 
@@ -51,22 +55,23 @@ struct State {
     greatest: u64,
 }
 
-/// A number at which readers share a snapshot, which counts as one that has it open.
+/// A number at which readers share a snapshot. This value itself counts as one reader that has the snapshot
+/// open.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
     pub number: u64,
     pub times: Times,
 }
 
-/// When a snapshot was opened, for the history: readers that share it have read at that moment.
+/// When a snapshot was opened, for histories: what its readers read counts as read at that moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// When that began, and when it was done, if it is recorded.
+    /// The times at which the opening began and ended, if the history is recorded.
     #[cfg(feature = "history")]
     pub opened: Option<(u64, u64)>,
 }
 
-/// After how many epochs a snapshot that nobody renews is closed.
+/// After how many epochs a snapshot that is not renewed is closed.
 const EPOCHS_MAX: u64 = 2;
 
 impl Recent {
@@ -74,7 +79,7 @@ impl Recent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Joins the snapshot, if its number is of this epoch or a later one.
+    /// Joins the snapshot if its number is from `epoch` or a later epoch.
     pub fn join(&self, epoch: u64, retention: &Retention) -> Option<Taken> {
         // Relaxed: a hint.
         if self.epoch.load(Ordering::Relaxed) < epoch {
@@ -82,13 +87,13 @@ impl Recent {
         }
         let state = self.state();
         let taken = state.shared.filter(|taken| epoch_of(taken.number) >= epoch)?;
-        // It is not closed meanwhile, since that takes the lock.
+        // The snapshot cannot be closed at the same time, since closing takes the lock.
         retention.join(taken.number);
         Some(taken)
     }
 
-    /// Has readers share another one, and closes the one before; unless readers have shared one with a
-    /// greater number.
+    /// Makes readers share the snapshot `taken`, and closes the previous one. Does nothing if readers have
+    /// already shared one with the same or a greater number.
     pub fn share(&self, taken: Taken, retention: &Retention) {
         let before = {
             let mut state = self.state();
@@ -105,7 +110,7 @@ impl Recent {
         }
     }
 
-    /// Closes it. What was kept for it alone is to be released.
+    /// Closes the snapshot. What was kept for it alone is then released.
     pub fn close(&self, retention: &Retention) {
         let before = {
             let mut state = self.state();
@@ -117,7 +122,7 @@ impl Recent {
         }
     }
 
-    /// Closes it if it is so old that nobody seems to ask for it any more.
+    /// Closes the snapshot if it is so old that readers no longer seem to ask for it.
     #[inline]
     pub fn close_if_old(&self, epoch: u64, retention: &Retention) {
         // Relaxed: a hint.
@@ -127,7 +132,7 @@ impl Recent {
         }
     }
 
-    /// Begins to renew it; `None` if somebody else does.
+    /// Begins to renew the snapshot. Returns `None` if another thread is renewing it.
     pub fn begin_renewal(&self) -> Option<Renewal<'_>> {
         let begun =
             self.renewing.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -135,7 +140,7 @@ impl Recent {
     }
 }
 
-/// That somebody renews it, until this is dropped.
+/// The right to renew the snapshot. No other thread renews it until this is dropped.
 pub struct Renewal<'r>(&'r Recent);
 
 impl Drop for Renewal<'_> {

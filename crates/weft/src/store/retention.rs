@@ -1,23 +1,22 @@
-//! Which snapshots are open, and which old versions are kept for them.
+//! Retention: which snapshots are open, and which old versions are kept for them.
 //!
-//! A version that was replaced has an *interval*: from its own number up to that of its
-//! replacement. A snapshot needs it if its number lies in the interval. So with
-//! one glance at the numbers of the open snapshots the transaction that replaces a version knows
-//! whether to keep it, however old the oldest snapshot is: one that falls between two open
-//! snapshots goes at once, and a record has at most as many old versions as there are snapshots.
+//! A version that was replaced has an *interval*: from its own number up to that of its replacement. A
+//! snapshot needs the version if its number lies in that interval. So the transaction that replaces a version
+//! compares the interval with the numbers of the open snapshots, and knows whether to keep the version,
+//! however old the oldest snapshot is. A version that falls between two open snapshots is dropped at once,
+//! and a record has at most as many old versions as there are snapshots.
 //!
-//! A deleted record stays in its index while some snapshot can read one of its versions. Its newest
-//! row has an interval, too: from its number up to that of the deletion. The older versions in the
-//! chain have theirs. If no open snapshot lies in any of them, the record may leave its index, even if
-//! older snapshots are open: a row that was inserted and deleted since concerns none of them.
+//! A deleted record stays in its index while some snapshot can read one of its versions. Its newest row has
+//! an interval, too: from its number up to that of the deletion. The older versions in the chain have theirs.
+//! If no open snapshot lies in any of these intervals, the record may leave its index, even if older
+//! snapshots are open: they do not see a row that was inserted and deleted after they were opened.
 //!
 //! # Lists
 //!
-//! An entry stands on the list of the *greatest* snapshot that needs it. When that snapshot is closed,
-//! its list is *released*: the closing thread, and the workers as they collect their garbage, take
-//! the entries in chunks and decide about each of them again. An entry goes to the list of a smaller
-//! snapshot that needs it, or else the version is unlinked from its record, or the record from its
-//! index.
+//! An entry is on the list of the *greatest* snapshot that needs it. When that snapshot is closed, its list
+//! is *released*. The closing thread, and the workers as they collect their garbage, then take the entries in
+//! chunks and decide about each of them again. If a smaller snapshot needs an entry, it goes to the list of
+//! that snapshot. Otherwise the version is unlinked from its record, or the record from its index.
 //!
 //! ```text
 //!   worker's buffer --64 entries--> list of snapshot 12   [chunk][chunk][chunk
@@ -27,10 +26,10 @@
 //!                                   released              one chunk at a time: decide again
 //! ```
 //!
-//! The lock on the lists is held for a few steps only. Nothing is looked up under it: a worker copies
-//! the numbers of the open snapshots, decides, and then puts the entries on their lists. A snapshot may
-//! be closed in between; its entries are then released at once. A snapshot that is opened in between
-//! needs none of the entries, since its number is greater than the end of their intervals.
+//! The lock on the lists is held for a few steps only, and nothing is looked up under it. A worker copies the
+//! numbers of the open snapshots, decides, and then puts the entries on their lists. If a snapshot is closed
+//! in between, its entries are released at once. A snapshot that is opened in between needs none of the
+//! entries, since its number is greater than the end of their intervals.
 
 use std::collections::BTreeMap;
 use std::mem::size_of;
@@ -49,40 +48,41 @@ use crate::store::record::version::{
 use crate::store::table::TableRef;
 use crate::sync::clock::Clock;
 
-/// Open snapshots, and the old versions that are kept for them. A snapshot that was forgotten shows
-/// here, by its age and by what it holds.
+/// Metrics of the open snapshots, and of the old versions that are kept for them. A snapshot that was
+/// forgotten shows here, by its age and by how much is kept for it.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct SnapshotMetrics {
-    /// Snapshots that are open.
+    /// The number of open snapshots.
     pub open: usize,
     /// How long the oldest of them has been open.
     pub oldest_age: Option<Duration>,
-    /// Versions and records that are kept for them: replaced versions, and deleted records that are still in their
-    /// indexes. Each row that a snapshot can read counts once for itself, and once for each of its index entries, if it
-    /// was changed or deleted since. (A key that was deleted and inserted again may count twice.)
+    /// The number of versions and records that are kept for them: replaced versions, and deleted records that
+    /// are still in their indexes. A row that a snapshot can read counts, if it was changed or deleted since,
+    /// once for itself and once for each of its index entries. (A key that was deleted and inserted again may
+    /// count twice.)
     ///
-    /// Each worker may hold some dozens more, until it collects its garbage. Under `none` and `htm-naive` deleted
-    /// records are not counted.
+    /// Each worker may hold some dozens more, until it collects its garbage. Under `none` and `htm-naive`
+    /// deleted records are not counted.
     pub versions_held: u64,
-    /// The memory that these hold, in bytes: the blocks of versions and deletions, deleted records with their rows,
-    /// their keys, and the lists on which all of them are. What rows own elsewhere, such as the text of a `String`, is
-    /// not counted.
+    /// The memory that these take, in bytes: the blocks of versions and deletions, deleted records with their
+    /// rows, their keys, and the lists that hold all of these. What rows own elsewhere, such as the text of a
+    /// `String`, is not counted.
     pub bytes_held: u64,
 }
 
 /// The value of [`Retention::oldest`] when no snapshot is open.
 pub const NONE_OPEN: u64 = u64::MAX;
 
-/// The open snapshots of a database, and what is kept for them.
+/// The open snapshots of a database, and the versions that are kept for them.
 #[derive(Debug)]
 pub struct Retention {
-    /// No open snapshot's number is smaller.
+    /// A lower bound of the numbers of all open snapshots.
     oldest: Word,
-    /// Counts the openings, twice: odd while one is under way.
+    /// Counts the openings, twice each: odd while an opening is under way.
     openings: Word,
     state: Mutex<State>,
-    /// How many entries wait to be looked at again.
+    /// How many entries wait to be decided about again.
     released: Word,
     /// Locks of the chains of versions.
     pub chains: ChainLocks,
@@ -92,15 +92,15 @@ pub struct Retention {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the order of the numbers.
+    /// The open snapshots, in the order of their numbers.
     open: Vec<OpenSnapshot>,
-    /// By the greatest snapshot that needs the entries.
+    /// The lists of entries, each under the number of the greatest snapshot that needs its entries.
     lists: BTreeMap<u64, List>,
-    /// Lists whose snapshot was closed. None of them is empty.
+    /// The lists whose snapshots were closed. Each has at least one entry.
     released: Vec<List>,
 }
 
-/// Entries in chunks, so that a long list is neither copied when it grows nor when it moves.
+/// Entries in chunks. So a long list is not copied when it grows or moves.
 #[derive(Debug, Default)]
 struct List {
     chunks: Vec<Vec<Retained>>,
@@ -138,71 +138,71 @@ struct OpenSnapshot {
     readers: usize,
 }
 
-/// The numbers of the open snapshots, as of some moment.
+/// The numbers of the open snapshots at some moment.
 #[derive(Debug, Default)]
 pub struct OpenSnapshots {
-    /// In their order. Some of them may be closed by now.
+    /// In ascending order. Some of these snapshots may be closed by now.
     numbers: Vec<u64>,
-    /// Every open snapshot with a smaller number is among them.
+    /// The list has every open snapshot whose number is smaller than this.
     as_of: u64,
 }
 
 impl OpenSnapshots {
-    /// The numbers, in their order.
+    /// Returns the numbers, in ascending order.
     pub fn numbers(&self) -> &[u64] {
         &self.numbers
     }
 
-    /// Whether the list has every open snapshot whose number is smaller than `number`.
+    /// Returns whether the list has every open snapshot whose number is smaller than `number`.
     #[inline(always)]
     pub fn is_complete_below(&self, number: u64) -> bool {
         self.as_of >= number
     }
 
-    /// Whether a snapshot from `begin` up to, but not including, `end` may be open.
+    /// Returns whether a snapshot from `begin` up to, but not including, `end` may be open.
     pub fn may_lie_in(&self, begin: u64, end: u64) -> bool {
         !self.is_complete_below(end) || greatest_in(&self.numbers, begin, end).is_some()
     }
 }
 
-/// The greatest of some numbers, in their order, from `begin` up to, but not including, `end`.
+/// Returns the greatest of `numbers`, which ascend, from `begin` up to, but not including, `end`.
 fn greatest_in(numbers: &[u64], begin: u64, end: u64) -> Option<u64> {
     let below = numbers.partition_point(|&number| number < end);
     numbers[..below].last().copied().filter(|&number| number >= begin)
 }
 
-/// Something that is kept for snapshots.
+/// An entry: something that is kept for snapshots.
 #[derive(Debug)]
 pub struct Retained {
     /// What it is.
     pub kept: Kept,
-    /// The record that it belongs to.
+    /// The record to which it belongs.
     pub record: NonNull<u8>,
     /// The record's table.
     pub table: TableRef,
     /// The number of a version's replacement, or of a record's deletion.
     pub end: u64,
-    /// How much memory it holds, this entry included.
+    /// How many bytes of memory it takes, this entry included.
     bytes: u64,
 }
 
 /// What is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A version that was replaced, by its row.
+    /// A version that was replaced, given by its row.
     Version(NonNull<u8>),
     /// A deleted record, in its index under this key.
     DeletedRecord(EncodedKey),
 }
 
-// SAFETY: the addresses are of memory that whoever holds the entry owns, on any thread.
+// SAFETY: the holder of the entry owns the memory at these addresses, on any thread.
 unsafe impl Send for Retained {}
 
 impl Retained {
-    /// The entry of a version that was replaced at `end`.
+    /// Creates the entry of a version that was replaced at `end`.
     ///
     /// # Safety
-    /// The caller owns the version, of a record of `table`.
+    /// The caller owns the version, which belongs to a record of `table`.
     pub unsafe fn version(
         row: NonNull<u8>,
         record: NonNull<u8>,
@@ -219,10 +219,11 @@ impl Retained {
         Retained { kept: Kept::Version(row), record, table, end, bytes: bytes as u64 }
     }
 
-    /// The entry of a deleted record, under `key` of its index, whose newest row was deleted at `end`.
+    /// Creates the entry of a deleted record, which its index holds under `key`, and whose newest row was
+    /// deleted at `end`.
     ///
     /// # Safety
-    /// The caller has the record on a list of deleted records, and is pinned.
+    /// The caller took the record from a list of deleted records, and is pinned.
     pub unsafe fn deleted_record(
         key: EncodedKey,
         record: NonNull<u8>,
@@ -240,7 +241,7 @@ impl Retained {
         Retained { kept: Kept::DeletedRecord(key), record, table, end, bytes: bytes as u64 }
     }
 
-    /// Whether it is a version whose transaction has committed and is about to number it.
+    /// Returns whether the entry is a version whose transaction has committed, but has not numbered it yet.
     ///
     /// # Safety
     /// The caller owns what the entry stands for.
@@ -252,12 +253,13 @@ impl Retained {
         }
     }
 
-    /// The greatest of the open snapshots that needs it. `open` has all that are open with a smaller
-    /// number than the entry's end.
+    /// Returns the greatest of the open snapshots that needs the entry. `open` must have all open snapshots
+    /// with a smaller number than the entry's end.
     ///
-    /// A deleted record may still have older versions that no snapshot needs. Then it has to wait for
-    /// their owners to unlink them. They do so soon if they are on released lists, or on their way.
-    /// If `may_rest`, the record is put on the list of the greatest snapshot that may have them on its own.
+    /// A deleted record may still have older versions that no snapshot needs. Then it must wait for their
+    /// owners to unlink them. The owners do so soon if those versions are on released lists, or on their way
+    /// there. If `may_rest`, the record is instead put on the list of the greatest snapshot for which such a
+    /// version may be kept.
     ///
     /// # Safety
     /// The caller owns what the entry stands for, and is pinned.
@@ -292,8 +294,8 @@ impl Retained {
         // SAFETY: the record is not freed while it is on a list, and the caller is pinned.
         unsafe {
             let newest = || newest(self.record);
-            // The newest row, and the number of its deletion. No deletion: the record has a row again, or was
-            // deleted again when no snapshot was open. Older versions have entries of their own then.
+            // The newest row, and the number of its deletion. `None` if the record has a row again, or was
+            // deleted again while no snapshot was open. Then its older versions have entries of their own.
             let deleted = || {
                 let header = VersionHeader::of(newest()?);
                 Some((header, header.deletion()?.as_ref().number))
@@ -302,8 +304,8 @@ impl Retained {
             if let Some(number) = greatest_in(open, header.number(), deletion) {
                 return Some(number);
             }
-            // No snapshot reads the newest row, but one may read an older version, through the record. While
-            // the chain is locked no version of it is unlinked.
+            // No snapshot reads the newest row, but one may read an older version through this record. While
+            // the chain is locked, no version of it is unlinked.
             let _chain = chains.lock(self.record);
             let (header, deletion) = deleted()?;
             let mut oldest = header.predecessor()?;
@@ -313,7 +315,8 @@ impl Retained {
             if reader.is_some() || !may_rest {
                 return reader;
             }
-            // A deleted version may be on a list because it hid an older one, which is gone by now.
+            // A version that was itself deleted may still be on a list, because it hid an older version that
+            // has been unlinked by now. So start from the oldest version.
             while let Some(older) = VersionHeader::of(oldest).predecessor() {
                 oldest = older;
             }
@@ -322,8 +325,8 @@ impl Retained {
     }
 }
 
-/// Which snapshots need a version that was replaced at `end`: from the first number up to, but not
-/// including, the second.
+/// Returns which snapshots need a version that was replaced at `end`: those from the first number up to, but
+/// not including, the second.
 ///
 /// # Safety
 /// The caller owns the version.
@@ -332,12 +335,12 @@ unsafe fn version_interval(row: NonNull<u8>, end: u64) -> (u64, u64) {
     unsafe {
         let header = VersionHeader::of(row);
         let begin = match header.number() {
-            // Not numbered yet: it may be as old as need be.
+            // It has no number yet, so assume that it is as old as possible.
             UNNUMBERED | NEVER => 0,
             number => number,
         };
-        // Between its deletion and its replacement a deleted row tells snapshots not to look
-        // any further, if there is something to be found.
+        // Between its deletion and its replacement, a deleted row tells snapshots not to look at older
+        // versions. It is needed for that if there are older versions.
         if !header.is_deleted() || header.predecessor().is_some() {
             return (begin, end);
         }
@@ -367,11 +370,12 @@ impl Retention {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Opens a snapshot, which takes its number by `take`. It is consistent when the commits under
+    /// Opens a snapshot, which takes its number by `take`. The snapshot is consistent when the commits under
     /// way have ended.
     ///
-    /// Whoever draws a number greater than the snapshot's sees it open from then on: the clock's
-    /// increment comes after the store to `oldest`, and before the drawing.
+    /// A transaction that draws a number greater than the snapshot's sees from then on that the snapshot is
+    /// open: the store to `oldest` comes before the clock's increment, and the increment before the
+    /// transaction's draw.
     pub fn open(&self, clock: &Clock, take: impl FnOnce() -> u64) -> u64 {
         let mut state = self.state();
         self.openings.fetch_add(1, Ordering::SeqCst);
@@ -385,15 +389,15 @@ impl Retention {
         number
     }
 
-    /// Opens a snapshot once more that is open.
+    /// Adds a reader to a snapshot that is open.
     pub fn join(&self, number: u64) {
         let mut state = self.state();
         let joined = state.open.iter_mut().find(|open| open.number == number);
-        joined.expect("somebody has it open").readers += 1;
+        joined.expect("only an open snapshot is joined").readers += 1;
     }
 
-    /// Closes a snapshot. If no other reader has it open, what was kept for it is
-    /// [released](Retention::take_released), in one step however much it is.
+    /// Closes a snapshot for one reader. If it was the last reader, everything that was kept for the snapshot
+    /// is [released](Retention::take_released), in one step however much it is.
     pub fn close(&self, number: u64) {
         let mut state = self.state();
         let position = state.open.iter().position(|open| open.number == number);
@@ -411,8 +415,9 @@ impl Retention {
         }
     }
 
-    /// No open snapshot's number is smaller. [`NONE_OPEN`] if none is open; then nobody reads old
-    /// versions, nor will anybody who comes later read those of today.
+    /// Returns a lower bound of the numbers of all open snapshots. Returns [`NONE_OPEN`] if no snapshot is
+    /// open. Then no old version is read, and snapshots that are opened later will not need the versions of
+    /// today either.
     ///
     /// SeqCst: a transaction calls this after it has drawn its number: see [`Retention::open`].
     #[inline(always)]
@@ -420,7 +425,7 @@ impl Retention {
         self.oldest.load(Ordering::SeqCst)
     }
 
-    /// How many snapshots have been opened so far; two results differ if, and only if, one was
+    /// Returns a count of the snapshots opened so far. Two results differ if, and only if, a snapshot was
     /// opened in between. Waits while one is being opened.
     pub fn openings(&self) -> u64 {
         loop {
@@ -432,7 +437,7 @@ impl Retention {
         }
     }
 
-    /// Whether a snapshot was opened, or is being opened, since [`Retention::openings`] said
+    /// Returns whether a snapshot was opened, or is being opened, since [`Retention::openings`] returned
     /// `openings`.
     #[inline(always)]
     pub fn has_opened_since(&self, openings: u64) -> bool {
@@ -441,15 +446,15 @@ impl Retention {
 
     /// Lists the open snapshots.
     pub fn list_open(&self, clock: &Clock, open: &mut OpenSnapshots) {
-        // The clock first. A snapshot with a smaller number than this has incremented the clock, so its
-        // opening holds the lock by now, or held it before.
+        // Read the clock first. A snapshot with a smaller number than this has incremented the clock already,
+        // so its opening holds the lock by now, or held it before.
         open.as_of = clock.number();
         open.numbers.clear();
         open.numbers.extend(self.state().open.iter().map(|open| open.number));
     }
 
-    /// Puts entries on the lists of the snapshots that need them: each entry comes with the number of
-    /// that snapshot. `is_new` says that the entries have not been on a list before.
+    /// Puts entries on the lists of the snapshots that need them. Each entry comes with the number of its
+    /// snapshot. `is_new` says that the entries have not been on a list before.
     pub fn keep(&self, needed: &mut Vec<(u64, Retained)>, is_new: bool) {
         if needed.is_empty() {
             return;
@@ -465,7 +470,7 @@ impl Retention {
             if state.open.binary_search_by_key(&number, |open| open.number).is_ok() {
                 state.lists.entry(number).or_default().push(entry);
             } else {
-                // Closed since the caller has listed the snapshots: another may need the entry.
+                // Closed since the caller listed the snapshots: another snapshot may need the entry.
                 released.push(entry);
             }
         }
@@ -476,11 +481,10 @@ impl Retention {
     }
 
     /// Takes some of the entries that were kept for snapshots that are closed now. The result is empty if
-    /// there are no such entries.
-    /// The caller decides about them again, and calls [`Retention::keep`] and
+    /// there are no such entries. The caller decides about them again, and calls [`Retention::keep`] and
     /// [`Retention::forget`].
     pub fn take_released(&self) -> Vec<Retained> {
-        // Relaxed: now or later makes no difference.
+        // Relaxed: it makes no difference whether they are taken now or later.
         if self.released.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
@@ -494,12 +498,12 @@ impl Retention {
         chunk
     }
 
-    /// Whether entries wait to be decided about again.
+    /// Returns whether entries wait to be decided about again.
     pub fn has_released(&self) -> bool {
         self.released.load(Ordering::Relaxed) != 0
     }
 
-    /// Counts entries as kept no more, which were on lists before.
+    /// Removes entries that were on lists before from the counts of what is kept.
     pub fn forget(&self, unneeded: &[Retained]) {
         if !unneeded.is_empty() {
             subtract(&self.retained, unneeded.len() as u64);
@@ -507,14 +511,14 @@ impl Retention {
         }
     }
 
-    /// Takes everything, when the database is being dropped.
+    /// Takes all entries. Called when the database is dropped.
     pub fn take_all(&self) -> Vec<Retained> {
         let state = &mut *self.state();
         let lists = std::mem::take(&mut state.lists).into_values();
         lists.chain(state.released.drain(..)).flat_map(|list| list.chunks).flatten().collect()
     }
 
-    /// How many are open, and what is kept for them.
+    /// Returns how many snapshots are open, and what is kept for them.
     pub fn metrics(&self) -> SnapshotMetrics {
         let state = self.state();
         SnapshotMetrics {
@@ -526,7 +530,7 @@ impl Retention {
     }
 }
 
-/// Relaxed: a statistic, or a hint.
+/// Subtracts `value` from a counter. Relaxed: the counters are statistics and hints.
 fn subtract(word: &Word, value: u64) {
     word.fetch_add(value.wrapping_neg(), Ordering::Relaxed);
 }
@@ -539,8 +543,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// Whoever draws a greater number than a snapshot's sees that one is open which is as old, also
-    /// while another one is being closed.
+    /// A transaction that draws a greater number than a snapshot's sees that a snapshot is open that is at
+    /// least as old, also while another one is being closed.
     #[test]
     fn loom_retention_an_open_snapshot_is_seen() {
         let mut model = loom::model::Builder::new();
@@ -576,8 +580,9 @@ mod loom_tests {
         });
     }
 
-    /// What a worker keeps for a snapshot that is being closed is released, whichever comes first: it is
-    /// taken again, each entry once, and none stays on the list of a snapshot that is not there.
+    /// A worker keeps entries for a snapshot that is being closed. Whether they are put on its list before or
+    /// after, they are released: each entry is taken again once, and none stays on the list of a closed
+    /// snapshot.
     #[test]
     fn loom_retention_nothing_is_kept_for_a_closed_snapshot() {
         let mut model = loom::model::Builder::new();
@@ -613,7 +618,7 @@ mod loom_tests {
     }
 }
 
-/// What [`Retention`] does with chunks.
+/// How [`Retention`] handles chunks.
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;

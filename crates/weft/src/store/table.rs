@@ -1,10 +1,10 @@
-//! Tables: a primary index, the secondary indexes, and what the type-erased layers below must
-//! know of the rows.
+//! Tables: a primary index, the secondary indexes, and what the type-erased layers below need to know of the
+//! rows.
 //!
-//! [`core`] is what goes with a row's plain address, [`forms`] the indexes by the form of their keys. A
-//! secondary index is a small table of its own: its rows ([`Entry`]) lead from an index key to
-//! the primary record, and are read, inserted and deleted by the same protocol as any row. So
-//! secondary indexes are transactional under every protocol, phantoms included.
+//! [`core`] describes a table's rows to code that has only their addresses. [`forms`] has the indexes, by the
+//! form of their keys. A secondary index is a small table of its own: its rows ([`Entry`]) lead from an index
+//! key to the primary record, and are read, inserted and deleted by the same protocol as any other row. So
+//! secondary indexes are transactional under every protocol, and protected from phantoms as well.
 
 mod core;
 mod forms;
@@ -29,16 +29,17 @@ pub use forms::with_form;
 pub(crate) use forms::with_secondary;
 pub use forms::{AnyIndex, Form, FormIndex, PickForm, SharedIndex, form_of};
 
-/// A handle to a table of row type `T`. Cheap to clone, and usable from any thread; get it from [`Database::table`](crate::Database::table).
+/// A handle to a table of row type `T`. It is cheap to clone, and can be used from any thread.
+/// [`Database::table`](crate::Database::table) returns it.
 pub struct Table<T: Record> {
     pub(crate) inner: Arc<TableInner<T>>,
 }
 
 impl<T: Record> Table<T> {
-    /// The table itself, for protocols of other crates.
+    /// Returns the table itself, for protocols of other crates.
     ///
     /// # Safety
-    /// What is done with it keeps to what its functions ask of callers.
+    /// The caller meets the contracts of the functions that it calls on the result.
     #[doc(hidden)]
     pub unsafe fn inner(&self) -> &TableInner<T> {
         &self.inner
@@ -57,17 +58,17 @@ impl<T: Record> std::fmt::Debug for Table<T> {
     }
 }
 
-/// What tells one database from another: the address of its only value, which every handle that
-/// could be taken to the wrong database keeps alive.
+/// The identity of a database: the address of its only value. Handles that could be used with the wrong
+/// database keep it alive, so that no other database gets the same address.
 #[derive(Debug)]
 pub struct Identity;
 
-/// What drops the rows of a table's records, if rows own anything.
+/// Returns a function that drops the row of a record, or `None` if rows own nothing.
 fn drop_visitor(table: TableRef, memory: &WorkerMemory) -> Option<impl FnMut(u64) + '_> {
     table.core().drop_row?;
     Some(move |address| {
-        // SAFETY: the index led to the record, and nobody else is there: each record is visited
-        // once, and its row dropped once.
+        // SAFETY: the index led to the record, and no other thread uses the table. Each record is visited
+        // once, so its row is dropped once.
         unsafe { table.drop_newest(record_at(address), memory) };
     })
 }
@@ -78,13 +79,14 @@ pub struct TableInner<T: Record> {
     core: TableCore,
     pub primary: SharedIndex<AnyIndex>,
     pub secondary: Vec<AnySecondary>,
-    /// Which database it belongs to.
+    /// The identity of the database to which the table belongs.
     pub identity: Arc<Identity>,
     rows: PhantomData<fn() -> T>,
 }
 
 impl<T: Record> TableInner<T> {
-    /// Makes the table; its indexes are numbered from `number` on. It is stored so, for so many rows.
+    /// Creates the table, with the storage `storage` for about `capacity` rows. Its indexes are numbered from
+    /// `number` on.
     pub fn new(
         identity: &Arc<Identity>,
         number: usize,
@@ -109,8 +111,7 @@ impl<T: Record> TableInner<T> {
         })
     }
 
-    /// The reference that goes into access sets. `self` lies in the `Arc` that the database
-    /// holds.
+    /// Returns the reference that goes into access sets. `self` lies in the `Arc` that the database holds.
     #[inline(always)]
     pub fn reference(&self) -> TableRef {
         TableRef(NonNull::from(self).cast())
@@ -121,22 +122,21 @@ impl<T: Record> TableInner<T> {
         self.core.number
     }
 
-    /// Has it logged from now on.
+    /// Makes the table logged from now on.
     pub fn set_log_number(&self, number: u32) {
         self.core.set_log_number(number);
     }
 
-    /// Drops every row that an index leads to, and frees the indexes' own memory. (Records lie in
-    /// the chunks, which go as a whole.)
+    /// Drops the rows of all records in the indexes, and frees the indexes' own memory. (The records lie in
+    /// chunks, which are freed as a whole.)
     ///
     /// # Safety
-    /// The database is being dropped: no transaction is running or will run, and this is the
-    /// only call.
+    /// The database is being dropped: no transaction is running or will run. This is called only once.
     pub unsafe fn tear_down(&self, memory: &WorkerMemory) {
         for secondary in &self.secondary {
             with_secondary!(secondary, |index| {
                 let visit = drop_visitor(index.reference(), memory);
-                // SAFETY: by the contract nobody else uses the index.
+                // SAFETY: by the contract nothing else uses the index.
                 unsafe { &mut *index.index.0.get() }.tear_down(memory, visit);
             });
         }
@@ -205,12 +205,12 @@ impl<T: Record> RowsOf for TableInner<T> {
     }
 }
 
-/// A row of a secondary index: where the entry's key leads.
+/// A row of a secondary index: an index key and the record to which it leads.
 #[derive(Clone)]
 pub struct Entry<K> {
     /// The primary record's address.
     pub record: u64,
-    /// The entry's own key, as people and histories see it.
+    /// The entry's own key, for messages and histories.
     pub key: K,
 }
 
@@ -340,7 +340,7 @@ impl AnySecondary {
 /// Checks that a row may be written.
 #[inline(always)]
 pub fn check<T: Record>(row: &T) -> Result<(), Failure> {
-    // What owns no memory is far shorter than that.
+    // A row that owns no memory is far shorter than that.
     if const { std::mem::needs_drop::<T>() } && row.stored_bytes() > STORED_BYTES_MAX {
         return Err(Failure::StoredRowTooLarge {
             table: T::TABLE,
@@ -355,7 +355,7 @@ pub fn check<T: Record>(row: &T) -> Result<(), Failure> {
     })
 }
 
-/// A row's key in one of its secondary indexes.
+/// Returns a row's key in one of its secondary indexes.
 pub fn index_key<K: KeyForm, T: Record>(row: &T, position: usize) -> K {
     let mut encoder = K::Encoder::default();
     row.encode_index_key(position, &mut encoder);

@@ -1,13 +1,14 @@
 //! Workers: what a thread needs to run transactions on a database.
 //!
-//! A thread becomes a worker of a database by its first transaction on it, and stops being one
-//! when it ends. A worker has a slot (for grace periods and counters), an arena, a list of
-//! garbage, and an executor of the protocol. The database owns all of it; the thread keeps only
-//! a registration, which its end releases.
+//! A thread becomes a worker of a database by its first transaction on it, and stops being one when the
+//! thread ends. A worker has a slot (for grace periods and counters), an arena, a list of garbage, and an
+//! executor of the protocol. The database owns all of it. The thread holds only a registration, which is
+//! released when the thread ends.
 //!
-//! [`commit`] is what becomes of a commit's versions, [`thread`](mod@thread) the worker as its thread
-//! has it, [`idle`] how other workers take over what an idle one holds, and `undoable` what the simulated
-//! machine needs to undo whole transactions.
+//! - [`commit`]: the steps of a commit that are the same for all protocols.
+//! - [`thread`](mod@thread): the worker as its thread uses it.
+//! - [`idle`]: how other workers take over what an idle one holds.
+//! - `undoable`: what the simulated machine needs to undo whole transactions.
 
 mod aborts;
 mod commit;
@@ -58,22 +59,23 @@ use crate::sync::turnstile::Turnstile;
 pub struct Shared {
     pub memory: Memory,
     pub grace: GracePeriods,
-    /// Workers that others take over from when they are idle.
+    /// The workers whose lists others take over while they are idle.
     pub idle: IdleWorkers,
     pub clock: Arc<Clock>,
     /// Which workers are committing.
     pub commits: Commits,
     /// The open snapshots, and what is kept for them.
     pub retention: Retention,
-    /// One of them, which readers share.
+    /// The recent snapshot, which readers share.
     pub recent: Recent,
     pub htm: Htm,
     pub counters: Box<[Counters]>,
-    /// Aborts, by what they were about.
+    /// Aborts, counted by the table in which the conflict was.
     pub aborts: AbortsByTable,
-    /// Whether transactions begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
+    /// Whether transactions may begin: [`OPEN`], [`CLOSED`] or [`LOADING`].
     pub closed: Word,
-    /// Keeps procedures in pieces and all else apart, under a protocol that has such.
+    /// Keeps procedures in pieces apart from all other transactions, if the protocol runs procedures in
+    /// pieces.
     pub gate: Option<Arc<Gate>>,
     /// The history, if it is recorded.
     #[cfg(feature = "history")]
@@ -82,23 +84,24 @@ pub struct Shared {
     pub log: OnceLock<EngineLog>,
     /// Lets starving transactions through.
     pub turnstile: Turnstile,
-    /// Garbage of workers that left, and how many batches of it there are.
+    /// Garbage of workers that have left, and the number of batches in it.
     orphans: Mutex<VecDeque<Batch>>,
     orphan_batches: Word,
     slots: Mutex<Slots>,
 }
 
-/// Transactions begin.
+/// The database is open: transactions may begin.
 pub const OPEN: u64 = 0;
-/// No transaction begins any more.
+/// The database is closed: no transaction begins any more.
 pub const CLOSED: u64 = 1;
-/// No transaction begins while a table is loaded.
+/// A table is being loaded: no transaction begins until that is done.
 pub const LOADING: u64 = 2;
 
 impl Shared {
-    /// Whether a transaction or a snapshot may begin.
+    /// Returns an error unless a transaction or a snapshot may begin.
     ///
-    /// Relaxed: who changes it waits for all that were pinned before they could see it.
+    /// Relaxed: a thread that changes the word then waits for all workers that were pinned before they could
+    /// see the change.
     #[inline(always)]
     pub fn check_open(&self) -> Result<(), Failure> {
         match self.closed.load(Ordering::Relaxed) {
@@ -117,8 +120,8 @@ struct Slots {
     htm_departed: Statistics,
 }
 
-/// A worker's counters, written by it alone (a plain load and store each) and read by anybody.
-/// They belong to the slot: a later worker of the slot counts on.
+/// A worker's counters. Only the worker writes them (a plain load and store each); any thread may read them.
+/// They belong to the slot: a later worker of the slot goes on counting.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -135,18 +138,18 @@ pub struct Counters {
     /// Changes that pieces have deferred.
     pub deferred: Word,
     pub pieces_carried_over: Word,
-    /// Values of the user's whose `Drop` has panicked.
+    /// Values of the user's types whose `Drop` panicked.
     pub drops_panicked: Word,
 }
 
 impl Counters {
-    /// Adds one to a counter of the calling worker. Relaxed: a statistic, of a single writer.
+    /// Adds one to a counter of the calling worker. Relaxed: a statistic with a single writer.
     #[inline(always)]
     pub fn count(counter: &Word) {
         Counters::add(counter, 1);
     }
 
-    /// Counts several, in the worker's own counter.
+    /// Adds `count` to a counter of the calling worker.
     #[inline(always)]
     pub fn add(counter: &Word, count: u64) {
         counter.store(counter.load(Ordering::Relaxed) + count, Ordering::Relaxed);
@@ -178,13 +181,13 @@ impl Shared {
         }
     }
 
-    /// Number of workers at present.
+    /// Returns the number of workers at present.
     pub fn workers(&self) -> usize {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         slots.used - slots.free.len()
     }
 
-    /// HTM statistics of all workers, past ones included.
+    /// Returns the HTM statistics of all workers, including those that have left.
     pub fn htm_statistics(&self) -> Statistics {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let mut total = slots.htm_departed;
@@ -222,7 +225,7 @@ impl Shared {
         slots.free.push(slot);
     }
 
-    /// Leaves garbage to all workers.
+    /// Leaves garbage for other workers to take over.
     fn leave_orphans(&self, batches: Vec<Batch>) {
         if !batches.is_empty() {
             let mut orphans = self.orphans.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,44 +234,44 @@ impl Shared {
         }
     }
 
-    /// Takes the garbage of workers that left, when the database is being dropped.
+    /// Takes the garbage of workers that have left. Called when the database is dropped.
     pub fn take_orphans(&self) -> VecDeque<Batch> {
         std::mem::take(&mut *self.orphans.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// A worker's memory: its arena and its garbage, its slot among the grace periods, and its
-/// hardware regions. Used by one thread at a time.
+/// A worker's memory: its arena, its garbage, its slot in the grace periods, and its hardware regions. Used
+/// by one thread at a time.
 pub struct WorkerMemory {
     shared: Arc<Shared>,
     slot: usize,
     arena: UnsafeCell<Arena>,
     garbage: UnsafeCell<Garbage>,
     regions: Regions,
-    /// The snapshot number that the commit under way has drawn. Like the next, a word though it is the
-    /// worker's own, since regions write it.
+    /// The snapshot number that the commit under way has drawn. This field and the next are words, although
+    /// only the worker uses them, because regions write them.
     drawn: Word,
     /// 1 while a commit is under way.
     is_committing: Word,
-    /// Whether its transactions put together what was committed before, and logged.
+    /// Whether the worker's transactions only reconcile what was already committed and logged.
     is_reconciling: Cell<bool>,
-    /// What is to be kept for snapshots, until there is enough of it for the common lists.
+    /// Entries to keep for snapshots, until there are enough of them for the common lists.
     retained: RefCell<Vec<Retained>>,
-    /// The open snapshots, as the worker has listed them last.
+    /// The open snapshots, as the worker last listed them.
     open_snapshots: RefCell<OpenSnapshots>,
-    /// Deleted records that may leave their indexes in a later epoch than that of the deletion, and
-    /// that epoch: see [`WorkerMemory::retire_deleted`].
+    /// Deleted records that may leave their indexes only in a later epoch than that of their deletion, with
+    /// the epoch of the deletion: see [`WorkerMemory::retire_deleted`].
     deleted: RefCell<VecDeque<(u64, Box<DeletedRecord>)>>,
-    /// The writes of the commit under way, as they are to be logged.
+    /// The writes of the commit under way, encoded for the log.
     staged: RefCell<commit::Staged>,
     scratch: RefCell<Vec<u8>>,
-    /// Values to drop when the transaction is over.
+    /// Values to drop when the transaction has ended.
     discarded: DiscardedList,
-    /// Whether the engine has called the user's code while it holds something of the worker's.
+    /// Whether the engine is calling the user's code while it holds something of the worker's.
     is_in_user_code: Cell<bool>,
-    /// When the transaction that begins has to give up, and after how many attempts.
+    /// The deadline of the transaction that begins, and the number of its attempts.
     deadline: Cell<Option<(Deadline, u32)>>,
-    /// The blocks of the transaction under way.
+    /// The blocks that the transaction under way has allocated and freed.
     #[cfg(weft_sim)]
     undoable: RefCell<undoable::Undoable>,
 }
@@ -308,22 +311,23 @@ impl WorkerMemory {
         &self.shared
     }
 
-    /// Whether so much garbage waits for this transaction's end, perhaps among others', that it had better
-    /// end soon: a quarter of the workers could have closed a batch of theirs, and at least two.
+    /// Returns whether so much garbage waits for this transaction, perhaps among others, that it should end
+    /// soon: whether more than two batches, and more than one for every four workers, were sealed since it
+    /// began.
     pub fn holds_back_others(&self) -> bool {
-        // In hasty builds a batch is a few entries.
+        // Not in hasty builds, where a batch is only a few entries.
         let grace = &self.shared.grace;
         let many = (grace.slots_used() as u64 / 4).max(2);
         !crate::store::IS_HASTY && grace.sealed_since(self.slot) > many
     }
 
-    /// The present epoch.
+    /// Returns the present epoch.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         self.shared.clock.epoch()
     }
 
-    /// The worker's number, as operations know it.
+    /// Returns the worker's number, as operations know it.
     #[inline(always)]
     pub fn core(&self) -> u32 {
         self.slot as u32
@@ -334,22 +338,22 @@ impl WorkerMemory {
         &self.shared.counters[self.slot]
     }
 
-    /// Counts an attempt that gives way, by the reason and by the table that it is about.
+    /// Counts an aborted attempt, by its reason and by the table in which the conflict was.
     pub fn count_abort(&self, reason: ConflictReason, table: TableRef) {
         Counters::count(&self.counters().aborted[reason as usize]);
         self.shared.aborts.count(self.slot, table);
     }
 
-    /// The arena. Every use is one call into it, which does not come back here.
+    /// Returns the arena. Every use is a single call into it, and that call does not use the worker's memory.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     fn arena(&self) -> &mut Arena {
-        // SAFETY: `WorkerMemory` is not Sync, and no method of this file holds the reference over
-        // a call that could ask for it again.
+        // SAFETY: `WorkerMemory` is not Sync, and no method of this file holds the reference across a call
+        // that could ask for it again.
         unsafe { &mut *self.arena.get() }
     }
 
-    /// The garbage; as [`WorkerMemory::arena`].
+    /// Returns the garbage; as [`WorkerMemory::arena`].
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "the cell is the worker's own")]
     fn garbage(&self) -> &mut Garbage {
@@ -357,10 +361,10 @@ impl WorkerMemory {
         unsafe { &mut *self.garbage.get() }
     }
 
-    /// Runs code of the user's types while the caller holds something of the worker's, its executor for one.
-    /// If that code comes back to the transaction, it is refused.
+    /// Runs code of the user's types while the caller holds something of the worker's, for example its
+    /// executor. If that code calls the transaction, the call is refused.
     pub fn in_user_code<R>(&self, user_code: impl FnOnce() -> R) -> R {
-        /// Puts back what was before, also if the user's code panics.
+        /// Restores the previous state, also if the user's code panics.
         struct Restore<'w>(&'w Cell<bool>, bool);
         impl Drop for Restore<'_> {
             fn drop(&mut self) {
@@ -372,16 +376,17 @@ impl WorkerMemory {
         user_code()
     }
 
-    /// Sets when the transaction that begins has to give up waiting, and the number of its attempts.
+    /// Sets when the transaction that begins must stop waiting, and the number of its attempts.
     #[inline(always)]
     pub fn set_deadline(&self, deadline: Option<Deadline>, attempts: u32) {
         self.deadline.set(deadline.map(|deadline| (deadline, attempts)));
     }
 
-    /// Decides whether a wait for other transactions goes on.
+    /// Returns an error if a wait for other transactions must end.
     ///
     /// # Errors
-    /// [`Failure::Closed`] or [`Failure::Loading`] if the database is not open; [`Failure::DeadlineExceeded`].
+    /// [`Failure::Closed`] or [`Failure::Loading`] if the database is not open; [`Failure::DeadlineExceeded`]
+    /// if the deadline has passed.
     pub fn keep_waiting(&self) -> Result<(), Failure> {
         self.shared.check_open()?;
         match self.deadline.get() {
@@ -390,22 +395,22 @@ impl WorkerMemory {
         }
     }
 
-    /// See [`WorkerMemory::in_user_code`].
+    /// Returns whether the user's code is running: see [`WorkerMemory::in_user_code`].
     #[inline(always)]
     pub fn is_in_user_code(&self) -> bool {
         self.is_in_user_code.get()
     }
 
-    /// Begins a period in which nothing is freed that this worker can find.
+    /// Pins the worker: until it is unpinned, nothing that it can find is freed.
     #[inline(always)]
     pub fn pin(&self) {
         self.shared.grace.pin(self.slot);
     }
 
-    /// Ends the period, and collects garbage if there is enough.
+    /// Unpins the worker, and collects garbage if a batch is full.
     #[inline(always)]
     pub fn unpin(&self) {
-        // Before the worker may be visited.
+        // Asked before the worker is unpinned: from then on another worker may visit it and take its garbage.
         let is_batch_full = self.garbage().is_batch_full();
         self.shared.grace.unpin(self.slot);
         if is_batch_full {
@@ -423,8 +428,8 @@ impl WorkerMemory {
         block
     }
 
-    /// The place of a new row of `table`, in a block of its own, with the header of a version that
-    /// has no predecessor.
+    /// Allocates a block for a row of `table`, with the header of a version that has no predecessor, and
+    /// returns the address for the row.
     #[inline(always)]
     pub fn allocate_row(&self, table: TableRef) -> NonNull<u8> {
         let block = self.allocate_block(table.core().row_class);
@@ -448,12 +453,11 @@ impl WorkerMemory {
         unsafe { self.arena().free(block, class, &self.shared.memory) };
     }
 
-    /// Drops a row that nobody can reach any more and, unless it lies inline in its record, frees
-    /// its block. What a row owns is dropped when the transaction under way is over: see `discarded`.
+    /// Drops a row that no thread can reach any more. Unless the row lies inline in its record, also frees
+    /// its block. What a row owns is dropped only when the transaction under way has ended: see `discarded`.
     ///
     /// # Safety
-    /// `row` is a complete row of `table`; neither it nor (if not `inline`) its block is used
-    /// again.
+    /// `row` is a complete row of `table`. It is not used again, nor is its block unless the row is `inline`.
     #[inline(always)]
     pub unsafe fn drop_row(&self, row: NonNull<u8>, table: TableRef, inline: bool) {
         #[cfg(weft_sim)]
@@ -468,7 +472,7 @@ impl WorkerMemory {
         unsafe { self.free_row(row, table, inline) };
     }
 
-    /// Frees the memory of a row that owns nothing any more.
+    /// Frees the memory of a row that no longer owns anything.
     ///
     /// # Safety
     /// As for [`WorkerMemory::drop_row`].
@@ -488,7 +492,7 @@ impl WorkerMemory {
     /// Frees the block of a record.
     ///
     /// # Safety
-    /// No index leads to the record, nobody holds its address, and its rows are dropped.
+    /// No index leads to the record, no thread holds its address, and its rows have been dropped.
     #[inline(always)]
     pub unsafe fn free_record(&self, record: NonNull<u8>, table: TableRef) {
         // SAFETY: by the contract; records have blocks of the table's record class.
@@ -497,42 +501,43 @@ impl WorkerMemory {
 
     // ---- garbage --------------------------------------------------------------------------
 
-    /// Begins a transaction that the simulated machine may undo: blocks and garbage are as they were
-    /// now, if it does. Ends the one before.
+    /// Begins a transaction that the simulated machine may undo; if it does, blocks and garbage are again as
+    /// they are now. Also ends the previous such transaction.
     #[cfg(weft_sim)]
     pub fn begin_undoable(&self) {
         self.garbage().mark();
         self.mark_discarded();
         let freed = self.undoable.borrow_mut().begin();
         if Bug::is_any_planted() {
-            return; // They may be in use.
+            return; // The blocks may be in use.
         }
         for (block, class) in freed {
-            // SAFETY: whoever freed it did not use it again, and the region that might have brought it
-            // back has committed.
+            // SAFETY: the code that freed the block did not use it again, and the region whose undoing could
+            // have brought it back has committed.
             unsafe { self.arena().free(block, class, &self.shared.memory) };
         }
     }
 
-    /// The transaction, or the piece of one, has begun no region, or its region has committed.
+    /// Notes that the transaction, or the piece of one, cannot be undone any more: it has begun no region, or
+    /// its region has committed.
     #[cfg(weft_sim)]
     pub fn end_undoable(&self) {
         self.undoable.borrow_mut().end();
     }
 
-    /// Takes back what has happened to blocks and garbage since [`WorkerMemory::begin_undoable`]: what
-    /// was retired or freed is in use, and nothing leads to what was allocated.
+    /// Takes back what has happened to blocks and garbage since [`WorkerMemory::begin_undoable`]: what was
+    /// retired or freed is in use again, and nothing leads to what was allocated.
     #[cfg(weft_sim)]
     pub fn undo(&self) {
         self.garbage().forget_since_mark();
         self.forget_discarded();
         let allocated = self.undoable.borrow_mut().undo();
         if Bug::is_any_planted() {
-            return; // They may be in use.
+            return; // The blocks may be in use.
         }
         for (block, class) in allocated.into_iter().rev() {
-            // SAFETY: the region that has allocated the block is undone, and so is every word that led
-            // to it. What unwinds out of the region has dropped all else.
+            // SAFETY: the region that allocated the block was undone, and so was every word that led to it.
+            // Unwinding out of the region has dropped everything else.
             unsafe { self.arena().free(block, class, &self.shared.memory) };
         }
     }
@@ -547,14 +552,15 @@ impl WorkerMemory {
 
     /// Queues a deleted record, to be unlinked after a grace period.
     ///
-    /// If commits are logged, it stays in its index at least until the next epoch. A record that is
-    /// inserted under its key counts its versions anew, and they have to be greater than those of
-    /// this one: in another epoch they are.
+    /// If commits are logged, the record stays in its index at least until the next epoch. The reason: a new
+    /// record under the same key starts its versions again from the beginning, and they must be greater than
+    /// those of this record. In a later epoch they are.
     pub fn retire_deleted(&self, record: NonNull<u8>, table: TableRef, key: EncodedKey) {
         self.queue(Box::new(DeletedRecord { record, table, key }));
     }
 
-    /// As [`WorkerMemory::retire_deleted`]. A call, lest commits that delete nothing pay for it.
+    /// As [`WorkerMemory::retire_deleted`]. Not inlined, so that commits that delete nothing do not pay for
+    /// it.
     #[inline(never)]
     fn queue(&self, deleted: Box<DeletedRecord>) {
         if self.is_logging() {
@@ -583,12 +589,13 @@ impl WorkerMemory {
         self.garbage().push(Retired::Deleted(deleted), bytes);
     }
 
-    /// Retires an unlinked record, with the row that it may still hold.
+    /// Retires an unlinked record, together with the row that it may still hold.
     pub fn retire_record(&self, record: NonNull<u8>, table: TableRef) {
         self.garbage().push(Retired::Record(record, table), table.core().record_class.bytes());
     }
 
-    /// Seals what has gathered, and frees what is ripe. Only between transactions.
+    /// Seals the open batch of garbage, and frees the batches whose grace period has passed. Called only
+    /// between transactions.
     #[cold]
     #[inline(never)]
     pub fn collect(&self) {
@@ -605,11 +612,12 @@ impl WorkerMemory {
         self.garbage().seal(|| grace.seal());
         let horizon = grace.horizon();
         if self.shared.retention.oldest() != NONE_OPEN {
-            // For the deleted records of all batches: their deletions have committed.
+            // For the deleted records of all batches. Their deletions have committed already, so one list
+            // suffices.
             self.list_open_snapshots();
         }
         while let Some(batch) = self.garbage().take_ripe(horizon) {
-            // Unlinking reads index nodes, for which one must be pinned.
+            // Unlinking reads index nodes, so the worker must be pinned.
             grace.pin_visited(self.slot);
             let mut retired = batch.retired;
             for entry in retired.drain(..) {
@@ -623,10 +631,10 @@ impl WorkerMemory {
         self.counters().retired_pending.store(pending, Ordering::Relaxed);
     }
 
-    /// Keeps other workers from taking over what this one has gathered while it is not pinned, as long as the
-    /// result lives. While it is pinned they do not in any case.
+    /// Until the result is dropped, keeps other workers from taking over this worker's lists while it is not
+    /// pinned. (While it is pinned, they do not do so in any case.)
     fn visit_self(&self) -> impl Drop {
-        /// Ends the visit.
+        /// Ends the visit when it is dropped.
         struct Visit<'w>(&'w WorkerMemory);
         impl Drop for Visit<'_> {
             fn drop(&mut self) {
@@ -640,8 +648,8 @@ impl WorkerMemory {
     /// # Safety
     /// A grace period has passed since `entry` was retired.
     unsafe fn release(&self, entry: Retired) {
-        // SAFETY: by the contract nobody can reach what was unlinked any more, and what is only
-        // to be unlinked now is on this list alone.
+        // SAFETY: by the contract no thread can reach what was unlinked. A deleted record that has yet to be
+        // unlinked is on this list only.
         unsafe {
             match entry {
                 Retired::Block(block, class) => self.free_block(block, class),
@@ -656,19 +664,20 @@ impl WorkerMemory {
         }
     }
 
-    /// Unlinks a deleted record, unless it has a row again, or has to stay a while longer.
+    /// Unlinks a deleted record, unless it has a row again or must stay in its index for longer.
     ///
     /// # Safety
     /// A grace period has passed since the record was retired as deleted, and the worker is pinned.
     unsafe fn settle_deleted(&self, deleted: Box<DeletedRecord>) {
         let DeletedRecord { record, table, .. } = *deleted;
-        // SAFETY: the record is on no other list, and so it is not freed; rows that are reached
-        // from it are not freed while this worker is pinned.
+        // SAFETY: the record is on no other list, so no other worker frees it. Rows that are reached from it
+        // are not freed while this worker is pinned.
         unsafe {
             if let Some(row) = newest(record)
                 && let Some(deletion) = VersionHeader::of(row).deletion()
             {
                 let end = deletion.as_ref().number;
+                // If a snapshot may still read the deleted row, or an older one, keep the record for it.
                 if self.shared.retention.oldest() < end {
                     let key = deleted.key.clone();
                     let entry = Retained::deleted_record(key, record, table, end);
@@ -693,38 +702,38 @@ impl WorkerMemory {
         }
     }
 
-    /// Takes over some of the garbage of workers that have left, or are idle.
+    /// Takes over some of the batches that were left as orphans, by workers that have left or from idle ones.
     fn adopt_orphans(&self) {
-        /// How many batches at a time.
+        /// The most batches to take over at a time.
         const ADOPTED: usize = 4;
-        // Relaxed: whether they are adopted now or later makes no difference.
+        // Relaxed: it makes no difference whether they are adopted now or later.
         if self.shared.orphan_batches.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut orphans = self.shared.orphans.lock().unwrap_or_else(PoisonError::into_inner);
         let adopted = orphans.len().min(ADOPTED);
-        // Under the lock, or batches that are being left at this moment would not be counted.
+        // Stored under the lock; otherwise batches that are being left at this moment would not be counted.
         let left = (orphans.len() - adopted) as u64;
         self.shared.orphan_batches.store(left, Ordering::Relaxed);
         self.garbage().adopt(orphans.drain(..adopted));
     }
 
-    /// Leaves: what can be freed is, the rest is left to the other workers.
+    /// Leaves the database: frees what can be freed, and leaves the rest to the other workers.
     pub fn leave(&self) {
         self.collect();
         let visit = self.visit_self();
-        // The worker that takes them over finds out whether their epoch has ended.
+        // The worker that takes over these records finds out whether their epoch has ended.
         for (_, deleted) in self.deleted.take() {
             self.push_deleted(deleted);
         }
-        // What deleted records are kept for, too, of which `collect` may have found some.
+        // Also hand over what is kept for snapshots; `collect` may have added deleted records to it.
         self.shared.grace.pin_visited(self.slot);
         loop {
             self.hand_over_retained();
             if self.retained.borrow().is_empty() {
                 break;
             }
-            // Another worker is about to number a version.
+            // Some version has no number yet: another worker is about to set it.
             yield_now();
         }
         self.shared.grace.unpin(self.slot);
@@ -733,17 +742,17 @@ impl WorkerMemory {
         self.shared.idle.unregister(self.slot);
         drop(visit);
         self.counters().retired_pending.store(0, Ordering::Relaxed);
-        // The user's code, of a thread that is no worker any more.
+        // This runs the user's code, on a thread that is no longer a worker.
         self.run_discarded();
         self.arena().give_up(&self.shared.memory);
     }
 
-    /// Takes what is kept for snapshots, when the database is being dropped.
+    /// Takes what is kept for snapshots. Called when the database is dropped.
     pub fn take_retained(&self) -> Vec<Retained> {
         self.retained.take()
     }
 
-    /// Takes all garbage, when the database is being dropped.
+    /// Takes all garbage. Called when the database is dropped.
     pub fn take_garbage(&self) -> Vec<Batch> {
         self.garbage().seal(|| 0);
         self.garbage().take_sealed()
@@ -765,7 +774,7 @@ impl IndexWorker for WorkerMemory {
     }
 
     unsafe fn free(&self, block: NonNull<u8>, layout: Layout) {
-        // SAFETY: passed on to the caller; the same layout leads to the same place as above.
+        // SAFETY: passed on to the caller; the same layout selects the same allocator as in `allocate`.
         unsafe {
             match Class::of(layout) {
                 Some(class) => self.free_block(block, class),

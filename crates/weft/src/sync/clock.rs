@@ -1,4 +1,4 @@
-//! The clock of a database: snapshot numbers, and the epochs that they are grouped in.
+//! The clock of a database: snapshot numbers, and the epochs into which they are grouped.
 //!
 //! ```text
 //!   63                                24 23                     0
@@ -7,20 +7,20 @@
 //!  +------------------------------------+------------------------+
 //! ```
 //!
-//! The whole word is DBX's global snapshot number *S* (§5.4). Whoever opens a snapshot takes the
-//! number and increments it; a background thread starts a new epoch every 40 ms (or, if there is a
-//! log, whenever the log asks for it). So the number at the end of an epoch is a snapshot that
-//! holds exactly what was committed until then.
+//! The whole word is DBX's global snapshot number *S* (§5.4). A thread that opens a snapshot takes the number
+//! and increments it. A background thread starts a new epoch every 40 ms (or, if there is a log, whenever the
+//! log asks for it). So the number at the end of an epoch is a snapshot that holds exactly what was committed
+//! until then.
 //!
-//! A committing transaction draws the number once, at its serialization point: when it has locked
-//! what it writes, and before it validates what it has read. The versions that it writes carry the
-//! number, and the TID words the epoch (see `record::tid`). So if one transaction depends on
-//! another, its number is not the smaller of the two. This is what makes a snapshot consistent,
-//! and what lets group commit write whole epochs to the log.
+//! A committing transaction draws the number once, at its serialization point: when it has locked what it
+//! writes, and before it validates what it has read. The versions that it writes carry the number, and the
+//! TID words the epoch (see `record::tid`). So if one transaction depends on another, its number is equal or
+//! greater. This is what makes a snapshot consistent, and what lets group commit write whole epochs to the
+//! log.
 //!
-//! A number says where a transaction belongs, but not that it has arrived: it may have drawn its
-//! number and not installed its versions yet. Whoever opens a snapshot therefore waits for the
-//! commits under way: see [`Commits`].
+//! A number says where a transaction belongs, but not that its writes are visible: the transaction may have
+//! drawn its number and not installed its versions yet. Therefore a thread that opens a snapshot waits for
+//! the commits under way: see [`Commits`].
 
 use std::convert::Infallible;
 use std::sync::{Arc, PoisonError};
@@ -30,23 +30,23 @@ use std::time::Duration;
 use weft_htm::blocking::{Condvar, Mutex};
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
-/// Time between two ticks of the global epoch.
+/// The time between two ticks of the global epoch.
 pub const EPOCH_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The epoch a new database starts with. Epoch 0 marks records that were never committed.
+/// The epoch with which a new database starts. Epoch 0 marks records that were never committed.
 pub const FIRST_EPOCH: u64 = 1;
 
-/// How many bits of a snapshot number count snapshots within an epoch. More than fit start a new
-/// epoch by themselves.
+/// How many bits of a snapshot number count snapshots within an epoch. If there are more snapshots than fit,
+/// the count carries over and so starts a new epoch.
 pub const EPOCH_SHIFT: u32 = 24;
 
-/// The epoch that a snapshot number lies in.
+/// Returns the epoch to which a snapshot number belongs.
 #[inline(always)]
 pub const fn epoch_of(number: u64) -> u64 {
     number >> EPOCH_SHIFT
 }
 
-/// The last snapshot number of an epoch.
+/// Returns the last snapshot number of an epoch.
 pub const fn last_number_of(epoch: u64) -> u64 {
     ((epoch + 1) << EPOCH_SHIFT) - 1
 }
@@ -65,12 +65,12 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// Starts with the given epoch, before anything has happened.
+    /// Sets the epoch with which the clock starts. Called before anything has happened.
     pub fn start_at(&self, epoch: u64) {
         self.number.store(epoch << EPOCH_SHIFT, Ordering::SeqCst);
     }
 
-    /// The current snapshot number.
+    /// Returns the current snapshot number.
     ///
     /// SeqCst: see [`Commits`]. (It pairs with the increments as an acquire, too.)
     #[inline(always)]
@@ -78,13 +78,14 @@ impl Clock {
         self.number.load(Ordering::SeqCst)
     }
 
-    /// The current epoch.
+    /// Returns the current epoch.
     #[inline(always)]
     pub fn epoch(&self) -> u64 {
         epoch_of(self.number())
     }
 
-    /// Takes the current number for a snapshot: whatever draws one from now on draws a greater one.
+    /// Takes the current number for a snapshot. Every transaction that draws a number from now on draws a
+    /// greater one.
     pub fn take_number(&self) -> u64 {
         self.number.fetch_add(1, Ordering::SeqCst)
     }
@@ -103,21 +104,21 @@ impl Clock {
     }
 }
 
-/// Which workers are committing.
+/// Which workers are committing, so that a snapshot can wait for them.
 ///
 /// ```text
-///   committing worker                     whoever takes a snapshot number, or ends an epoch
+///   committing worker                     thread that takes a snapshot number, or ends an epoch
 ///     begin: word := odd                    clock += 1 (or the next epoch)
 ///     draw the number from the clock        wait until no word is odd that was odd just now
 ///     install, and number, the versions
 ///     end: word := even
 /// ```
 ///
-/// All of the first two steps are sequentially consistent. If the worker has drawn a number from
-/// before the increment, its word was odd before that, and the other one sees it, and waits until
-/// the versions are there. So when the wait is over, everything that belongs to the snapshot has
-/// arrived. A worker that commits inside a hardware region does the first three steps in one; the
-/// increment makes the region abort, or comes after it.
+/// The first two steps on each side are sequentially consistent. Say the worker has drawn a number from
+/// before the increment. Then its word was odd before the increment. So the other thread sees that, and waits
+/// until the versions are installed. When the wait is over, everything that belongs to the snapshot is
+/// visible. A worker that commits inside a hardware region does its first three steps as one; the increment
+/// either makes the region abort, or comes after it.
 #[derive(Debug)]
 pub struct Commits {
     words: Box<[CommitWord]>,
@@ -129,47 +130,48 @@ pub struct Commits {
 struct CommitWord(Word);
 
 impl Commits {
-    /// For up to `workers_max` workers.
+    /// Creates the words of up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Self {
         Commits { words: (0..workers_max).map(|_| CommitWord::default()).collect() }
     }
 
-    /// Begins a commit of the worker in `slot`; to be called before it draws its number.
+    /// Begins a commit of the worker in `slot`. Must be called before the worker draws its number.
     #[inline(always)]
     pub fn begin(&self, slot: usize) {
         let word = &self.words[slot].0;
-        // Relaxed: the word is written by this worker alone.
+        // Relaxed: only this worker writes the word.
         let count = word.load(Ordering::Relaxed);
         debug_assert!(count.is_multiple_of(2), "one commit at a time");
         word.swap(count + 1, Ordering::SeqCst);
-        // The swap and the load of the clock need to be in one order with the other side's steps.
-        // That they are sequentially consistent says so, but loom takes it for acquire and release.
+        // The swap and the load of the clock must be in one total order with the other side's steps.
+        // Sequential consistency guarantees that, but loom treats it as acquire and release.
         if cfg!(loom) {
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Ends it.
+    /// Ends the commit of the worker in `slot`.
     #[inline(always)]
     pub fn end(&self, slot: usize) {
         let word = &self.words[slot].0;
-        // Release: pairs with the acquire in `wait`, so that whoever waited sees the versions.
+        // Release: pairs with the acquire in `wait_while`, so a thread that has waited sees the versions.
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
-    /// Whether the worker in `slot`, which is the caller's, is committing.
+    /// Returns whether the worker in `slot`, which is the caller's, is committing.
     pub fn is_begun(&self, slot: usize) -> bool {
-        // Relaxed: written by this worker alone.
+        // Relaxed: only this worker writes the word.
         !self.words[slot].0.load(Ordering::Relaxed).is_multiple_of(2)
     }
 
-    /// Waits until all commits have ended that are under way now, in the first `slots_used` slots.
+    /// Waits until all commits that are now under way in the first `slots_used` slots have ended.
     pub fn wait(&self, slots_used: usize) {
         let waited = self.wait_while(slots_used, || Ok::<(), Infallible>(()));
         waited.unwrap_or_else(|never| match never {});
     }
 
-    /// As [`Commits::wait`]; an error of `keep_waiting`, which is asked now and then, ends the wait.
+    /// As [`Commits::wait`], but calls `keep_waiting` now and then, and ends the wait if that returns an
+    /// error.
     pub fn wait_while<E>(
         &self,
         slots_used: usize,
@@ -179,6 +181,8 @@ impl Commits {
             fence(Ordering::SeqCst);
         }
         for word in &self.words[..slots_used] {
+            // A word that is even, or that changes, does not matter any more: a later commit draws a later
+            // number.
             let count = word.0.load(Ordering::SeqCst);
             let mut spins = 0u32;
             while !count.is_multiple_of(2) && word.0.load(Ordering::Acquire) == count {
@@ -195,7 +199,7 @@ impl Commits {
     }
 }
 
-/// The thread that ticks a [`Clock`]; dropping it stops and joins the thread.
+/// The thread that ticks a [`Clock`]. Dropping this value stops and joins the thread.
 #[derive(Debug)]
 pub struct Ticker {
     stop: Arc<(Mutex<bool>, Condvar)>,
@@ -206,7 +210,7 @@ impl Ticker {
     /// Starts ticking `clock` every `interval`.
     ///
     /// # Errors
-    /// The operating system's, if it gives no thread.
+    /// The operating system's error, if it cannot start a thread.
     pub fn start(clock: Arc<Clock>, interval: Duration) -> std::io::Result<Ticker> {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stopped = Arc::clone(&stop);
@@ -231,7 +235,7 @@ impl Drop for Ticker {
         *self.stop.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread runs nothing that can panic, and there is nobody to tell if it did.
+            // The thread runs nothing that can panic, and there is no caller to report a panic to.
             let _ = thread.join();
         }
     }
@@ -243,7 +247,7 @@ mod loom_tests {
     use super::*;
     use loom::thread;
 
-    /// A snapshot sees all of a commit or nothing, as the numbers say.
+    /// A snapshot sees all of a commit or nothing of it, depending on the numbers.
     #[test]
     fn loom_clock_a_commit_and_a_snapshot() {
         loom::model(|| {
@@ -272,7 +276,7 @@ mod loom_tests {
         });
     }
 
-    /// Of two commits that depend on each other no snapshot sees the second alone.
+    /// If the second of two commits depends on the first, no snapshot sees the second alone.
     #[test]
     fn loom_clock_two_commits_and_a_snapshot() {
         let mut model = loom::model::Builder::new();
@@ -285,7 +289,7 @@ mod loom_tests {
                 let (clock, commits, installed) =
                     (clock.clone(), commits.clone(), installed.clone());
                 move || {
-                    // The second one goes by what the first has installed, if it has.
+                    // The second transaction commits only if it sees what the first has installed.
                     let goes = slot == 0 || installed[0].load(Ordering::Acquire) != 0;
                     if goes {
                         commits.begin(slot);

@@ -1,11 +1,13 @@
-//! The gate between procedures in pieces and everything that the analysis does not know of.
+//! The gate: keeps procedures in pieces apart from all transactions that the chopping analysis does not know.
 //!
-//! A procedure's pieces are beside those of registered procedures in order, and of these alone. A closure, a
-//! procedure that is not registered, or a snapshot could see a transaction by halves. So
+//! The pieces of a procedure may safely run beside those of other registered procedures, and only beside
+//! those. A closure, a procedure that is not registered, or a snapshot could see half of a transaction. They
+//! are called *strangers*. So
 //!
-//! - those, the *strangers*, wait when they begin until no procedure is between two pieces; and
-//! - a procedure that begins while there are strangers does not wait, but runs as one piece. One piece beside
-//!   others is as good as several: what is merged has no SC-cycle that was not there before.
+//! - a stranger waits when it begins, until no procedure is between two pieces; and
+//! - a procedure that begins while there are strangers does not wait, but runs as one piece. To run one
+//!   procedure as a single piece beside others in several pieces is safe, too: merging pieces creates no new
+//!   SC-cycle.
 //!
 //! ```text
 //!   procedure in pieces                         stranger
@@ -15,34 +17,35 @@
 //!     end: word := even                           strangers -= 1
 //! ```
 //!
-//! The first two lines are sequentially consistent, so that one of the two sees the other. Whoever is seen to
-//! have ended has done so with all that it did. Hence each stranger has, in time, each procedure in pieces
-//! either wholly before or wholly behind it. On a cycle of transactions, each of which comes before the next
-//! by what two of their pieces do, there is then no stranger: from behind it no way leads to before it. And
-//! those without strangers are what the analysis has excluded.
+//! The first two steps on each side are sequentially consistent, so one of the two sees the other. If a
+//! stranger sees that a procedure has ended, it also sees everything that the procedure did. Hence each
+//! procedure in pieces lies, in time, either entirely before or entirely after each stranger. Now take a
+//! cycle of transactions in which each comes before the next because of what two of their pieces do. It
+//! contains no stranger: no path leads from what comes after a stranger to what comes before it. And the
+//! analysis has excluded cycles without strangers.
 
 use weft_htm::word::{Ordering, Word};
 
 use crate::sync::clock::Commits;
 
-/// See the [module](self).
+/// Keeps procedures in pieces and strangers apart: see the [module](self).
 #[derive(Debug)]
 pub struct Gate {
     strangers: Strangers,
     /// Which workers are in a procedure that runs in pieces.
     in_pieces: Commits,
-    /// Whether strangers pass at any time, which is wrong.
+    /// Whether strangers always pass: a deliberate bug for the canary.
     #[cfg(feature = "canary")]
     is_open: bool,
 }
 
-/// How many there are, on a cache line of its own.
+/// The number of strangers, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Strangers(Word);
 
 impl Gate {
-    /// For up to `workers_max` workers.
+    /// Creates a gate for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Gate {
         Gate {
             strangers: Strangers::default(),
@@ -52,13 +55,13 @@ impl Gate {
         }
     }
 
-    /// Lets strangers pass at any time.
+    /// Lets strangers always pass.
     #[cfg(feature = "canary")]
     pub fn leave_open(&mut self) {
         self.is_open = true;
     }
 
-    /// Begins a procedure in pieces, of the worker in `slot`; false if it has to run as one.
+    /// Begins a procedure in pieces, of the worker in `slot`. Returns false if it must run as one piece.
     #[inline(always)]
     pub fn begin_pieces(&self, slot: usize) -> bool {
         self.in_pieces.begin(slot);
@@ -69,21 +72,21 @@ impl Gate {
         is_alone
     }
 
-    /// Ends it.
+    /// Ends the procedure in pieces.
     #[inline(always)]
     pub fn end_pieces(&self, slot: usize) {
         self.in_pieces.end(slot);
     }
 
-    /// Whether the worker in `slot`, which is the caller's, is in a procedure in pieces.
+    /// Returns whether the worker in `slot`, which is the caller's, is in a procedure in pieces.
     pub fn is_in_pieces(&self, slot: usize) -> bool {
         self.in_pieces.is_begun(slot)
     }
 
-    /// Lets a stranger in, when the procedures have ended that run in pieces. `slots_used` says how many slots
-    /// have, or had, workers; it is asked when none begins in pieces any more, so that there is none in a later
-    /// slot. A procedure may take long between two pieces, so an error of `keep_waiting` ends the wait; then the
-    /// stranger has left.
+    /// Lets a stranger enter, once all procedures that are running in pieces have ended. `slots_used` returns
+    /// how many slots have, or had, workers. It is called only when no further procedure can begin in pieces,
+    /// so that no such procedure is in a later slot. A procedure may take long between two pieces, so an
+    /// error of `keep_waiting` ends the wait. In that case the stranger has already left.
     #[inline]
     pub fn enter<E>(
         &self,
@@ -98,7 +101,7 @@ impl Gate {
         self.in_pieces.wait_while(slots_used(), keep_waiting).inspect_err(|_| self.leave())
     }
 
-    /// The stranger has ended.
+    /// Notes that a stranger has ended.
     #[inline]
     pub fn leave(&self) {
         #[cfg(feature = "canary")]
@@ -109,11 +112,11 @@ impl Gate {
     }
 }
 
-/// A stranger that leaves when this is dropped.
+/// A stranger. It leaves when this is dropped.
 pub struct Stranger<'g>(&'g Gate);
 
 impl<'g> Stranger<'g> {
-    /// As [`Gate::enter`].
+    /// Enters the gate: as [`Gate::enter`].
     pub fn enter<E>(
         gate: &'g Gate,
         slots_used: impl FnOnce() -> usize,
@@ -143,8 +146,8 @@ mod loom_tests {
         loom::model(|| procedures_beside_a_stranger(1));
     }
 
-    /// The worker begins a second procedure, and the stranger may see that one's beginning instead of the
-    /// first one's end.
+    /// The worker begins a second procedure, and the stranger may see the beginning of the second instead of
+    /// the end of the first.
     #[test]
     fn loom_gate_a_stranger_sees_no_procedure_by_halves_when_another_follows() {
         let mut model = loom::model::Builder::new();

@@ -1,12 +1,12 @@
 //! Grace periods: when may memory that was unlinked be freed? (DBX §5.5)
 //!
-//! A worker that runs a transaction is *pinned*: it may hold addresses of anything that was
-//! linked when it began. Between transactions it is offline and holds nothing. What is unlinked
-//! at some moment is unreachable for every transaction that begins later, so it may be freed once
-//! all transactions that were running at that moment have ended. That time is a grace period.
+//! A worker that runs a transaction is *pinned*: it may hold addresses of anything that was linked when it
+//! began. Between transactions it is offline and holds no addresses. What is unlinked at some moment cannot
+//! be reached by any transaction that begins later. So it may be freed once all transactions that were
+//! running at that moment have ended. That time is a grace period.
 //!
-//! DBX finds it by a vector of transaction counters. Here a shared counter, the *grace clock*,
-//! stands for the vector:
+//! DBX detects it with a vector of transaction counters. Here a shared counter, the *grace clock*, takes the
+//! place of the vector:
 //!
 //! ```text
 //!   worker      begin: slot := clock            end: slot := OFFLINE
@@ -14,35 +14,35 @@
 //!               free the batch when every slot >= tag (OFFLINE counts as infinity)
 //! ```
 //!
-//! **Why it is safe.** Take a batch with tag `t` and a worker whose slot shows `s`.
-//! - `s >= t`: the worker read the clock at or after the increment to `t`. The increment is a
-//!   release, and every later one continues its release sequence, so the worker's acquire of the
-//!   clock makes all unlinking that preceded the increment visible to it. It cannot find the
-//!   batch. What it read in a transaction before that one happened before its slot store, which is a
-//!   release, and so before the reclaimer's freeing.
-//! - The reclaimer missed the worker's slot store (it saw OFFLINE or an older value). Between
-//!   its slot store and its first look at shared data the worker executes a sequentially
-//!   consistent fence, and so does the reclaimer between unlinking and looking at the slots.
-//!   One of the fences comes first: if it is the worker's, the reclaimer sees the slot; if it is
-//!   the reclaimer's, the worker sees the unlinking, and cannot find the batch.
+//! **Why it is safe.** Take a batch with tag `t` and a worker whose slot holds `s`.
+//! - `s >= t`: the worker read the clock at or after the increment to `t`. The increment is a release, and
+//!   every later one continues its release sequence. So the worker's acquire of the clock makes all unlinking
+//!   before the increment visible to it, and it cannot find the batch. What it read in an earlier transaction
+//!   happened before its store to the slot, which is a release, and so before the reclaimer frees anything.
+//! - The reclaimer missed the worker's store to its slot (it saw OFFLINE or an older value). Between its
+//!   store to the slot and its first look at shared data the worker executes a sequentially consistent fence,
+//!   and so does the reclaimer between unlinking and looking at the slots. One of the two fences comes first.
+//!   If it is the worker's, the reclaimer sees the slot. If it is the reclaimer's, the worker sees the
+//!   unlinking, and cannot find the batch.
 //! - Otherwise the reclaimer sees `s < t` and waits.
 //!
-//! **Visits.** What a worker has gathered is its own while it is pinned. Otherwise another worker may
-//! *visit* it, and take that over. Both announce themselves, and then look at the other:
+//! **Visits.** Only the worker itself uses what it has gathered while it is pinned. While it is not, another
+//! worker may *visit* it and take this over. Each of the two first announces itself, and then looks at the
+//! other:
 //!
 //! ```text
 //!   worker    slot := clock;   fence;   wait while it is visited
 //!   visitor   visited := 1;    fence;   if the slot is OFFLINE: visit;   visited := 0
 //! ```
 //!
-//! Of the two fences one comes first. If it is the worker's, the visitor sees the slot and gives way. If
-//! it is the visitor's, the worker sees that it is visited, and waits. A worker that touches what it has
-//! gathered while it is not pinned visits itself. The word lies beside the slot, on a line that the
+//! One of the two fences comes first. If it is the worker's, the visitor sees the slot and gives up. If it is
+//! the visitor's, the worker sees that it is being visited, and waits. If a worker uses what it has gathered
+//! while it is not pinned, it visits itself. The word `visited` lies beside the slot, on a line that the
 //! worker writes in any case.
 
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
-/// Slot value of a worker that runs no transaction.
+/// The slot value of a worker that runs no transaction.
 pub const OFFLINE: u64 = u64::MAX;
 
 /// A word on a cache line of its own, since its owner writes it twice per transaction.
@@ -50,27 +50,27 @@ pub const OFFLINE: u64 = u64::MAX;
 #[derive(Debug)]
 struct PaddedWord(Word);
 
-/// A worker's place, on a cache line of its own.
+/// A worker's slot, on a cache line of its own.
 #[repr(align(64))]
 #[derive(Debug)]
 struct Slot {
-    /// The clock when the worker pinned, or [`OFFLINE`].
+    /// The value of the clock when the worker was pinned, or [`OFFLINE`].
     pinned: Word,
     /// 1 while the worker is visited.
     visited: Word,
 }
 
-/// The grace clock of one database, and a slot per worker.
+/// The grace clock of a database, with a slot for each worker.
 #[derive(Debug)]
 pub struct GracePeriods {
     clock: PaddedWord,
-    /// One more than the highest slot ever used, so that a scan is as long as need be.
+    /// One more than the highest slot ever used, so that a scan covers only slots in use.
     slots_used: PaddedWord,
     slots: Box<[Slot]>,
 }
 
 impl GracePeriods {
-    /// A grace clock for up to `workers_max` workers.
+    /// Creates a grace clock for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Self {
         GracePeriods {
             clock: PaddedWord(Word::new(1)),
@@ -81,8 +81,8 @@ impl GracePeriods {
         }
     }
 
-    /// Makes `slot` take part in the scans of [`GracePeriods::horizon`]. To be called before the
-    /// slot's first [`GracePeriods::pin`], by one thread at a time.
+    /// Includes `slot` in the scans of [`GracePeriods::horizon`]. Must be called before the slot's first
+    /// [`GracePeriods::pin`], by one thread at a time.
     pub fn enlist(&self, slot: usize) {
         let used = slot as u64 + 1;
         if self.slots_used.0.load(Ordering::SeqCst) < used {
@@ -90,17 +90,18 @@ impl GracePeriods {
         }
     }
 
-    /// One more than the highest slot that was ever used.
+    /// Returns one more than the highest slot that was ever used.
     pub fn slots_used(&self) -> usize {
         self.slots_used.0.load(Ordering::SeqCst) as usize
     }
 
-    /// Begins a period in which nothing is freed that the caller can find from now on, and in which it is
-    /// not visited. Waits until a visit that is under way has ended.
+    /// Pins the worker in `slot`. Until it is unpinned, nothing that it can find is freed, and it is not
+    /// visited. Waits until a visit that is under way has ended.
     #[inline(always)]
     pub fn pin(&self, slot: usize) {
         self.pin_visited(slot);
-        // Acquire: pairs with the release in `end_visit`. After the fence, as `begin_visit` demands.
+        // Acquire: pairs with the release in `end_visit`. This load must come after the fence in
+        // `pin_visited`, as `begin_visit` requires.
         if self.slots[slot].visited.load(Ordering::Acquire) != 0 {
             self.await_visitor(slot);
         }
@@ -119,8 +120,8 @@ impl GracePeriods {
         }
     }
 
-    /// Visits a worker that is not pinned; false if it is pinned, or visited. If this returns true, what
-    /// the worker has gathered is the caller's until [`GracePeriods::end_visit`].
+    /// Visits a worker that is not pinned. Returns false if it is pinned, or already visited. If this returns
+    /// true, only the caller may use what the worker has gathered, until [`GracePeriods::end_visit`].
     pub fn begin_visit(&self, slot: usize) -> bool {
         let Slot { pinned, visited } = &self.slots[slot];
         // Acquire: pairs with the release in `end_visit`.
@@ -137,7 +138,7 @@ impl GracePeriods {
         is_offline
     }
 
-    /// Has the calling worker, which is not pinned, visit itself. Waits until another visit has ended.
+    /// Makes the calling worker, which is not pinned, visit itself. Waits until another visit has ended.
     pub fn visit_self(&self, slot: usize) {
         while !self.begin_visit(slot) {
             self.await_visitor(slot);
@@ -155,46 +156,46 @@ impl GracePeriods {
     pub fn pin_visited(&self, slot: usize) {
         // Acquire: pairs with the increment in `seal`; see "s >= t" above.
         let now = self.clock.0.load(Ordering::Acquire);
-        // Release: pairs with the acquire in `horizon`. A reclaimer that reads this value, and not the
-        // `OFFLINE` that `unpin` stored before it, has to see what the worker read in its earlier
-        // transaction as done, too. (A relaxed store would break the release of that `unpin`.)
+        // Release: pairs with the acquire in `horizon`. A reclaimer may read this value, and not the
+        // `OFFLINE` that `unpin` stored before it. Then it must still see the reads of the worker's earlier
+        // transaction as done. (A relaxed store would break the release of that `unpin`.)
         //
-        // The fence makes the store visible before the worker reads anything; it pairs with the one in
-        // `horizon`.
+        // The fence makes the store visible before the worker reads anything. It pairs with the fences in
+        // `horizon` and `begin_visit`.
         self.slots[slot].pinned.store(now, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    /// How many batches have been closed since the caller pinned.
+    /// Returns how many batches have been sealed since the worker in `slot` was pinned.
     pub fn sealed_since(&self, slot: usize) -> u64 {
-        // Relaxed: a hint, about the caller's own slot.
+        // Relaxed: only a hint, and the slot is the caller's own.
         self.clock.0.load(Ordering::Relaxed) - self.slots[slot].pinned.load(Ordering::Relaxed)
     }
 
-    /// Ends the period that [`GracePeriods::pin`] began.
+    /// Unpins the worker in `slot`.
     #[inline(always)]
     pub fn unpin(&self, slot: usize) {
-        // Release: pairs with the acquire in `horizon`, so that all that the worker read in its
-        // transaction is read before the memory is freed and used again.
+        // Release: pairs with the acquires in `horizon` and `begin_visit`, so that everything that the worker
+        // reads in its transaction is read before the memory is freed and used again.
         self.slots[slot].pinned.store(OFFLINE, Ordering::Release);
     }
 
-    /// Closes a batch of what the caller has unlinked, and returns its tag.
+    /// Seals a batch of what the caller has unlinked, and returns its tag.
     #[inline]
     pub fn seal(&self) -> u64 {
-        // Release: what was unlinked is visible to whoever pins at the new value. Acquire keeps
-        // the clock a chain of happens-before from tag to tag.
+        // Release: what was unlinked is visible to a worker that pins at the new value. Acquire: keeps the
+        // clock a chain of happens-before from tag to tag.
         self.clock.0.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Batches with a tag up to the returned value may be freed.
+    /// Returns the horizon: batches with a tag up to this value may be freed.
     #[inline]
     pub fn horizon(&self) -> u64 {
-        // Pairs with the fence in `pin`.
+        // Pairs with the fence in `pin_visited`.
         fence(Ordering::SeqCst);
         self.slots[..self.slots_used()]
             .iter()
-            // Acquire: pairs with the releases in `unpin` and `pin`.
+            // Acquire: pairs with the releases in `unpin` and `pin_visited`.
             .map(|slot| slot.pinned.load(Ordering::Acquire))
             .min()
             .unwrap_or(OFFLINE)
@@ -216,7 +217,7 @@ mod tests {
         grace.pin(1);
         assert!(grace.horizon() < tag, "worker 0 still holds it back");
         grace.unpin(0);
-        assert!(grace.horizon() >= tag, "worker 1 began after the seal and holds nobody back");
+        assert!(grace.horizon() >= tag, "worker 1 began after the seal and does not hold it back");
     }
 
     #[test]
@@ -254,16 +255,15 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A reader that finds a linked object never sees it freed while pinned, nor does the freeing
-    /// overtake what the reader did before it unpinned: loom's cell reports any two accesses that
-    /// are not ordered.
+    /// A reader that finds a linked object never sees it freed while pinned. Nor does the freeing overtake
+    /// what the reader did before it unpinned. Loom's cell reports any two accesses that are not ordered.
     #[test]
     fn loom_nothing_is_freed_under_a_pinned_reader() {
         loom::model(|| free_beside_a_reader_that_pins(1));
     }
 
-    /// The reader pins twice: the reclaimer may see its second pin, and must then see its first
-    /// transaction as ended.
+    /// The reader pins twice. The reclaimer may see its second pin, and must then see its first transaction
+    /// as ended.
     #[test]
     fn loom_nothing_is_freed_under_a_reader_that_pins_again() {
         let mut model = loom::model::Builder::new();
@@ -271,8 +271,8 @@ mod loom_tests {
         model.check(|| free_beside_a_reader_that_pins(2));
     }
 
-    /// What a worker has gathered is touched by one thread at a time: by the worker while it is pinned or
-    /// visits itself, or by a visitor.
+    /// What a worker has gathered is used by one thread at a time: by the worker while it is pinned or visits
+    /// itself, or by a visitor.
     #[test]
     fn loom_nothing_gathered_is_touched_by_two() {
         let mut model = loom::model::Builder::new();
@@ -285,19 +285,19 @@ mod loom_tests {
                 let (grace, gathered) = (Arc::clone(&grace), Arc::clone(&gathered));
                 thread::spawn(move || {
                     if grace.begin_visit(0) {
-                        // SAFETY: a visit: that is what is tested.
+                        // SAFETY: this is a visit; that this is enough is what the test checks.
                         gathered.with_mut(|gathered| unsafe { *gathered = 0 });
                         grace.end_visit(0);
                     }
                 })
             };
             grace.pin(0);
-            // SAFETY: pinned: that is what is tested.
+            // SAFETY: the worker is pinned; that this is enough is what the test checks.
             gathered.with_mut(|gathered| unsafe { *gathered += 1 });
             grace.unpin(0);
             grace.visit_self(0);
             grace.pin_visited(0);
-            // SAFETY: it visits itself: that is what is tested.
+            // SAFETY: the worker visits itself; that this is enough is what the test checks.
             gathered.with_mut(|gathered| unsafe { *gathered += 1 });
             grace.unpin(0);
             grace.end_visit(0);
@@ -318,7 +318,8 @@ mod loom_tests {
                 for _ in 0..pins {
                     grace.pin(0);
                     if linked.load(Ordering::Acquire) == 1 {
-                        // SAFETY: linked when this thread was pinned: that is what is tested.
+                        // SAFETY: linked when this thread was pinned; that this is enough is what the test
+                        // checks.
                         let contents = object.with(|object| unsafe { *object });
                         assert_eq!(contents, 7, "freed while in use");
                     }
@@ -329,7 +330,7 @@ mod loom_tests {
         linked.store(0, Ordering::Release);
         let tag = grace.seal();
         if grace.horizon() >= tag {
-            // SAFETY: the grace period has passed: that is what is tested.
+            // SAFETY: the grace period has passed; that this is enough is what the test checks.
             object.with_mut(|object| unsafe { *object = 0 });
         }
         reader.join().unwrap();

@@ -1,13 +1,12 @@
-//! The turnstile: how a transaction that has lost again and again gets through.
+//! The turnstile: lets a transaction through that has been aborted again and again.
 //!
-//! Below it there are three lines of defence: a protocol may let the older transaction win (2PL by
-//! wait-die), `transact` waits at random, and longer each time, before it tries again, and an
-//! optimistic transaction that lost locks in an order. None of them is a promise. The turnstile
-//! is, under every protocol: a transaction that was aborted [`ATTEMPTS_BEFORE_CLOSING`] times
-//! closes it, and holds it closed until it has ended. No other transaction begins meanwhile. Those
-//! that run already come to an end, by a commit or by an abort after which they too find the
-//! turnstile closed. From then on the starving transaction runs alone, and nothing is left that it
-//! could lose against.
+//! Before it there are three other measures. A protocol may let the older transaction win (2PL by wait-die).
+//! `transact` waits for a random time, longer after each attempt, before it retries. And an optimistic
+//! transaction that was aborted takes locks in a fixed order. None of these is a guarantee. The turnstile is
+//! one, under every protocol. A transaction that was aborted [`ATTEMPTS_BEFORE_CLOSING`] times closes the
+//! turnstile, and keeps it closed until it has ended. During that time no other transaction begins. Those
+//! that are already running end, by a commit or by an abort; after an abort they too find the turnstile
+//! closed. From then on the starving transaction runs alone, and no other transaction can abort it.
 //!
 //! Passing an open turnstile costs one load of a word that is hardly ever written.
 
@@ -20,27 +19,27 @@ pub const ATTEMPTS_BEFORE_CLOSING: u32 = 100;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Turnstile {
-    /// 1 while it is closed.
+    /// 1 while the turnstile is closed.
     closed: Word,
-    /// How often it has been closed.
+    /// How often the turnstile has been closed.
     closings: Word,
 }
 
-/// The right of the transaction that has closed the turnstile; dropping it opens it again.
+/// The right of the transaction that has closed the turnstile. Dropping it opens the turnstile again.
 #[derive(Debug)]
 pub struct Closed<'a>(&'a Turnstile);
 
 impl Turnstile {
-    /// Lets a transaction that was aborted `attempts` times through, or makes it wait. One that
-    /// starves closes the turnstile behind it. `keep_waiting` may end the wait with an error.
+    /// Lets a transaction through that was aborted `attempts` times, or makes it wait. If the transaction
+    /// starves, closes the turnstile behind it. An error of `keep_waiting` ends the wait.
     #[inline(always)]
     pub fn pass<E>(
         &self,
         attempts: u32,
         keep_waiting: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Option<Closed<'_>>, E> {
-        // Relaxed: nothing follows from it but when somebody begins. A transaction that passes
-        // while the turnstile is being closed is one of those that run already.
+        // Relaxed: the value only decides when a transaction begins. A transaction that passes while the
+        // turnstile is being closed counts as one that is already running.
         if self.closed.load(Ordering::Relaxed) == 0 && attempts < ATTEMPTS_BEFORE_CLOSING {
             return Ok(None);
         }
@@ -59,7 +58,7 @@ impl Turnstile {
                 if attempts < ATTEMPTS_BEFORE_CLOSING {
                     return Ok(None);
                 }
-                // Relaxed, likewise: whoever wins is the only one to open it again.
+                // Relaxed, as in `pass`. Only the thread whose exchange succeeds opens the turnstile again.
                 let order = Ordering::Relaxed;
                 if self.closed.compare_exchange(0, 1, order, order).is_ok() {
                     self.closings.fetch_add(1, order);
@@ -72,7 +71,8 @@ impl Turnstile {
         }
     }
 
-    /// Closes the turnstile, if it is open, and does not wait: for one that others may be waiting for.
+    /// Closes the turnstile if it is open, without waiting. For a transaction for which others may be
+    /// waiting.
     #[cold]
     pub fn try_close(&self) -> Option<Closed<'_>> {
         // Relaxed: as in `wait_or_close`.
@@ -82,7 +82,7 @@ impl Turnstile {
         Some(Closed(self))
     }
 
-    /// How often it has been closed.
+    /// Returns how often the turnstile has been closed.
     pub fn closings(&self) -> u64 {
         self.closings.load(Ordering::Relaxed)
     }

@@ -1,23 +1,23 @@
-//! Commits by columns, of procedures that run as one piece, under protocols that chop.
+//! Commits by columns, for procedures that run as one piece, under protocols that chop.
 
 use super::Transaction;
 use crate::commit::{Abort, ChopsProcedures, Executor, Protocol, Unstable};
 use crate::plan::StepColumns;
 use crate::store::worker::Counters;
 
-/// How often a commit is tried again with the versions that are there now, before the piece is done again.
+/// How often a commit is tried again with the present versions, before the piece is done again.
 const CARRIED_OVER_MAX: u32 = 8;
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// The columns of the steps by which a procedure is committed, which are these if it has any. What is recorded
-    /// is committed by rows, since whoever judges a history knows of rows alone.
+    /// Returns the columns of a procedure's steps by which it is committed, if it has any. A recorded transaction
+    /// is committed by rows, since a checker of histories knows only rows.
     #[doc(hidden)]
     pub fn columns<'p>(&self, steps: Option<&'p [StepColumns]>) -> Option<&'p [StepColumns]> {
         steps.filter(|_| !self.is_recorded())
     }
 
-    /// Commits by `commit`, and if that fails, though nothing that matters has changed, once more with the versions
-    /// that are there now.
+    /// Commits by `commit`. If that fails, but nothing that matters has changed, tries again with the present
+    /// versions.
     #[doc(hidden)]
     #[inline(always)]
     pub fn commit_by_columns<R>(

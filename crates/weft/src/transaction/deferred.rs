@@ -1,4 +1,4 @@
-//! Sums that are deferred: they are taken down now, and added to the row later (DBX-TC, §3.2).
+//! Deferred sums: they are noted now, and added to the row later (DBX-TC, §3.2).
 
 use super::operations::{no_such_row, out_of_range};
 use super::{Located, RecordOf, Transaction};
@@ -10,8 +10,7 @@ use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// As [`Transaction::update`], with a closure that does nothing but add to some columns; they are added to
-    /// later.
+    /// As [`Transaction::update`], with a closure that only adds to some columns. The additions are made later.
     #[doc(hidden)]
     pub fn update_later<T: Record, R>(
         &self,
@@ -28,7 +27,7 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(Some(result))
     }
 
-    /// As [`Transaction::apply`], of an addition, which is done later.
+    /// As [`Transaction::apply`] for an addition, which is made later.
     #[doc(hidden)]
     pub fn apply_later<T: Record, V: 'static, O: Operation<V>>(
         &self,
@@ -47,8 +46,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.defer(table, record, Moved { before: row.clone(), after, columns })
     }
 
-    /// Defers a change, if it is certain that its sums will be values of their columns' types: once the
-    /// procedure has committed it is too late to find out.
+    /// Defers a change. It must be certain that its sums will fit their columns' types, because after the procedure
+    /// has committed it is too late to find out.
     fn defer<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -62,8 +61,8 @@ impl<P: Protocol> Transaction<'_, P> {
                 key: format!("{:?}", before.key()),
                 column: T::COLUMNS.get(column).map_or("", |column| column.name),
                 operation: OperationKind::Add,
-                message: "a sum that is deferred has to be small, and its column a quarter of its range away \
-                          from the end of it"
+                message: "a deferred sum must be small, and its column must be at least a quarter of its range \
+                          away from the end of the range"
                     .to_owned(),
             }
             .into());
@@ -76,7 +75,7 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// A visible row, and its record.
+    /// Returns the visible row under a key, and its record.
     fn find<T: Record>(
         &self,
         table: &TableInner<T>,

@@ -1,5 +1,5 @@
-//! How a transaction finds the record under a key: what it remembers of the table, the workset cache of
-//! protocols that repair, and the index.
+//! Look-ups: how a transaction finds the record under a key. It looks at what it remembers of the table, in the
+//! workset cache of protocols that repair, and in the index.
 
 use std::ptr::NonNull;
 
@@ -14,19 +14,19 @@ use crate::store::record::RecordPointer;
 use crate::store::table::{PickForm, TableInner, with_form};
 use crate::store::worker::{Counters, Expected};
 
-/// What stands under a key.
+/// What a look-up has found under a key.
 pub(super) enum Located<P: Protocol> {
     Record(RecordOf<P>),
     Absent(NodeVersion),
 }
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// After a record turned out to have left the index: looks elsewhere next time.
+    /// Forgets what is remembered of a table, after a record turned out to have left the index.
     #[cold]
     pub(super) fn forget<T: Record>(&self, table: &TableInner<T>) {
         let buffer = self.worker.buffer(table.number());
         buffer.last = None;
-        // Whatever it was found by, the index is asked from now on.
+        // However the record was found, the index is asked from now on.
         buffer.announced.clear();
         buffer.workset.clear();
         spin_loop();
@@ -44,13 +44,14 @@ impl<P: Protocol> Transaction<'_, P> {
         self.look_up(table, key)
     }
 
-    /// Finds the record under a key, in a transaction that is repaired by replay: in the workset cache, if it
-    /// has found it before (fast restoration, HTCC §4.1), or else by the index (slow restoration).
+    /// Finds the record under a key, in a transaction that is repaired by replay. If the transaction has found it
+    /// before, takes it from the workset cache (fast restoration, HTCC §4.1), or else from the index (slow
+    /// restoration).
     #[cold]
     #[inline(never)]
     fn restore<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
         let counters = self.worker.memory.counters();
-        // The buffer is not held while keys are compared, which is the user's code.
+        // The buffer is not borrowed while keys are compared, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
         let expected = buffer().workset.expected();
         let is_it = |found: &Expected| self.record_of(table, key, found.address).is_some();
@@ -58,7 +59,7 @@ impl<P: Protocol> Transaction<'_, P> {
         buffer().workset.note(found.as_ref());
         if let Some(Expected { address, .. }) = found {
             Counters::count(&counters.restored_fast);
-            // SAFETY: found in the table's own index, in this transaction.
+            // SAFETY: the address was found in the table's own index, in this transaction.
             return Located::Record(unsafe { RecordPointer::from_address(address) });
         }
         Counters::count(&counters.restored_slow);
@@ -74,7 +75,8 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// The record at an address, which was found in the table in this transaction, if its key is this one.
+    /// Returns the record at an address that was found in the table in this transaction, if the record has this
+    /// key.
     #[inline(always)]
     fn record_of<T: Record>(
         &self,
@@ -87,7 +89,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.newest_row(table, key, record).map(|_| record)
     }
 
-    /// The newest row of a record, which was found in the table in this transaction, if its key is this one.
+    /// Returns the newest row of a record that was found in the table in this transaction, if the record has this
+    /// key.
     #[doc(hidden)]
     #[inline(always)]
     pub fn newest_row<T: Record>(
@@ -96,9 +99,9 @@ impl<P: Protocol> Transaction<'_, P> {
         key: &T::Key,
         record: RecordOf<P>,
     ) -> Option<NonNull<u8>> {
-        // SAFETY: pinned, as long as `self` is there.
+        // SAFETY: the worker is pinned as long as `self` exists.
         let newest = unsafe { record.get() }.newest.load(Ordering::Acquire);
-        // All rows of a record have the same key, whatever their version; so has one that was deleted.
+        // All rows of a record have the same key, whatever their version. So has a row that was deleted.
         let row = newest.row()?;
         // SAFETY: a row that was published; it is not freed while the worker is pinned.
         unsafe { self.row::<T>(row) }.key_equals(key).then_some(row)
@@ -106,21 +109,24 @@ impl<P: Protocol> Transaction<'_, P> {
 
     #[inline(always)]
     fn look_up<T: Record>(&self, table: &TableInner<T>, key: &T::Key) -> Located<P> {
-        // The buffer is not held while keys are compared or encoded, which is the user's code.
+        // The buffer is not borrowed while keys are compared or encoded, since that runs the user's code.
         let buffer = || self.worker.buffer(table.number());
+        // First, the row that was read last in this table (DBX §6.2).
         if let Some((address, row)) = buffer().last {
             // SAFETY: remembered in this transaction.
             if unsafe { self.row::<T>(row) }.key_equals(key) {
-                // SAFETY: likewise.
+                // SAFETY: the address was remembered together with the row, in this transaction.
                 return Located::Record(unsafe { RecordPointer::from_address(address) });
             }
         }
+        // Second, the next record that was prefetched.
         if let Some(address) = buffer().next_announced()
             && let Some(record) = self.record_of(table, key, address)
         {
             buffer().expected += 1;
             return Located::Record(record);
         }
+        // Last, the index.
         let found = with_form!(T::Key::WIDTH_BYTES, |K| {
             let key = K::from_key(key);
             K::pick(&table.primary).get(&key, buffer().hint::<K>())

@@ -14,8 +14,8 @@ use crate::row::schema::Record;
 use crate::store::table::{Table, TableInner};
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// Applies a commutative [operation](crate::operation) to a column of the row with this primary
-    /// key. There is no result: who asks for one reads the row.
+    /// Applies a commutative [operation](crate::operation) to a column of the row with this primary key. It does
+    /// not return the column's value: to get that, read the row.
     ///
     /// ```
     /// # use weft::operation::Add;
@@ -31,11 +31,13 @@ impl<P: Protocol> Transaction<'_, P> {
     /// ```
     ///
     /// # Errors
-    /// [`Failure::NoSuchRow`] if there is no row with this key; [`Failure::OutOfRange`] if what becomes
-    /// of the column is not within its type; [`Failure::Constraint`], [`Failure::DuplicateKey`],
-    /// [`Failure::StoredRowTooLarge`] as for [`Transaction::update`]; [`Conflict`](crate::Conflict);
-    /// [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`]. After a failure the row is as it was
-    /// before the call.
+    /// - [`Failure::NoSuchRow`] if there is no row with this key.
+    /// - [`Failure::OutOfRange`] if the result does not fit the column's type.
+    /// - [`Failure::Constraint`], [`Failure::DuplicateKey`], [`Failure::StoredRowTooLarge`] as for
+    ///   [`Transaction::update`].
+    /// - [`Conflict`](crate::Conflict), [`Failure::ForeignTable`], [`Failure::DeadlineExceeded`].
+    ///
+    /// After a failure the row is as it was before the call.
     #[inline]
     pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         &self,
@@ -68,8 +70,8 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// Applies an operation to this worker's slice of a row, if the row is split; false if it is not, and
-    /// the operation is to be applied to the row itself.
+    /// If the row is split, applies an operation to this worker's slice of it, and returns true. If the row is not
+    /// split, returns false, and the caller applies the operation to the row itself.
     #[inline(always)]
     fn apply_to_slice<T: Record, V: 'static, O: Operation<V>>(
         &self,
@@ -80,7 +82,8 @@ impl<P: Protocol> Transaction<'_, P> {
         operation: &O,
     ) -> Result<bool, Error> {
         let memory = &self.worker.memory;
-        // A row that is checked has to be looked at as a whole, and so has one whose index entries move.
+        // Checking a row needs the whole row, and so does moving its index entries. So such operations are not
+        // split.
         let is_splittable = const { !T::IS_CHECKED } && !column.is_indexed();
         let splittable = if is_splittable { ColumnOperation::new::<T, V, O>(column) } else { None };
         let reference = table.reference();
@@ -90,7 +93,7 @@ impl<P: Protocol> Transaction<'_, P> {
             Target::Row => return Ok(false),
             Target::Slice(slice) => slice,
         };
-        // First what runs the user's code, and may panic: then nothing has happened.
+        // The code of the user's types comes first, since it may panic. Nothing has happened by then.
         let is_logged = memory.is_logging() && reference.core().log_number().is_some();
         let mut bytes = Vec::new();
         if is_logged {
@@ -102,8 +105,8 @@ impl<P: Protocol> Transaction<'_, P> {
         #[cfg(weft_sim)]
         weft_htm::simulation::sync::touch(slice.as_ptr(), size_of::<O::Slice>(), true);
         let accumulated = memory.in_user_code(|| {
-            // SAFETY: a slice of this operation, which this worker alone uses, in this transaction; what
-            // the user's types do in it is refused.
+            // SAFETY: a slice of this operation, which only this worker uses, in this transaction. What the user's
+            // types try to do with the transaction in this time is refused.
             let gathered = unsafe { slice.cast::<O::Slice>().as_mut() };
             operation.accumulate(gathered, memory.core())
         });
@@ -111,7 +114,7 @@ impl<P: Protocol> Transaction<'_, P> {
         let Ok(undo) = accumulated else {
             return Err(self.doom_by(splitting.refuse_undecided(reference, record)));
         };
-        // SAFETY: this was done to the slice just now, which stays as long as the phase lasts.
+        // SAFETY: the operation was applied to the slice just now, and the slice exists as long as the phase lasts.
         unsafe { splitting.undo_log().push::<V, O>(slice, undo) };
         if is_logged {
             splitting.log_operation(reference, record, &bytes);
@@ -123,7 +126,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Adds a number to a column.
     ///
     /// # Errors
-    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the column's type does not hold the sum.
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the sum does not fit the column's type.
     #[inline]
     pub fn add<T: Record, V: Integer>(
         &self,
@@ -138,8 +141,7 @@ impl<P: Protocol> Transaction<'_, P> {
     /// Multiplies a column by a number.
     ///
     /// # Errors
-    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the column's type does not hold the
-    /// product.
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if the product does not fit the column's type.
     #[inline]
     pub fn mul<T: Record, V: Integer>(
         &self,
@@ -151,7 +153,7 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, Mul(number))
     }
 
-    /// Replaces a column by a number, if that is greater.
+    /// Replaces a column by a number, if the number is greater.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -166,7 +168,7 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, Max(number))
     }
 
-    /// Replaces a column by a number, if that is lesser.
+    /// Replaces a column by a number, if the number is less.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -181,7 +183,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, Min(number))
     }
 
-    /// Sets a column, or its bits, where `bits` are set.
+    /// Sets a `bool` column to true if `bits` is true, or sets those bits of an integer column that are set in
+    /// `bits`.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -199,7 +202,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, Or(bits))
     }
 
-    /// Clears a column, or its bits, where `bits` are not set.
+    /// Sets a `bool` column to false if `bits` is false, or clears those bits of an integer column that are not set
+    /// in `bits`.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -217,8 +221,8 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, And(bits))
     }
 
-    /// Puts a value in place of one that was put with a lesser order, or with the same by a worker
-    /// with a lesser number.
+    /// Puts a value with an order into a column. It replaces the present value if that has a lesser order, or the
+    /// same order and was put by a worker with a lesser number.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -234,7 +238,7 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, OrderedPut(order, value))
     }
 
-    /// Inserts a value into the `K` with the greatest orders.
+    /// Inserts a value with an order into a column, which keeps the `K` values with the greatest orders.
     ///
     /// # Errors
     /// As [`Transaction::apply`].
@@ -250,10 +254,10 @@ impl<P: Protocol> Transaction<'_, P> {
         self.apply(table, key, column, TopKInsert(order, value))
     }
 
-    /// Adds the elements of a set to that of a column.
+    /// Adds the elements of a set to the set in a column.
     ///
     /// # Errors
-    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if there would be more than `N`.
+    /// As [`Transaction::apply`]; [`Failure::OutOfRange`] if there would be more than `N` elements.
     #[inline]
     pub fn union<T: Record, V: Order, const N: usize>(
         &self,
@@ -266,7 +270,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 }
 
-/// Appends an operation as the log holds it.
+/// Appends an operation to `output`, in its stored form for the log.
 fn write_operation<T: Record, V: 'static, O: Operation<V>>(
     key: &T::Key,
     column: ColumnOf<T, V>,

@@ -1,4 +1,4 @@
-//! How the rows of several keys are fetched at once; see [`Transaction::prefetch`].
+//! Prefetching the rows of several keys at the same time; see [`Transaction::prefetch`].
 
 use arrayvec::ArrayVec;
 use weft_htm::prefetch::BATCH_KEYS;
@@ -13,12 +13,12 @@ use crate::store::record::RecordPointer;
 use crate::store::table::{FormIndex, PickForm, Table, with_form};
 use crate::store::worker::StoredForm;
 
-/// How much of a row is prefetched to be read: of a larger one most columns are not needed, and
-/// lines that nobody needs delay the others.
+/// How much of a row is prefetched to be read. Most columns of a larger row are not needed, and cache lines that
+/// are not needed delay the others.
 pub(super) const PREFETCH_READ_BYTES: usize = 128;
 
-/// How much of a row is prefetched to be updated: the hardware runs ahead by itself in the copy of
-/// a still larger one.
+/// How much of a row is prefetched to be updated. For a larger row, the hardware prefetches the rest automatically
+/// during the copy.
 pub(super) const PREFETCH_UPDATE_BYTES: usize = 512;
 
 impl<P: Protocol> Transaction<'_, P> {
@@ -31,7 +31,7 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Error> {
         let table = self.enter(table)?;
         if P::REPAIRS && self.worker.round() > 0 {
-            return Ok(()); // They have been fetched, and are in the workset cache.
+            return Ok(()); // The rows were fetched in an earlier round.
         }
         let row_bytes = size_of::<T>().min(bytes_max);
         with_form!(T::Key::WIDTH_BYTES, |K| {
@@ -47,8 +47,8 @@ impl<P: Protocol> Transaction<'_, P> {
         })
     }
 
-    /// Asks for the rows of a few keys, step by step: what one step asks for arrives while the
-    /// step asks for the other keys' lines.
+    /// Prefetches the rows of a few keys, step by step. The lines that one step requests for a key arrive while the
+    /// step makes its requests for the other keys.
     #[inline(always)]
     fn prefetch_batch<K: StoredForm>(
         &self,
@@ -57,9 +57,11 @@ impl<P: Protocol> Transaction<'_, P> {
         keys: &[K],
         row_bytes: usize,
     ) {
+        // Step 1: the index nodes.
         for key in keys {
             index.prefetch(key);
         }
+        // Step 2: the records.
         let mut records = ArrayVec::<RecordOf<P>, BATCH_KEYS>::new();
         for key in keys {
             let buffer = self.worker.buffer(number);
@@ -69,15 +71,16 @@ impl<P: Protocol> Transaction<'_, P> {
                 let record: RecordOf<P> = unsafe { RecordPointer::from_address(address) };
                 record.prefetch_header();
                 records.push(record);
-                // One operation finds its record by itself. (And what `newest` holds under such a
-                // protocol is the protocol's affair.)
+                // A single operation finds its record without this. (Also, what `newest` holds under such a
+                // protocol is up to the protocol.)
                 if !P::SINGLE_KEY {
                     buffer.announced.push(address);
                 }
             }
         }
+        // Step 3: the rows.
         for record in records {
-            // SAFETY: pinned, as long as `self` is there.
+            // SAFETY: the worker is pinned as long as `self` exists.
             unsafe { record.prefetch_row(row_bytes) };
         }
     }

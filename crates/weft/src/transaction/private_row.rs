@@ -1,4 +1,4 @@
-//! New versions of rows, before anybody but their transaction knows of them.
+//! Private rows: new versions of rows that only their transaction knows of.
 
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
@@ -8,8 +8,8 @@ use crate::commit::Protocol;
 use crate::commit::Worker;
 use crate::store::table::TableRef;
 
-/// A new version of a row that belongs to nobody yet; dropped, with its block, if a closure
-/// panics or a check fails.
+/// A new version of a row that has no other owner yet. If a closure panics or a check fails, it is dropped,
+/// together with its block.
 pub(super) struct PrivateRow<'w, P: Protocol, R> {
     row: NonNull<R>,
     worker: &'w Worker<P>,
@@ -19,7 +19,7 @@ pub(super) struct PrivateRow<'w, P: Protocol, R> {
 impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     pub(super) fn new(worker: &'w Worker<P>, table: TableRef, row: R) -> Self {
         let place = worker.memory.allocate_row(table).cast::<R>();
-        // SAFETY: new, and the table's rows are of this type.
+        // SAFETY: the place is new, and the table's rows are of this type.
         unsafe { place.write(row) };
         PrivateRow { row: place, worker, table }
     }
@@ -30,7 +30,7 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
         R: Clone,
     {
         let place = worker.memory.allocate_row(table).cast::<R>();
-        // SAFETY: new, and the table's rows are of this type. (If `clone` panics the block stays
+        // SAFETY: the place is new, and the table's rows are of this type. (If `clone` panics, the block stays
         // unused until the database is dropped.)
         unsafe { place.write(row.clone()) };
         PrivateRow { row: place, worker, table }
@@ -38,7 +38,7 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
 
     #[inline(always)]
     pub(super) fn get(&self) -> &R {
-        // SAFETY: written by `new` or `cloned`, and this value's own.
+        // SAFETY: written by `new` or `cloned`, and owned by this value.
         unsafe { self.row.as_ref() }
     }
 
@@ -53,7 +53,7 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
     pub(super) fn into_raw(self) -> NonNull<u8> {
         let this = ManuallyDrop::new(self);
         let row = this.row.cast();
-        // SAFETY: complete, and this value's own until it is handed over.
+        // SAFETY: the row is complete, and owned by this value until it is handed over.
         unsafe { stamp(this.worker, this.table, row) };
         row
     }
@@ -61,7 +61,7 @@ impl<'w, P: Protocol, R> PrivateRow<'w, P, R> {
 
 impl<P: Protocol, R> Drop for PrivateRow<'_, P, R> {
     fn drop(&mut self) {
-        // SAFETY: complete, and nobody else has its address.
+        // SAFETY: the row is complete, and no other code has its address.
         unsafe { self.worker.memory.drop_row(self.row.cast(), self.table, false) };
     }
 }

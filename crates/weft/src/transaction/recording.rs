@@ -1,6 +1,5 @@
-//! Where a transaction tells the history recorder what it does (feature `history`, see
-//! [`crate::history`]). Without the feature all of this is nothing; with it, in a database that is
-//! not recorded, it is a branch.
+//! The points at which a transaction reports to the history recorder (feature `history`, see [`crate::history`]).
+//! Without the feature they compile to nothing. With it, they cost a branch in a database that is not recorded.
 #![cfg_attr(
     not(feature = "history"),
     allow(unused_variables, reason = "the arguments are for the recorder")
@@ -17,20 +16,20 @@ use crate::row::encoding::{Key, KeyForm};
 use crate::step::Instance;
 use crate::store::table::TableRef;
 
-/// What is done to one key.
+/// What was done to one key.
 #[cfg_attr(not(feature = "history"), allow(dead_code, reason = "the row is for the recorder"))]
 #[derive(Clone, Copy)]
 pub(super) enum Event {
-    /// It was looked up, and this row was visible, or none.
+    /// The key was looked up. This row was visible, or no row.
     Read(Option<NonNull<u8>>),
-    /// The row that was [stamped](stamp) last was put there.
+    /// The row that was [stamped](stamp) last was put under the key.
     Write,
-    /// Its row was deleted.
+    /// The key's row was deleted.
     Delete,
 }
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// Records what is done to a key of a table.
+    /// Records what was done to a key of a table.
     #[inline(always)]
     pub(super) fn record(&self, table: TableRef, key: &impl Key, event: Event) {
         #[cfg(feature = "history")]
@@ -39,7 +38,7 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Records what is done to an entry of a secondary index.
+    /// Records what was done to an entry of a secondary index.
     #[inline(always)]
     pub(super) fn record_entry(&self, index: TableRef, key: &impl KeyForm, event: Event) {
         #[cfg(feature = "history")]
@@ -48,12 +47,12 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Records what is done to the key of a row whose type is not known here.
+    /// Records what was done to the key of a row whose type is not known here.
     #[inline(always)]
     pub(super) fn record_untyped(&self, table: TableRef, row: NonNull<u8>, event: Event) {
         #[cfg(feature = "history")]
         if self.worker.recorder.is_some() {
-            // SAFETY: a row that is visible to this transaction, of this table.
+            // SAFETY: a row of this table that is visible to this transaction.
             let key = unsafe { table.core().history_key(row) };
             self.record_event(table, key, event);
         }
@@ -86,7 +85,7 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Whether any of this is recorded.
+    /// Returns whether the transaction is recorded.
     #[doc(hidden)]
     #[inline(always)]
     pub fn is_recorded(&self) -> bool {
@@ -111,7 +110,7 @@ impl<P: Protocol> Transaction<'_, P> {
         record_end(self.worker, Status::Aborted);
     }
 
-    /// Records that a procedure's operation runs, or goes on.
+    /// Records that an operation of a procedure runs, or goes on.
     #[doc(hidden)]
     #[inline(always)]
     pub fn record_step(&self, instance: Instance, goes_on: bool) {
@@ -121,7 +120,7 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Records that what a procedure's operation did in the last round stands.
+    /// Records that what an operation of a procedure did in the last round is kept.
     #[doc(hidden)]
     #[inline(always)]
     pub fn record_kept_step(&self, instance: Instance) {
@@ -131,7 +130,7 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Records that a procedure begins anew.
+    /// Records that a procedure begins again.
     #[doc(hidden)]
     #[inline(always)]
     pub fn record_next_round(&self) {
@@ -149,7 +148,7 @@ impl<P: Protocol> Transaction<'_, P> {
     }
 }
 
-/// Notes when a transaction is invoked; it may yet fail to begin.
+/// Records the invocation of a transaction, which may still fail to begin.
 #[inline(always)]
 pub(super) fn record_invocation<P: Protocol>(worker: &Worker<P>) {
     #[cfg(feature = "history")]
@@ -166,15 +165,15 @@ fn record_end<P: Protocol>(worker: &Worker<P>, status: Status) {
     }
 }
 
-/// Writes behind a new row whose it is. The next write to be recorded is that of this row.
+/// Writes into a new row which transaction wrote it. The next write that is recorded is that of this row.
 ///
 /// # Safety
-/// The row is complete, of the table, and nobody else has its address yet.
+/// The row is complete, of the table, and no other code has its address yet.
 #[inline(always)]
 pub(super) unsafe fn stamp<P: Protocol>(worker: &Worker<P>, table: TableRef, row: NonNull<u8>) {
     #[cfg(feature = "history")]
     if let Some(recorder) = &worker.recorder {
-        // SAFETY: by the contract; the database is recorded, since its workers have recorders.
+        // SAFETY: by this function's contract. The database is recorded, since its workers have recorders.
         unsafe { table.core().set_stamp(row, recorder.borrow().next_stamp()) };
     }
 }

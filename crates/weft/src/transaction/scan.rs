@@ -1,10 +1,9 @@
 //! Scans: iterators over the rows of a range, leaf by leaf.
 //!
-//! A scan reads one leaf of the index at a time, into a page, and notes the leaf's version with
-//! the executor: if a key comes or goes in the leaf's share of the range before the transaction
-//! commits, the commit fails. So no phantom appears in a range that was scanned, and a scan that stops early relies
-//! on no more than it has read. The rows of a page are read one by one as the iterator gets to
-//! them.
+//! A scan reads one leaf of the index at a time, into a page, and notes the leaf's version with the executor. If a
+//! key is inserted into or removed from the leaf's part of the range before the transaction commits, the commit
+//! fails. So no phantom appears in a range that was scanned. A scan that stops early relies only on what it has
+//! read. The rows of a page are read one by one, when the iterator reaches them.
 
 use std::ops::Bound;
 use std::ptr::NonNull;
@@ -29,45 +28,46 @@ use crate::store::table::TableRef;
 use crate::store::table::{Entry, FormIndex, PickForm, Secondary, Table, TableInner};
 use crate::store::worker::StoredForm;
 
-/// The rows of a range, in the order of the keys; from [`Transaction::range`] and its like.
+/// An iterator over the rows of a range, in the order of the keys. [`Transaction::range`] and similar methods
+/// return it.
 ///
-/// It reads as it goes: nothing before the first `next`, and no further than it is asked for, so
-/// `take(n)` is a limit. It sees what its own transaction has written, up to the moment at which
-/// it reads the leaf in question.
+/// A scan reads lazily: nothing before the first `next`, and only as far as it is iterated, so `take(n)` limits
+/// what it reads. It sees what its own transaction has written until the moment at which it reads the leaf in
+/// question.
 #[must_use = "a scan reads nothing until it is iterated"]
 pub struct Scan<'tx, 'db, T: Record, P: Protocol = Dbx> {
     transaction: &'tx Transaction<'db, P>,
     table: &'tx Table<T>,
-    /// The addresses on the cursor's page that are still to come. They lie in the page's own
-    /// buffer, which stays where it is until the next page is read.
+    /// The addresses on the cursor's page that the scan has not reached yet. They lie in the page's own buffer,
+    /// which does not move until the next page is read.
     addresses: NonNull<[u64]>,
     cursor: Cursor<'tx>,
 }
 
-/// How many rows ahead of its position a scan asks for records.
+/// How many rows ahead of its position a scan prefetches records.
 const ROWS_AHEAD: usize = 6;
 
-/// How many entries ahead of its position a scan of a secondary index asks for the records that
-/// they lead to. The entries themselves have been asked for before.
+/// How many entries ahead of its position a scan of a secondary index prefetches the records that the entries lead
+/// to. The entries themselves were prefetched earlier.
 const ENTRIES_AHEAD: usize = 2;
 
-/// Asks for the primary record behind an entry that the scan will come to.
+/// Prefetches the primary record behind an entry that the scan will reach.
 #[inline(always)]
 fn prefetch_behind_entry<K: StoredForm, P: Protocol>(
     transaction: &Transaction<'_, P>,
     address: u64,
 ) {
-    // SAFETY: an index of the transaction's database holds addresses of its records, and the
-    // transaction keeps its worker pinned.
+    // SAFETY: an index of the transaction's database holds addresses of its records, and the transaction keeps its
+    // worker pinned.
     let entry = unsafe { RecordPointer::<P::Header>::from_address(address).get() };
     if let Some(row) = entry.newest.load(Ordering::Acquire).row() {
-        // SAFETY: a row that was published is not changed, nor freed while the worker is pinned.
+        // SAFETY: a row that was published is not changed, and not freed while the worker is pinned.
         let leads_to = unsafe { transaction.row::<Entry<K>>(row) }.record;
         prefetch_lines(std::ptr::without_provenance(leads_to as usize), LINE_BYTES);
     }
 }
 
-/// Asks for a record that the scan will come to: all of it if the row is small, else its header.
+/// Prefetches a record that the scan will reach: all of it if the row is small, or else its header.
 #[inline(always)]
 fn prefetch_record<R, P: Protocol>(address: u64) {
     let bytes = row_offset::<P::Header>() + size_of::<R>();
@@ -75,30 +75,30 @@ fn prefetch_record<R, P: Protocol>(address: u64) {
     prefetch_lines(std::ptr::without_provenance(address as usize), bytes);
 }
 
-/// Where a scan is, whatever the form of its keys.
+/// The position of a scan, for any form of keys.
 enum Cursor<'tx> {
     Words1(FormCursor<'tx, u64>),
     Words2(FormCursor<'tx, u128>),
     Long(FormCursor<'tx, LongKey>),
 }
 
-/// Where a scan is.
+/// The position of a scan, for one form of keys.
 struct FormCursor<'tx, K: StoredForm> {
-    /// The secondary index that is scanned; else it is the primary one.
+    /// The secondary index that is scanned, or `None` for the primary index.
     secondary: Option<&'tx Secondary<K>>,
     bounds: Bounds<K>,
     direction: Direction,
     state: State<K>,
-    /// What to say if the range is the wrong way round.
+    /// The bounds as text, for the error message, if the range's start is after its end.
     reversed: Option<Box<(String, String)>>,
-    /// How far the scan is recorded, if it is.
+    /// How far the scan is recorded, if it is recorded.
     #[cfg(feature = "history")]
     progress: Option<Box<ScanProgress>>,
 }
 
 enum State<K> {
     Before,
-    /// On a page, after which the scan goes on at `more`, if anywhere.
+    /// On a page. After it the scan goes on at `more`, or ends if that is `None`.
     Within {
         page: Page<K>,
         more: Option<Bound<K>>,
@@ -107,7 +107,7 @@ enum State<K> {
     After,
 }
 
-/// A page's leaf, and where it was noted.
+/// A page's leaf, and the position at which it was noted.
 #[derive(Clone, Copy)]
 struct Noted {
     node: NodeVersion,
@@ -124,13 +124,13 @@ macro_rules! with_cursor {
     };
 }
 
-/// A form of keys that a cursor can be made of.
+/// A form of keys that a cursor can have.
 pub(super) trait CursorForm: PickForm + StoredForm {
     #[doc(hidden)]
     fn wrap(cursor: WrappedCursor<'_, Self>) -> WrappedAny<'_>;
 }
 
-/// Keeps the private cursor types out of the trait's face.
+/// Keeps the private cursor types out of the trait's interface.
 pub(super) struct WrappedCursor<'tx, K: StoredForm>(FormCursor<'tx, K>);
 pub(super) struct WrappedAny<'tx>(Cursor<'tx>);
 
@@ -196,7 +196,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
         Scan { transaction, table, addresses: NO_ADDRESSES, cursor }
     }
 
-    /// The same rows, from the greatest key to the least.
+    /// Returns a scan of the same rows, from the greatest key to the least.
     ///
     /// # Panics
     /// If the scan has begun.
@@ -214,7 +214,7 @@ impl<'tx, 'db, T: Record, P: Protocol> Scan<'tx, 'db, T, P> {
 impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
     type Item = Result<&'tx T, Error>;
 
-    // Called for each row of a loop: what a call costs is a tenth of a row.
+    // Inlined, since a loop calls it for each row, and a call costs a tenth of what a row costs.
     #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -244,7 +244,7 @@ impl<'tx, T: Record, P: Protocol> Iterator for Scan<'tx, '_, T, P> {
 const NO_ADDRESSES: NonNull<[u64]> = NonNull::slice_from_raw_parts(NonNull::<u64>::dangling(), 0);
 
 impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
-    /// Goes to the next page; false if there is none.
+    /// Goes to the next page. Returns false if there is no further page.
     #[inline(never)]
     fn read_page(&mut self) -> Result<bool, Error> {
         let (transaction, table) = (self.transaction, self.table);
@@ -262,7 +262,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
         }
     }
 
-    /// Reads the row behind an address of the page; `None` if none is visible.
+    /// Reads the row behind an address of the page. Returns `None` if no row is visible.
     #[inline(always)]
     fn read_row(&mut self, address: u64, to_come: &[u64]) -> Result<Option<&'tx T>, Error> {
         let (transaction, table) = (self.transaction, &self.table.inner);
@@ -286,7 +286,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
                 Ok(Some(unsafe { transaction.remember(table, record, row) }))
             }
             Visible::Absent if !self.is_secondary() => Ok(None),
-            // Its place in the leaf, or its entry, is gone as well: the commit would fail.
+            // The record's place in the leaf, or its entry, is gone as well, so the commit would fail. Fail now.
             _ => Err(transaction.doom(ConflictReason::RangeChanged, table.reference())),
         }
     }
@@ -296,7 +296,7 @@ impl<'tx, T: Record, P: Protocol> Scan<'tx, '_, T, P> {
         with_cursor!(&self.cursor, |cursor| cursor.secondary.is_some())
     }
 
-    /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
+    /// Reads an entry of the secondary index. Returns the primary record that it leads to, if the entry is visible.
     #[inline(never)]
     fn read_entry(
         &mut self,
@@ -329,8 +329,8 @@ impl<T: Record, P: Protocol> std::fmt::Debug for Scan<'_, '_, T, P> {
 }
 
 impl<'tx, K: CursorForm> FormCursor<'tx, K> {
-    /// Reads the next leaf, or finds that there is none. The addresses are valid until the next
-    /// call.
+    /// Reads the next leaf, and returns its addresses, or `None` after the last leaf. The addresses are valid until
+    /// the next call.
     fn read_page<T: Record, P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
@@ -371,6 +371,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
             }
             State::After => return Ok(None),
         };
+        // Read the leaf, and note its version and the part of the range that it covers.
         let mut range = ScannedRange::new(from.as_ref(), self.end(), self.direction);
         let node = self.read_leaf(transaction, inner, from, &mut page);
         if let Some(range) = &mut range {
@@ -387,6 +388,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
                 return Err(conflict);
             }
         };
+        // Prefetch the first records of the page.
         let more = page.take_next();
         let first = page.addresses().iter().take(ROWS_AHEAD);
         match self.secondary {
@@ -398,7 +400,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         Ok(Some(addresses))
     }
 
-    /// Where the scan ends.
+    /// Returns where the scan ends.
     fn end(&self) -> Bound<&K> {
         match self.direction {
             Direction::Forward => self.bounds.1.as_ref(),
@@ -432,7 +434,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
         }
     }
 
-    /// Reads an entry of the secondary index: the primary record that it leads to, if visible.
+    /// Reads an entry of the secondary index. Returns the primary record that it leads to, if the entry is visible.
     fn read_entry<P: Protocol>(
         &mut self,
         transaction: &Transaction<'_, P>,
@@ -467,7 +469,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
     fn finish<P: Protocol>(&mut self, transaction: &Transaction<'_, P>, stopped_at: Option<u64>) {
         if let State::Within { page, noted, .. } = std::mem::replace(&mut self.state, State::After)
         {
-            // (What the user's types drop in the middle of an operation relies on all of its page.)
+            // (A scan that the user's types drop in the middle of an operation goes on relying on its whole page.)
             if let Some(address) = stopped_at
                 && transaction.check_user_code().is_ok()
             {
@@ -482,7 +484,7 @@ impl<'tx, K: CursorForm> FormCursor<'tx, K> {
 
 #[cfg(feature = "history")]
 impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
-    /// Has the scan recorded, if the database is: it is one of the primary keys in `range`.
+    /// Makes the scan recorded, if the database is. It is a scan of the primary keys in `range`.
     pub(super) fn recorded(mut self, range: impl FnOnce() -> HistoryRange) -> Self {
         if self.transaction.worker.recorder.is_some() {
             let progress = Box::new(ScanProgress::new(self.table.inner.number(), range()));
@@ -509,7 +511,7 @@ impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
     allow(unused_variables, reason = "the arguments are for the recorder")
 )]
 impl<T: Record, P: Protocol> Scan<'_, '_, T, P> {
-    /// Records that the scan has come to this row, and seen no other before it.
+    /// Records that the scan has come to this row, and has seen no other row before it.
     #[inline(always)]
     fn record_row(&mut self, row: NonNull<u8>) {
         #[cfg(feature = "history")]
@@ -533,7 +535,7 @@ impl<K: StoredForm> FormCursor<'_, K> {
         }
     }
 
-    /// Records that the scan has come to the end of its range, and seen nothing more before it.
+    /// Records that the scan has come to the end of its range, and has seen no further row before it.
     #[inline(always)]
     fn record_end<P: Protocol>(&mut self, transaction: &Transaction<'_, P>) {
         #[cfg(feature = "history")]
@@ -542,7 +544,7 @@ impl<K: StoredForm> FormCursor<'_, K> {
         }
     }
 
-    /// Records that the scan has come to this entry, and seen no other before it.
+    /// Records that the scan has come to this entry, and has seen no other entry before it.
     #[inline(always)]
     fn record_entry<P: Protocol>(
         &mut self,
@@ -567,7 +569,7 @@ impl<K: StoredForm> FormCursor<'_, K> {
         row: NonNull<u8>,
     ) {
         if let (Some(recorder), Some(scan)) = (&transaction.worker.recorder, &mut self.progress) {
-            // SAFETY: a row that is visible to the transaction, of the table.
+            // SAFETY: a row of the table that is visible to the transaction.
             let seen = unsafe { table.core().stamp(row) };
             recorder.borrow_mut().scan_row(scan, key, seen);
         }

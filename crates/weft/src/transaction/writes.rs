@@ -1,5 +1,4 @@
-//! What inserting and replacing rows takes: their place in the primary index, and their entries in
-//! the secondary ones.
+//! Inserting and replacing rows: their place in the primary index, and their entries in the secondary indexes.
 
 use std::ptr::NonNull;
 
@@ -22,16 +21,15 @@ use crate::store::table::{
 };
 use crate::store::worker::StoredForm;
 
-/// What became of a row to be inserted.
+/// What happened to a row that was to be inserted.
 enum Placed<P: Protocol, R> {
     At(RecordOf<P>),
-    /// There is a visible row under the key, the second; the new one comes back.
+    /// There is a visible row under the key, the second field. The first is the new row, given back.
     Duplicate(R, NonNull<u8>),
 }
 
 impl<P: Protocol> Transaction<'_, P> {
-    /// Inserts a row and its index entries. Gives the row back if there is one with its primary
-    /// key.
+    /// Inserts a row and its index entries. Gives the row back if there is one with the same primary key.
     #[inline(always)]
     pub(super) fn insert_row<T: Record>(
         &self,
@@ -48,7 +46,7 @@ impl<P: Protocol> Transaction<'_, P> {
             Placed::At(record) => record,
             Placed::Duplicate(row, existing) => {
                 self.record(reference, &key, Event::Read(Some(existing)));
-                // Before the row is returned: if this panics, the row is dropped.
+                // Dropped before the row is returned: if this drop panics, the row is dropped, too.
                 drop(key);
                 return Ok(Some(row));
             }
@@ -61,7 +59,7 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(None)
     }
 
-    /// Puts a row under a key of an index: into a new record, or into one that is absent.
+    /// Puts a row under a key of an index: into a new record, or into an existing record without a visible row.
     #[inline(always)]
     fn place<K: StoredForm, R>(
         &self,
@@ -77,10 +75,10 @@ impl<P: Protocol> Transaction<'_, P> {
         // SAFETY: a new block of the table's record class.
         let record = unsafe { StoredRecord::<P::Header>::initialise(block) };
         self.worker.executor().prepare_insert(record);
-        // The row is written before the record can be found, and becomes visible at commit.
+        // The row is written before the record can be found, and becomes visible at the commit.
         let is_inline = core.holds_rows_inline();
         let row = if is_inline {
-            // SAFETY: new, and the block reaches over the inline version.
+            // SAFETY: new, and the block has room for the inline version.
             unsafe {
                 let inline = record.initialise_inline();
                 inline.cast::<R>().write(row);
@@ -94,6 +92,7 @@ impl<P: Protocol> Transaction<'_, P> {
             let hint = self.worker.buffer(number).hint::<K>();
             match index.get_or_insert(key, record.address(), hint, memory) {
                 Insertion::Inserted { change, sibling } => {
+                    // The key was absent. The new record is a placeholder, which the commit makes visible.
                     let executor = self.worker.executor();
                     executor.insert(table, record, row, key.erase());
                     executor
@@ -102,10 +101,11 @@ impl<P: Protocol> Transaction<'_, P> {
                     return Ok(Placed::At(record));
                 }
                 Insertion::Found(address) => {
+                    // The key has a record already, so the new one is not needed.
                     // SAFETY: the table's own index holds addresses of its records.
                     let existing = unsafe { RecordPointer::from_address(address) };
-                    // SAFETY: the row was written above, and moves on from here: the record was
-                    // not linked, and the blocks are freed without dropping the row.
+                    // SAFETY: the row was written above, and is moved out here. The record was not linked, and the
+                    // blocks are freed without dropping the row.
                     let take_back = || unsafe {
                         let taken = row.cast::<R>().read();
                         if !is_inline {
@@ -123,6 +123,8 @@ impl<P: Protocol> Transaction<'_, P> {
                     };
                     match observed.visible {
                         Visible::Removed => spin_loop(),
+                        // The record is a placeholder, or its row was deleted: it gets the row, in a block of its
+                        // own.
                         Visible::Absent => {
                             let row = PrivateRow::new(self.worker, table, take_back());
                             let row = row.into_raw();
@@ -131,7 +133,7 @@ impl<P: Protocol> Transaction<'_, P> {
                         }
                         Visible::Row(present) => {
                             let row = take_back();
-                            // That it is there is a read like any other.
+                            // Seeing the existing row is a read like any other, and must be validated.
                             self.worker.executor().note_read(table, existing, observed.version);
                             return Ok(Placed::Duplicate(row, present));
                         }
@@ -141,8 +143,8 @@ impl<P: Protocol> Transaction<'_, P> {
         }
     }
 
-    /// Inserts the index entries of a row that was just placed; takes everything back if one of
-    /// them is a duplicate.
+    /// Inserts the index entries of a row that was just placed. If one of them is a duplicate, removes the row and
+    /// the entries again.
     fn insert_entries<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -215,7 +217,8 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Error> {
         with_secondary!(&table.secondary[position], |index| {
             if !self.remove_entry(index, row, position, record)? {
-                // A visible row has its entry. So the row is no longer current, or its type says another key.
+                // A visible row has its entry. So either the row is no longer current, or its type returns another
+                // key than before.
                 self.worker.executor().note_read(table.reference(), record, version);
                 return Err(self.miss(index.reference()));
             }
@@ -223,9 +226,9 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// Removes the index entry of a visible row of a record; false if there is none. It has to lead to that
-    /// record: each record has one entry in each index, as long as it has a row, whatever the user's types say
-    /// of their keys. So when a record is freed, no entry leads to it.
+    /// Removes the index entry of a visible row of a record. Returns false if there is no such entry. The entry
+    /// must lead to this record. Each record that has a row has one entry in each index, whatever keys the user's
+    /// types return. So when a record is freed, no entry leads to it.
     fn remove_entry<K: StoredForm, T: Record>(
         &self,
         index: &Secondary<K>,
@@ -251,7 +254,7 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(true)
     }
 
-    /// Replaces a row that was observed by a new one, and moves its index entries.
+    /// Replaces an observed row by a new one, and moves its index entries.
     #[inline(always)]
     pub(super) fn replace<T: Record>(
         &self,
@@ -267,6 +270,7 @@ impl<P: Protocol> Transaction<'_, P> {
             return Err(Failure::KeyChanged { table: T::TABLE, key: key(), changed }.into());
         }
         check(new.get())?;
+        // If the update's closure has written this row, replacing the row would lose that write.
         if !self.worker.executor().is_current(record, version) {
             return Err(Failure::NestedWrite { table: T::TABLE, key: key() }.into());
         }
@@ -279,11 +283,12 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// Replaces the row of a record, which is not in any transaction's way, by a changed copy of it. The
-    /// columns that were changed are in no secondary index.
+    /// Replaces the row of a record by a changed copy of it. No other transaction can change the record at this
+    /// time. The columns that were changed are in no secondary index.
     ///
     /// # Safety
-    /// `new` is a row of the table, in a block of its own, and the caller's; from here on it is not.
+    /// `new` is a row of the table, in a block of its own, and belongs to the caller, who gives it away by this
+    /// call.
     #[doc(hidden)]
     pub unsafe fn replace_untyped(
         &self,
@@ -293,13 +298,13 @@ impl<P: Protocol> Transaction<'_, P> {
     ) -> Result<(), Abort> {
         let (memory, executor) = (&self.worker.memory, self.worker.executor());
         let observed = executor.read_for_write(table, record, memory).inspect_err(|_| {
-            // SAFETY: by the contract.
+            // SAFETY: by this function's contract.
             unsafe { memory.drop_row(new, table, false) };
         })?;
         let Visible::Row(old) = observed.visible else {
-            unreachable!("a record that nobody can change has lost its row")
+            unreachable!("a record that no other transaction can change has lost its row")
         };
-        // SAFETY: complete, and nobody else has its address.
+        // SAFETY: the row is complete, and no other code has its address.
         unsafe { stamp(self.worker, table, new) };
         self.record_untyped(table, old, Event::Read(Some(old)));
         executor.write(table, record, observed.version, new);
@@ -307,8 +312,8 @@ impl<P: Protocol> Transaction<'_, P> {
         Ok(())
     }
 
-    /// Moves the index entries of a row whose indexed columns change. The new entries come
-    /// first, so that a duplicate leaves everything as it was.
+    /// Moves the index entries of a row whose indexed columns change. New entries are inserted before old ones are
+    /// removed, so that a duplicate leaves everything as it was.
     fn move_entries<T: Record>(
         &self,
         table: &TableInner<T>,
@@ -318,7 +323,8 @@ impl<P: Protocol> Transaction<'_, P> {
         new: &T,
     ) -> Result<(), Error> {
         let _steps = Steps::begin(self);
-        // The row's type is asked once: an index whose new entry is inserted loses the old one.
+        // The row's type is asked only once, so that an index loses its old entry exactly if its new entry was
+        // inserted.
         let moved: SmallVec<[usize; 8]> = (0..table.secondary.len())
             .filter(|&position| old.index_key_differs(new, position))
             .collect();

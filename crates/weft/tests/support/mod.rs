@@ -1,11 +1,16 @@
 //! What the engine's tests share: every protocol, seeds that repeat a run, and how much of it.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod meeting;
+
 use std::thread::{scope, yield_now};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft::protocol::Protocol;
 use weft_protocols::HtmNaive;
+
+#[allow(unused_imports, reason = "each test file uses its own part")]
+pub use meeting::Meeting;
 
 /// Runs an expression once for every protocol, with the protocol as a type parameter. Protocols
 /// that make single operations on single rows atomic, and refuse everything else, have no

@@ -62,8 +62,8 @@ impl Kernel {
 
 type Body = fn(&Kernel, u64) -> bool;
 
-/// Runs bodies at once, the first with the smallest timestamp; whether each got its locks, and
-/// how many writes there were.
+/// Runs the bodies at the same time, the first one with the smallest timestamp. Returns whether each got its locks,
+/// and how many writes there were.
 fn at_once(bodies: &[Body]) -> (Vec<bool>, u64) {
     let kernel = Arc::new(Kernel::default());
     let threads: Vec<_> = (2..)
@@ -78,7 +78,7 @@ fn at_once(bodies: &[Body]) -> (Vec<bool>, u64) {
     (granted, kernel.look())
 }
 
-/// A reader sees all of a write or nothing, whoever is older; the older one gets the lock.
+/// A reader sees all of a write or nothing of it, no matter which of the two is older. The older one gets the lock.
 #[test]
 fn loom_locking_reader_and_writer() {
     loom::model(|| {
@@ -94,7 +94,7 @@ fn loom_locking_reader_and_writer() {
     });
 }
 
-/// No write is lost, and nobody waits for ever.
+/// No write is lost, and no transaction waits for ever.
 #[test]
 fn loom_locking_two_upgrades() {
     loom::model(|| {
@@ -123,7 +123,7 @@ fn loom_locking_pending_writer() {
     of_three([Kernel::write::<true>, Kernel::read::<true>, Kernel::read::<true>]);
 }
 
-/// A pending bit whose writer dies is taken over by the older one that it died of.
+/// If a pending writer dies, the older writer that caused this takes over the pending bit.
 #[test]
 fn loom_locking_two_pending_writers() {
     of_three([Kernel::write::<true>, Kernel::write::<true>, Kernel::read::<true>]);

@@ -1,14 +1,14 @@
-//! The rules of the lock word, one thread at a time.
+//! Tests of the lock word's rules, on one thread.
 
 use super::*;
 
-/// What a transaction of the model is doing about the one lock there is.
+/// What a transaction of the model is doing with the only lock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Doing {
     Nothing,
     Reading,
     Writing,
-    /// Waiting for the lock, with as many shares of it as this.
+    /// Waiting for the lock; a writer with this many shares of it.
     WaitingToRead,
     WaitingToWrite(u64),
 }
@@ -17,7 +17,7 @@ fn holds(doing: Doing) -> bool {
     matches!(doing, Doing::Reading | Doing::Writing | Doing::WaitingToWrite(SHARED_ONE))
 }
 
-/// A lock word, and beside it all that the word has no room for.
+/// A lock word, and all the state that has no room in the word.
 struct Model<const WAITS: bool> {
     word: u64,
     transactions: Vec<(u64, Doing)>,
@@ -34,7 +34,7 @@ impl<const WAITS: bool> Model<WAITS> {
         }
     }
 
-    /// One step of one transaction; `choice` is what it does if it may choose.
+    /// Makes one step of one transaction. `choice` is what it does if it can choose.
     fn step(&mut self, me: usize, choice: u8) {
         let (timestamp, doing) = self.transactions[me];
         match (doing, choice) {
@@ -129,8 +129,8 @@ fn walk<const WAITS: bool>() {
         for _ in 0..2_000 {
             model.step(random.usize(..model.transactions.len()), random.u8(..6));
         }
-        // Left to themselves all come to an end: each step ends something, or waits for what
-        // another step will end.
+        // Without new requests all transactions end: each step ends a transaction, or waits for one that another
+        // step will end.
         let committed = model.timestamp_next;
         for me in (0..model.transactions.len()).cycle().take(1_000) {
             model.step(me, 5);
@@ -139,8 +139,8 @@ fn walk<const WAITS: bool>() {
     }
 }
 
-/// Against a model that knows who holds the lock and who waits: nobody waits for an older
-/// transaction, no two hold what excludes each other, and no pending bit is left behind.
+/// Compares the word with a model that knows which transactions hold the lock and which wait. No transaction waits
+/// for an older one, no two hold locks that exclude each other, and no pending bit is left behind.
 #[test]
 fn the_lock_word_keeps_its_rules_under_wait_die() {
     walk::<true>();

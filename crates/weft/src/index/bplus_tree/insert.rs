@@ -1,10 +1,9 @@
-//! Get-with-insert, and the splits that it brings about.
+//! Insertion: get-with-insert, and the splits that it causes.
 //!
-//! An insertion first tries its luck with the leaf alone, which it finds like a reader and locks
-//! if there is room in it. Only a full leaf needs its parent: then the insertion descends once
-//! more, splitting every full inner node that it meets, each under its own and its parent's lock,
-//! and starting again after each. So when it arrives at the leaf the parent has room for one more
-//! child.
+//! An insertion first tries to change the leaf alone: it finds the leaf like a reader, and locks it if there
+//! is room in it. Only a full leaf needs its parent. Then the insertion descends once more and splits every
+//! full inner node that it meets, each under its own and its parent's lock. It starts again after each of
+//! these splits. So when it arrives at the leaf, the parent has room for one more child.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -20,7 +19,7 @@ use super::node::{
 };
 use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
 
-/// How an attempt that touches one leaf ended.
+/// The result of an attempt that touches one leaf.
 enum Attempt {
     Done(Insertion),
     /// The key is absent, and the leaf where it would be is full.
@@ -28,7 +27,7 @@ enum Attempt {
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// The address stored under `key`, or, where there is none, inserts `address`.
+    /// Returns the address stored under `key`, or inserts `address` if the key is absent.
     pub fn get_or_insert(
         &self,
         key: &K,
@@ -37,6 +36,7 @@ impl<K: IndexKey> BPlusTree<K> {
         worker: &impl IndexWorker,
     ) -> Insertion {
         debug_assert!(address != 0, "an address is never zero");
+        // Allocate what the key keeps out of line before a region begins, since a region must not allocate.
         let staged = Staged::new();
         if worker.regions().is_hardware() {
             staged.stage(key, worker);
@@ -78,7 +78,7 @@ impl<K: IndexKey> BPlusTree<K> {
         place.insert(access, key, staged, address, worker)
     }
 
-    /// Inserts into a leaf that was found full, splitting it. `None`: start again.
+    /// Inserts into a leaf that was found full, by splitting it. `None`: start again.
     #[cold]
     fn try_split(
         &self,
@@ -104,7 +104,7 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    /// Splits a full leaf and inserts `key`, which it does not hold.
+    /// Splits a full leaf, and inserts `key`, which the leaf does not hold.
     #[expect(clippy::too_many_arguments, reason = "where, what, and on whose behalf")]
     fn split_leaf(
         &self,
@@ -129,6 +129,7 @@ impl<K: IndexKey> BPlusTree<K> {
             Some(Err(position)) => position,
             _ => unreachable!("the locked leaf is the one that did not hold the key"),
         };
+        // The split itself, then the link from the parent. The unlocks publish both.
         let point = leaf.split_point(position);
         let separator = leaf.split(right, point, position, slot, address, worker);
         self.add_child(parent, NonNull::from(leaf).cast(), &separator, right.cast(), worker);
@@ -142,8 +143,7 @@ impl<K: IndexKey> BPlusTree<K> {
         })
     }
 
-    /// Splits a full inner node on the way to `key`. Whether that worked or not, the caller
-    /// starts again.
+    /// Splits a full inner node on the way to `key`. Whether that succeeds or not, the caller starts again.
     fn split_inner(
         &self,
         access: &impl Access,
@@ -159,13 +159,13 @@ impl<K: IndexKey> BPlusTree<K> {
             unsafe { worker.free(right.cast(), Layout::new::<Inner<K>>()) };
             return;
         }
-        // A key beyond the last separator is probably one of an ascending sequence: the left
-        // half then stays nearly full.
+        // A key beyond the last separator is probably part of an ascending sequence. Then the left half stays
+        // nearly full.
         let child = inner.route(Target::At(key), INNER_CAPACITY, || true);
         let at_end = child == Some(INNER_CAPACITY - 1);
         let keep = if at_end { INNER_CAPACITY - 2 } else { INNER_CAPACITY / 2 };
         let slot = K::Slot::default();
-        // SAFETY: not published yet, so it is alive.
+        // SAFETY: not published yet, so not freed.
         inner.split(unsafe { right.as_ref() }, keep, &slot);
         let separator = load_locked::<K>(&slot);
         K::retire(&slot, worker);
@@ -174,8 +174,8 @@ impl<K: IndexKey> BPlusTree<K> {
         unlock_changed(parent.word, parent.version);
     }
 
-    /// Puts `right` behind `left`, both having been split at `separator`, into their parent,
-    /// which is locked and has room. A root that was split gets a new root above it.
+    /// Inserts `right` directly after `left` into their parent, which is locked and has room. The two are the
+    /// halves of a node that was split at `separator`. If the root was split, puts a new root above it.
     fn add_child(
         &self,
         parent: &Parent<'_, K>,
@@ -186,7 +186,7 @@ impl<K: IndexKey> BPlusTree<K> {
     ) {
         let Some(inner) = parent.inner else {
             let root = Inner::<K>::allocate(worker);
-            // SAFETY: not published yet, so it is alive.
+            // SAFETY: not published yet, so not freed.
             unsafe { root.as_ref() }.adopt(left, separator, right, worker);
             self.root.node.store(root.as_ptr().cast(), Ordering::Relaxed);
             let height = self.root.height.load(Ordering::Relaxed);
@@ -233,14 +233,14 @@ impl<K: IndexKey> Place<'_, K> {
         is_current().then_some(attempt)
     }
 
-    /// What the caller's own change, which brought the version to `after`, did to this leaf.
+    /// Describes the caller's own change to this leaf, which changed its version by `after`.
     fn change(&self, after: impl Fn(u64) -> u64) -> NodeChange {
         let NodeVersion { word, version: before } = self.node_version();
         NodeChange { word, before, after: after(before) }
     }
 }
 
-/// Locks a node and its parent, or neither.
+/// Locks a node and its parent. If one of them has changed, locks neither and returns false.
 pub(super) fn lock_with_parent<K: IndexKey>(
     access: &impl Access,
     parent: &Parent<'_, K>,

@@ -1,7 +1,7 @@
-//! Reads into which a whole write falls, at each place in turn where the read looks at a version.
+//! Reads that are interrupted by a whole write, at each point in turn at which the read looks at a version.
 //!
-//! Random schedules hardly ever find these: the write takes many steps, the gap that it must fall
-//! into few.
+//! Random schedules hardly ever produce such cases: the write takes many steps, and it must fall into a gap
+//! of few steps.
 
 use std::cell::Cell;
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use super::search::{Access, Optimistic};
 use super::testing::{is_unchanged, scan};
 use super::{BPlusTree, Direction, LeafHint};
 
-/// Looks at versions as [`Optimistic`] does, and lets the write happen before one of the looks.
+/// Looks at versions as [`Optimistic`] does, and runs the write before one of the looks.
 struct Interrupted<'w> {
     looks_before: Cell<usize>,
     write: Cell<Option<&'w dyn Fn()>>,
@@ -50,7 +50,7 @@ impl Access for Interrupted<'_> {
 type Tree = BPlusTree<u64>;
 type Step = fn(&Tree, &TestWorker);
 
-/// What is done to an empty tree beforehand, and what then falls into the reads.
+/// The writes: a name, how the empty tree is prepared, and the write that interrupts the read.
 const WRITES: [(&str, Step, Step); 6] = [
     (
         "an insertion",
@@ -82,7 +82,7 @@ const WRITES: [(&str, Step, Step); 6] = [
     ),
 ];
 
-/// Inserts the even numbers below 200, in ascending order, which leaves full leaves behind.
+/// Inserts the even numbers below 200 in ascending order, which leaves full leaves behind.
 fn fill(tree: &Tree, worker: &TestWorker) {
     (0..100).for_each(|key| insert(tree, 2 * key, worker));
 }
@@ -91,8 +91,8 @@ fn insert(tree: &Tree, key: u64, worker: &TestWorker) {
     tree.get_or_insert(&key, key + 1, &mut LeafHint::new(), worker);
 }
 
-/// Removes the keys of a full leaf, the first of which is the `first` even number, and leaves the
-/// leaf in the tree.
+/// Removes the 29 even numbers from `2 * first` on, which are the keys of one full leaf, and leaves the leaf
+/// in the tree.
 fn empty(tree: &Tree, first: u64) {
     for key in (first..first + 29).map(|number| 2 * number) {
         assert!(tree.try_remove(&Optimistic, &key, key + 1).is_some());
@@ -104,8 +104,8 @@ fn all(tree: &Tree, worker: &TestWorker) -> Vec<u64> {
     scan(tree, from, to, Direction::Forward, &mut LeafHint::new(), worker).addresses
 }
 
-/// Hands `read` a prepared tree and an [`Interrupted`] for every place where `write` can fall
-/// into it, and then `check` what it returned, and the addresses before and after the write.
+/// Calls `read` for every point at which `write` can interrupt it, with a prepared tree and an
+/// [`Interrupted`]. Then calls `check` with the result, and the addresses before and after the write.
 fn at_every_place<R>(
     (name, prepare, write): (&str, Step, Step),
     read: impl Fn(&Tree, &Interrupted<'_>, &TestWorker) -> R,
@@ -195,8 +195,8 @@ fn scans_are_right_before_or_after_a_write() {
     }
 }
 
-/// Scans from `start` on, the write falling into the first page; `None` if that must be read
-/// again. Returns the addresses, ascending, and whether the versions noted are still current.
+/// Scans from `start` on, with the write interrupting the first page. Returns `None` if that page must be
+/// read again. Otherwise returns the addresses, ascending, and whether the versions noted are still current.
 fn scan_interrupted(
     tree: &Tree,
     access: &Interrupted<'_>,

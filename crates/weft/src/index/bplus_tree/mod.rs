@@ -1,45 +1,46 @@
 //! The ordered index: a B+-tree that maps keys to record addresses (DBX §4).
 //!
-//! Nodes are aligned to cache lines and the root pointer has a line of its own, so that threads
-//! working in different nodes do not disturb each other. The code is laid out by operation:
+//! Nodes are aligned to cache lines, and the root pointer has a line of its own, so threads that work in
+//! different nodes do not slow each other down. There is a file for each operation:
 //!
 //! - `node`: the layout of nodes, their version words, and the steps that change one node;
-//! - `search`: how a reader gets to a leaf without writing anything (optimistic lock coupling),
-//!   the one-leaf [hint](LeafHint), and [`BPlusTree::get`];
+//! - `search`: how a reader gets to a leaf without writing anything (optimistic lock coupling), the one-leaf
+//!   [hint](LeafHint), and [`BPlusTree::get`];
 //! - `insert`: [`BPlusTree::get_or_insert`] and splits;
-//! - `remove`: [`BPlusTree::remove`], and how emptied nodes leave the tree;
+//! - `remove`: [`BPlusTree::remove`], and how empty nodes leave the tree;
 //! - `scan`: [`BPlusTree::read_page`], a scan's step of one leaf;
-//! - `range`: [`ScannedRange`], what of a leaf a scan relies on.
+//! - `range`: [`ScannedRange`], the part of a leaf on which a scan relies.
 //!
-//! # What the versions promise
+//! # What the versions guarantee
 //!
-//! At any time the leaves' ranges cover the whole key space without a gap. A leaf's version
-//! changes when a key is inserted into it or removed from it, when it is split, and when it takes
-//! over a neighbour's range; it never takes an earlier value again. So if a transaction has noted
-//! the versions of the leaves that a range query went through, each covering what the one before
-//! left off, and finds them unchanged at commit, then no key has come or gone in the whole range
-//! (DBX §5.3). If keys were inserted in some of the leaves, and nothing else happened there, the
-//! transaction can still find out whether they are in the range: [`ScannedRange`]. Versions of inner
-//! nodes are nobody's business but the tree's.
+//! At any time the leaves' ranges cover the whole key space without a gap. A leaf's version changes when a
+//! key is inserted into the leaf or removed from it, when the leaf is split, and when it takes over a
+//! neighbour's range. A version never takes an earlier value again.
+//!
+//! Say a transaction has noted the versions of the leaves that a range query went through, each leaf
+//! beginning where the previous one ended. If it finds them unchanged at commit, then no key in the whole
+//! range has been inserted or removed (DBX §5.3). If nothing but insertions has happened in some of the
+//! leaves, the transaction can still find out whether the new keys are in its range: [`ScannedRange`]. The
+//! versions of inner nodes are used inside the tree only.
 //!
 //! # Writers
 //!
-//! A writer reads its way down like a reader and locks a node by exchanging the version that it
-//! has read for one with the lock bit: if that fails the node has changed and the writer starts
-//! again, so nobody ever waits for a lock while holding one. Most changes lock one leaf. A split
-//! locks the parent and the leaf; the parent has room, since a descent that is going to split
-//! the leaf splits every full node on its way. Nodes are not rebalanced after removals (DBX §4
-//! gives the reasons), but a leaf that becomes empty leaves the tree at once.
+//! A writer reads its way down like a reader. It locks a node by exchanging the version that it has read for
+//! one with the lock bit. If the exchange fails, the node has changed, and the writer starts again. So no
+//! writer ever waits for a lock while it holds one. Most changes lock one leaf. A split locks the parent and
+//! the leaf. The parent has room, because a descent that is going to split the leaf splits every full node on
+//! its way. Nodes are not rebalanced after removals (DBX §4 gives the reasons), but a leaf that becomes empty
+//! is taken out of the tree at once.
 //!
 //! # Hardware regions
 //!
-//! Where there is RTM, an insertion, a removal or a step of a scan that concerns no more than one
-//! leaf is first tried as DBX has it: the sequential algorithm in one region. (A look-up is not: it
-//! validates a few versions faster than a region is entered and left; see `docs/rtm.md`.) It is the
-//! same code, which asks its `Access` to
-//! validate and to lock: in a region that costs a test of the lock bit, and nothing else (see
-//! `search::InRegion`). Splits, and taking empty nodes out, are left to software: they allocate
-//! and retire memory.
+//! If there is RTM, the tree first tries an operation as DBX does, as the sequential algorithm in one region.
+//! This applies to an insertion, a removal or a step of a scan that concerns no more than one leaf. (A
+//! look-up does not use a region: it takes less time to validate a few versions than to enter and leave a
+//! region; see `docs/rtm.md`.) Region and software run the same code, which validates and locks through a
+//! parameter of type `Access`. In a region each of these costs a test of the lock bit at most (see
+//! `search::InRegion`). Splits, and taking empty nodes out, are left to software, since they allocate and
+//! retire memory.
 
 mod insert;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -81,15 +82,15 @@ use node::{CHANGE, Inner, Leaf, RootLine, load_locked};
 
 /// An ordered map from keys to addresses, shared by many workers.
 ///
-/// Its nodes come from the workers' memory, and go back to it by [`BPlusTree::clear`], without
-/// which they leak.
+/// The nodes come from the memory of the workers. [`BPlusTree::clear`] gives them back to it; without that
+/// call they leak.
 pub struct BPlusTree<K: IndexKey> {
     root: RootLine,
     key: PhantomData<K>,
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// An empty tree.
+    /// Creates an empty tree.
     pub fn new(worker: &impl IndexWorker) -> Self {
         let leaf = Leaf::<K>::allocate(worker);
         BPlusTree {
@@ -107,8 +108,8 @@ impl<K: IndexKey> BPlusTree<K> {
         let height = self.root.height.load(Ordering::Relaxed);
         let mut node = self.root.node.load(Ordering::Relaxed);
         for _ in 0..height {
-            // SAFETY: the tree is not shared now, so what can be reached in it is alive; and
-            // by the height this is an inner node.
+            // SAFETY: the tree is not shared now, so every node that can be reached is alive. By the height
+            // this is an inner node.
             node = unsafe { (*node.cast::<Inner<K>>()).child(0) };
         }
         let mut next = node.cast::<Leaf<K>>();
@@ -121,8 +122,8 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    /// Gives the memory of all nodes and keys back to `worker`. The records are the caller's
-    /// affair. After this the tree may only be dropped: other operations panic.
+    /// Gives the memory of all nodes and keys back to `worker`. The caller must free the records. Afterwards
+    /// the tree may only be dropped: other operations panic.
     pub fn clear(&mut self, worker: &impl IndexWorker) {
         let node = self.root.node.load(Ordering::Relaxed);
         let height = self.root.height.load(Ordering::Relaxed);

@@ -1,9 +1,8 @@
 //! Interleavings chosen by a model checker (`--cfg shuttle`), at every access to a shared word.
 //!
-//! Under a model checker a leaf has two keys and an inner node four children, so a handful of
-//! keys makes three levels. The worker of these tests frees and overwrites what is retired as
-//! soon as no thread is pinned that could still reach it, so following a pointer too long ends in
-//! nonsense.
+//! Under a model checker a leaf has two keys and an inner node four children, so a handful of keys makes
+//! three levels. The worker of these tests frees and overwrites retired memory as soon as no pinned thread
+//! could still reach it. So a pointer that is followed for too long leads to nonsense.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,22 +16,24 @@ use super::{BPlusTree, Direction, LeafHint};
 
 const ITERATIONS: usize = 2_000;
 
-/// What a thread of a model does; each step is a transaction of its own.
+/// A step of a thread of a model. Each step is a transaction of its own.
 #[derive(Clone, Copy)]
 enum Step {
     /// Inserts a number that no other thread inserts.
     Insert(u64),
-    /// Removes a number that is there and that no other thread removes.
+    /// Removes a number that is in the tree and that no other thread removes.
     Remove(u64),
-    /// Looks up a number that is there throughout.
+    /// Looks up a number that is in the tree throughout.
     Find(u64),
-    /// Whoever misses a number and then finds it sees the noted version changed.
+    /// Looks a number up twice. If the first look-up misses it and the second finds it, the noted version has
+    /// changed.
     MissThenFind(u64),
-    /// Every multiple of ten is there throughout: a scan finds all of them, in order.
+    /// Scans. Every multiple of ten is in the tree throughout, so the scan finds all of them, in order.
     Scan(Direction),
-    /// Two scans between which no noted version changes see the same.
+    /// Scans twice. If no noted version has changed in between, both scans see the same.
     ScanTwice,
-    /// As before, with an insertion between them that is accounted for as the tree tells.
+    /// As `ScanTwice`, with an insertion in between. The noted versions are adjusted by what the insertion
+    /// reports.
     ScanInsertScan(u64),
 }
 
@@ -40,7 +41,7 @@ fn key<K: TestKey>(number: u64) -> K {
     K::from_number(number * 40)
 }
 
-/// The address that these models store under a number.
+/// Returns the address that these models store under a number.
 fn address(number: u64) -> u64 {
     number + 1
 }
@@ -106,7 +107,8 @@ fn step<K: TestKey>(step: Step, tree: &BPlusTree<K>, stable: usize, worker: &Tes
     }
 }
 
-/// A tree with the numbers `present`, `threads` working on it, and then the numbers `left`.
+/// Runs a model: a tree with the numbers `present`, on which `threads` work. Then the tree must hold the
+/// numbers `left`.
 fn model<K: TestKey>(present: &[u64], threads: &[&[Step]], left: &[u64]) {
     let memory = Arc::new(Memory::default());
     let worker = memory.worker();

@@ -1,9 +1,9 @@
 //! The nodes: their layout, their version words, and the steps that change one node.
 //!
-//! A leaf holds sorted keys and the address stored under each; an inner node holds sorted
-//! separators and one more child than separators. The child at index `i` covers the keys `k` with
-//! `separator[i - 1] <= k < separator[i]`. How many levels of inner nodes there are is said once,
-//! beside the root pointer, so a node need not say what it is.
+//! A leaf holds sorted keys and the address stored under each. An inner node holds sorted separators, and one
+//! more child than separators. The child at index `i` covers the keys `k` with `separator[i - 1] <= k <
+//! separator[i]`. The number of levels of inner nodes is stored once, beside the root pointer. So a node need
+//! not say whether it is a leaf.
 //!
 //! ```text
 //!  leaf                               inner node                       root line
@@ -23,25 +23,25 @@
 //!             | 0          | run             | expected      | count            |
 //! ```
 //!
-//! A leaf covers the keys `k` with `low <= k < high`. Its fences are exact: they change only under
-//! the leaf's lock, and at any time that no leaf is locked the ranges of all leaves together are
-//! the whole key space, without a gap or an overlap. The first leaf's low fence is the least key
-//! there is; the last leaf is the one without a next leaf, and has no high fence.
+//! A leaf covers the keys `k` with `low <= k < high`. Its fences are exact: they change only under the leaf's
+//! lock. At any time at which no leaf is locked, the ranges of all leaves together are the whole key space,
+//! without a gap or an overlap. The first leaf's low fence is the least possible key. The last leaf is the
+//! one without a next leaf, and has no high fence.
 //!
-//! A leaf's version counts apart the keys that were inserted since it last changed otherwise: whoever
-//! finds nothing but insertions knows that all keys that have come are still there, and can look
-//! whether they concern it (`range`). There are never more of them than a leaf has room for.
+//! A leaf's version has a separate count of the keys inserted since the last change of any other kind. A
+//! transaction that finds nothing but insertions knows that all keys inserted since then are still in the
+//! leaf, and can check whether they concern it (`range`). The count never exceeds the number of keys for
+//! which a leaf has room.
 //!
-//! A node whose range went to a neighbour is *obsolete* for ever: whoever still reaches it starts
+//! A node whose range went to a neighbour is *obsolete* for ever. An operation that still reaches it starts
 //! again at the root.
 //!
-//! `expected` and `run` in a leaf's occupancy remember ascending insertions: the position at which
-//! the next key of the present sequence would land, and how many have landed there in a row. A
-//! split consults them (see [`Leaf::split_point`]).
+//! `expected` and `run` in a leaf's occupancy remember ascending insertions: `expected` is the position at
+//! which the next key of the present sequence would be inserted, and `run` is how many keys in a row were
+//! inserted there. A split consults them (see [`Leaf::split_point`]).
 //!
-//! All words of a node but its version are accessed with relaxed loads and stores. A reader uses
-//! what it read only after it has found the version unchanged; `search::Access` argues why that
-//! is enough.
+//! All words of a node except its version are accessed with relaxed loads and stores. A reader uses what it
+//! has read only after it has found the version unchanged. `search::Optimistic` argues why that is enough.
 
 use std::alloc::Layout;
 use std::array;
@@ -51,12 +51,12 @@ use weft_htm::word::{Ordering, Word, WordPointer};
 
 use super::super::{IndexKey, IndexWorker};
 
-/// The most keys in a leaf. With 29, a leaf of one-word keys takes 512 bytes: twice the paper's
-/// node, since random reads were half as slow again with 256. Twice as much again would gain some
-/// more, and let transactions that insert near each other disturb each other more often.
+/// The most keys in a leaf. With 29, a leaf of one-word keys takes 512 bytes. That is twice the paper's node:
+/// with 256 bytes random reads took half as long again. With 1,024 bytes they would be a little faster still,
+/// but transactions that insert near each other would conflict more often.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const LEAF_CAPACITY: usize = 29;
-/// The most children of an inner node. With 63, one of one-word keys takes 1,024 bytes.
+/// The most children of an inner node. With 63, an inner node of one-word keys takes 1,024 bytes.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) const INNER_CAPACITY: usize = 63;
 
@@ -67,8 +67,8 @@ pub(super) const LEAF_CAPACITY: usize = 2;
 #[cfg(any(loom, shuttle))]
 pub(super) const INNER_CAPACITY: usize = 4;
 
-// Both halves of a split inner node must have two children (see `remove`), both halves of a leaf
-// a key; and a count must fit its field of the occupancy word.
+// Both halves of a split inner node must have two children (see `remove`), and both halves of a split leaf a
+// key. A count must fit its field of the occupancy word.
 const _: () = assert!(INNER_CAPACITY >= 4 && INNER_CAPACITY < 1 << FIELD_BITS);
 const _: () = assert!(LEAF_CAPACITY >= 2 && LEAF_CAPACITY < 1 << FIELD_BITS);
 
@@ -82,27 +82,27 @@ const _: () = {
 pub(super) const LOCKED: u64 = 1;
 /// Version bit: the node is no longer part of the tree.
 pub(super) const OBSOLETE: u64 = 2;
-/// What an insertion into a leaf that has room adds to its version.
+/// What an insertion into a leaf with room adds to its version.
 const INSERTION: u64 = 4;
-/// Where the count of all other changes begins, and what a node's version is at first.
+/// The lowest bit of the count of all other changes. It is also a node's first version.
 pub(super) const CHANGE: u64 = 1 << 10;
 
-// The insertions between two other changes must not run over into their count.
+// Between two other changes, the count of insertions must not overflow into theirs.
 const _: () = assert!((LEAF_CAPACITY as u64) < CHANGE / INSERTION);
 
-/// The version after an insertion at this one.
+/// Returns the version after an insertion at `version`.
 #[inline(always)]
 pub(super) const fn after_insertion(version: u64) -> u64 {
     version + INSERTION
 }
 
-/// The version after any other change at this one.
+/// Returns the version after any other change at `version`.
 #[inline(always)]
 pub(super) const fn after_change(version: u64) -> u64 {
     (version | (CHANGE - 1)) + 1
 }
 
-/// Whether a leaf, unlocked at both versions, has only had keys inserted between them.
+/// Returns whether a leaf that was unlocked at both versions has only had keys inserted between them.
 #[inline(always)]
 pub(super) const fn only_inserted_since(noted: u64, now: u64) -> bool {
     noted / CHANGE == now / CHANGE
@@ -111,7 +111,7 @@ pub(super) const fn only_inserted_since(noted: u64, now: u64) -> bool {
 const FIELD_BITS: u32 = 16;
 const FIELD_MASK: u64 = (1 << FIELD_BITS) - 1;
 
-/// What leaves and inner nodes begin with, and what a child pointer points to.
+/// The beginning of leaves and inner nodes. A child pointer points to it.
 #[repr(C)]
 pub(super) struct Node {
     pub(super) version: Word,
@@ -123,8 +123,8 @@ impl Node {
         Node { version: Word::new(CHANGE), occupancy: Word::new(count as u64) }
     }
 
-    /// The number of keys or children, or, while the node is being changed, anything up to
-    /// `capacity`: an index below it never leaves the node's arrays.
+    /// Returns the number of keys or children. While the node is being changed, this can be any number up to
+    /// `capacity`, so an index below it is always within the node's arrays.
     #[inline(always)]
     fn count(&self, capacity: usize) -> usize {
         ((self.occupancy.load(Ordering::Relaxed) & FIELD_MASK) as usize).min(capacity)
@@ -135,43 +135,44 @@ impl Node {
     }
 }
 
-/// Releases the lock taken at `version` on a leaf into which a key was inserted, and nothing else done.
-/// Release: as below.
+/// Releases the lock that was taken at `version`, on a leaf into which a key was inserted without a split.
+/// Release: see [`unlock_changed`].
 #[inline(always)]
 pub(super) fn unlock_inserted(word: &Word, version: u64) {
     word.store(after_insertion(version), Ordering::Release);
 }
 
-/// Releases the lock taken at `version`, saying that the node has changed.
+/// Releases the lock that was taken at `version`, on a node that has changed.
 ///
-/// Release: what was changed becomes visible no later than the new version, to whoever loads
-/// that with Acquire (`Access::version`, `Access::lock`).
+/// Release: what was changed becomes visible no later than the new version, to a thread that loads that
+/// version with Acquire (`Access::version`, `Access::lock`).
 #[inline(always)]
 pub(super) fn unlock_changed(word: &Word, version: u64) {
     word.store(after_change(version), Ordering::Release);
 }
 
-/// Releases the lock taken at `version`, the node being as it was. Release: as above.
+/// Releases the lock that was taken at `version`, on a node that has not changed. Release: see
+/// [`unlock_changed`].
 #[inline(always)]
 pub(super) fn unlock_unchanged(word: &Word, version: u64) {
     word.store(version, Ordering::Release);
 }
 
-/// Releases the lock taken at `version` on a node that is no longer part of the tree. Release:
-/// as above.
+/// Releases the lock that was taken at `version`, on a node that is no longer part of the tree. Release: see
+/// [`unlock_changed`].
 #[inline(always)]
 pub(super) fn unlock_obsolete(word: &Word, version: u64) {
     word.store(after_change(version) | OBSOLETE, Ordering::Release);
 }
 
-/// The root pointer and the height of the tree, on a cache line of their own. It is locked and
-/// validated like a node, and stands in for the parent that the root does not have.
+/// The root pointer and the height of the tree, on a cache line of their own. It is locked and validated like
+/// a node, and takes the place of the root's parent.
 #[repr(C, align(64))]
 pub(super) struct RootLine {
     pub(super) version: Word,
     /// The root; null once the tree has been cleared.
     pub(super) node: WordPointer<Node>,
-    /// How many levels of inner nodes are above the leaves.
+    /// The number of levels of inner nodes above the leaves.
     pub(super) height: Word,
 }
 
@@ -186,10 +187,10 @@ pub(super) struct Leaf<K: IndexKey> {
     pub(super) addresses: [Word; LEAF_CAPACITY],
 }
 
-/// Where a full leaf is split to make room for a new key.
+/// How to split a full leaf to make room for a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SplitPoint {
-    /// How many of the keys that are there stay in the left half.
+    /// How many of the present keys stay in the left half.
     pub(super) keep: usize,
     /// Whether the new key goes to the left half.
     pub(super) into_left: bool,
@@ -209,7 +210,7 @@ impl<K: IndexKey> Leaf<K> {
             keys: array::from_fn(|_| K::Slot::default()),
             addresses: array::from_fn(|_| Word::new(0)),
         };
-        // SAFETY: `leaf` is fresh memory of this layout that nobody else knows of.
+        // SAFETY: `leaf` is fresh memory of this layout, and nothing else has its address.
         unsafe { leaf.write(empty) };
         leaf
     }
@@ -235,8 +236,7 @@ impl<K: IndexKey> Leaf<K> {
         self.node.occupancy.store(occupied(count + 1, position + 1, run), Ordering::Relaxed);
     }
 
-    /// Removes the key at `position` and hands its slot's content to `removed`. The leaf is
-    /// locked.
+    /// Removes the key at `position` and moves the content of its slot to `removed`. The leaf is locked.
     #[inline(always)]
     pub(super) fn remove_at(&self, position: usize, removed: &K::Slot) {
         let count = self.count();
@@ -249,13 +249,12 @@ impl<K: IndexKey> Leaf<K> {
         self.node.set_count(count - 1);
     }
 
-    /// Where to split this full, locked leaf for a key that belongs at `position`.
+    /// Decides where to split this full, locked leaf for a key that belongs at `position`.
     ///
-    /// A key that continues an ascending sequence, or is beyond the last key of the last leaf,
-    /// splits the leaf right behind itself. The sequence then goes on at the end of the left half
-    /// and, when that is full, alone in a leaf of its own: so many interleaved sequences, each
-    /// ascending below its own prefix, leave full leaves behind. Any other key splits the leaf in
-    /// the middle.
+    /// A key that continues an ascending sequence, or that is beyond the last key of the last leaf, splits
+    /// the leaf directly after itself. The sequence then goes on at the end of the left half and, when that
+    /// is full, alone in a leaf of its own. So many interleaved sequences, each ascending below its own
+    /// prefix, leave full leaves behind. Any other key splits the leaf in the middle.
     pub(super) fn split_point(&self, position: usize) -> SplitPoint {
         const HALF: usize = LEAF_CAPACITY.div_ceil(2);
         let at_end = position == LEAF_CAPACITY;
@@ -271,9 +270,8 @@ impl<K: IndexKey> Leaf<K> {
         }
     }
 
-    /// Splits this full, locked leaf at `point`, moving its upper part to `right`, which is empty
-    /// and known to nobody else, and inserts the key in `slot`. Returns the
-    /// separator.
+    /// Splits this full, locked leaf at `point`: moves its upper part to `right`, which is empty and not
+    /// published yet, and inserts the key in `slot`. Returns the separator between the two.
     pub(super) fn split(
         &self,
         right: NonNull<Self>,
@@ -283,9 +281,10 @@ impl<K: IndexKey> Leaf<K> {
         address: u64,
         worker: &impl IndexWorker,
     ) -> K {
-        // SAFETY: `right` was allocated by the caller and is not published yet, so it is alive.
+        // SAFETY: `right` was allocated by the caller and is not published yet, and therefore alive.
         let sibling = unsafe { right.as_ref() };
         let run = run(self.node.occupancy.load(Ordering::Relaxed));
+        // Move the upper part.
         let moved = LEAF_CAPACITY - point.keep;
         for index in 0..moved {
             K::move_slot(&self.keys[point.keep + index], &sibling.keys[index]);
@@ -293,6 +292,7 @@ impl<K: IndexKey> Leaf<K> {
         }
         self.node.set_count(point.keep);
         sibling.node.set_count(moved);
+        // Insert the key into its half, and let an ascending sequence continue there.
         let (half, position) =
             if point.into_left { (self, position) } else { (sibling, position - point.keep) };
         half.insert_at(position, slot, address);
@@ -301,6 +301,7 @@ impl<K: IndexKey> Leaf<K> {
             half.node.occupancy.store(occupied(count, position + 1, run + 1), Ordering::Relaxed);
         }
 
+        // Link the new leaf, and set the fences between the two.
         let separator = load_locked::<K>(&sibling.keys[0]);
         let next = self.next.load(Ordering::Relaxed);
         if !next.is_null() {
@@ -313,8 +314,8 @@ impl<K: IndexKey> Leaf<K> {
         separator
     }
 
-    /// Takes over the range and the keys of the leaf to the right. Both are locked, and one of
-    /// them is empty. `fences` receives the two fences between them, which are no longer needed.
+    /// Takes over the range and the keys of the leaf to the right. Both are locked, and one of them is empty.
+    /// The two fences between them, which are no longer needed, are moved to `fences`.
     pub(super) fn absorb(&self, right: &Self, fences: &[K::Slot; 2]) {
         debug_assert!(self.count() == 0 || right.count() == 0);
         if self.count() == 0 {
@@ -354,18 +355,18 @@ impl<K: IndexKey> Inner<K> {
             separators: array::from_fn(|_| K::Slot::default()),
             children: array::from_fn(|_| WordPointer::new(ptr::null_mut())),
         };
-        // SAFETY: `inner` is fresh memory of this layout that nobody else knows of.
+        // SAFETY: `inner` is fresh memory of this layout, and nothing else has its address.
         unsafe { inner.write(empty) };
         inner
     }
 
-    /// The number of children.
+    /// Returns the number of children.
     #[inline(always)]
     pub(super) fn count(&self) -> usize {
         self.node.count(INNER_CAPACITY)
     }
 
-    /// The child at `index`, which means something only while the node is unchanged.
+    /// Returns the child at `index`. The result is valid only if the node has not changed.
     #[inline(always)]
     pub(super) fn child(&self, index: usize) -> *mut Node {
         self.children[index].load(Ordering::Relaxed)
@@ -385,7 +386,7 @@ impl<K: IndexKey> Inner<K> {
         self.node.set_count(2);
     }
 
-    /// Inserts `child` behind the child at `index`. The node is locked and not full.
+    /// Inserts `child` directly after the child at `index`. The node is locked and not full.
     pub(super) fn insert_child(
         &self,
         index: usize,
@@ -404,8 +405,8 @@ impl<K: IndexKey> Inner<K> {
         self.node.set_count(count + 1);
     }
 
-    /// Removes the child at `index`, which is not the first, and the separator before it, whose
-    /// slot's content goes to `removed`. The node is locked.
+    /// Removes the child at `index`, which is not the first, and the separator before it. The content of the
+    /// separator's slot is moved to `removed`. The node is locked.
     pub(super) fn remove_child(&self, index: usize, removed: &K::Slot) {
         let count = self.count();
         debug_assert!(index > 0 && index < count);
@@ -417,8 +418,8 @@ impl<K: IndexKey> Inner<K> {
         self.node.set_count(count - 1);
     }
 
-    /// Moves all children but the first `keep` to `right`, which is empty and not published yet.
-    /// The separator between the two goes to `separator`. The node is locked.
+    /// Moves all children but the first `keep` to `right`, which is empty and not published yet. The
+    /// separator between the two nodes is moved to `separator`. The node is locked.
     pub(super) fn split(&self, right: &Self, keep: usize, separator: &K::Slot) {
         let count = self.count();
         debug_assert!(keep >= 2 && count - keep >= 2);
@@ -433,13 +434,14 @@ impl<K: IndexKey> Inner<K> {
         right.node.set_count(count - keep);
     }
 
-    /// Moves all children of `right`, its neighbour, into this node if they fit, else shares
-    /// their children out evenly. Both are locked, as is their parent, whose slot between them is
-    /// `separator`. Returns whether `right` is now empty; what `separator` holds has then moved
+    /// Moves all children of `right`, its neighbour, into this node if they fit; otherwise divides their
+    /// children evenly. Both nodes are locked, and so is their parent, whose slot between them is
+    /// `separator`. Returns whether `right` is now empty. In that case the content of `separator` has moved
     /// into this node.
     pub(super) fn merge_or_share(&self, separator: &K::Slot, right: &Self) -> bool {
         let (left_count, right_count) = (self.count(), right.count());
         let total = left_count + right_count;
+        // Collect all children and separators of both nodes, in order.
         let separators: [K::Slot; 2 * INNER_CAPACITY] = array::from_fn(|_| K::Slot::default());
         let mut children = [ptr::null_mut(); 2 * INNER_CAPACITY];
         for (index, child) in children.iter_mut().enumerate().take(total) {
@@ -452,6 +454,7 @@ impl<K: IndexKey> Inner<K> {
             }
         }
 
+        // Deal them out again: the first `keep` children to this node, the rest to `right`.
         let keep = if total <= INNER_CAPACITY { total } else { total / 2 };
         for (index, child) in children.iter().enumerate().take(total) {
             let (node, place) = if index < keep { (self, index) } else { (right, index - keep) };
@@ -467,12 +470,12 @@ impl<K: IndexKey> Inner<K> {
     }
 }
 
-/// The least key there is.
+/// Returns the least possible key.
 pub(super) fn least<K: IndexKey>() -> K {
     load_locked(&K::Slot::default())
 }
 
-/// Copies a key out of a slot of a node that only the caller may write.
+/// Copies a key out of a slot, in a node that only the caller may write.
 pub(super) fn load_locked<K: IndexKey>(slot: &K::Slot) -> K {
     K::load(slot, || true).expect("a locked node stays current")
 }
@@ -491,7 +494,7 @@ fn occupied(count: usize, expected: usize, run: u64) -> u64 {
     count as u64 | (expected as u64) << FIELD_BITS | run.min(FIELD_MASK) << (2 * FIELD_BITS)
 }
 
-/// Whether a key at `position` lands just behind the one inserted last.
+/// Returns whether a key at `position` comes directly after the one inserted last.
 fn continues(occupancy: u64, position: usize) -> bool {
     occupancy >> FIELD_BITS & FIELD_MASK == position as u64
 }

@@ -1,14 +1,15 @@
-//! What of a leaf a scan relies on, and whether that still holds when the leaf is not as it was.
+//! Scanned ranges: the part of a leaf on which a scan relies, and whether it is unchanged when the leaf has
+//! changed.
 //!
-//! A leaf's version changes with every key that is inserted, also beside the range that a scan was
-//! about. That is no rare thing: say the keys are (district, order). The leaf into which the newest
-//! orders of one district go ends where the next district's oldest order begins, so a scan for the
-//! latter begins in it; every new order of the one district would abort whoever looks for the
-//! oldest of the other. So a scan remembers its range, and what was in it; and at the commit, if
-//! nothing but insertions has happened to the leaf, looks whether more is in the range.
+//! A leaf's version changes with every key that is inserted, also with one outside the range of a scan. That
+//! is not rare. Say the keys are (district, order). The newest orders of one district go into the leaf where
+//! the oldest orders of the next district begin, so a scan for the latter begins in that leaf. Then every new
+//! order in the one district would abort each transaction that looks for the oldest order of the other. So a
+//! scan remembers its range, and what was in it. At commit, if nothing but insertions has happened to the
+//! leaf, the transaction checks whether there are new keys in the range.
 //!
-//! (That the transaction has read a record which is there now does not do: it may have come to it
-//! after the scan, by another one, and that would be the phantom.)
+//! (It is not enough that the transaction has read a record that is there now. It may have reached that
+//! record after the scan, by another scan, and then the record is a phantom for the first scan.)
 
 use std::ops::Bound;
 
@@ -22,23 +23,23 @@ use super::search::{Access, Optimistic, rank};
 /// The part of a range that a scan has read in one leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct ScannedRange {
-    /// The least key and the greatest, as numbers; it does no harm if other leaves have some of it.
+    /// The least and the greatest key, as numbers. They may also extend into other leaves.
     least: u128,
     greatest: u128,
     direction: Direction,
-    /// What was in the range, in the order of the scan, up to where it stopped.
+    /// The addresses in the range, in the order of the scan, up to where the scan stopped.
     addresses: [u64; LEAF_CAPACITY],
     count: usize,
-    /// The address at which the scan stopped, without having followed it; 0 if it went on to the end.
+    /// The address at which the scan stopped, without following it; 0 if it continued to the end.
     stopped_at: u64,
-    /// [`is_unchanged`] for the tree's form of keys.
+    /// [`is_unchanged`] for the form of the tree's keys.
     is_unchanged: unsafe fn(&ScannedRange, NodeVersion, &dyn Fn(u64) -> bool) -> bool,
 }
 
 impl ScannedRange {
-    /// The range of a scan, or of its rest; `from` is where it begins, as for
-    /// [`read_page`](super::BPlusTree::read_page). `None` if the form of the keys does not allow it: then
-    /// the scan relies on the leaf as a whole. To be followed by [`ScannedRange::found`].
+    /// Creates the range of a scan, or of the rest of a scan. `from` is where it begins, as for
+    /// [`read_page`](super::BPlusTree::read_page). Returns `None` if keys of this form are not numbers; then
+    /// the scan relies on the leaf as a whole. Otherwise the caller must then call [`ScannedRange::found`].
     pub fn new<K: IndexKey>(
         from: Bound<&K>,
         to: Bound<&K>,
@@ -71,44 +72,47 @@ impl ScannedRange {
         })
     }
 
-    /// This is what was found in it.
+    /// Sets what the scan found in the range.
     #[inline]
     pub fn found<K: IndexKey>(&mut self, page: &Page<K>) {
         (self.addresses, self.count) = page.all();
     }
 
-    /// The scan has stopped: it has read nothing from this address on.
+    /// Notes that the scan has stopped: it has read nothing from this address on.
     pub fn stop_at(&mut self, address: u64) {
         let found = &self.addresses[..self.count];
         self.count = found.iter().position(|found| *found == address).unwrap_or(self.count);
         self.stopped_at = address;
     }
 
-    /// Whether every key that is now in the range was there when the leaf had the noted version, or was inserted
-    /// by the caller itself, as it says of addresses. False if that cannot be told any more.
+    /// Returns whether every key that is now in the range was there when the leaf had the noted version, or
+    /// was inserted by the caller itself (`is_own` is true for its address). Returns false if it is no longer
+    /// possible to tell.
     ///
     /// # Safety
-    /// `node` is what `read_page` returned for this range, and the worker has been pinned since.
+    /// `node` is what `read_page` returned for this range, and the worker has been pinned since then.
     #[cold]
     pub unsafe fn is_unchanged(&self, node: NodeVersion, is_own: &dyn Fn(u64) -> bool) -> bool {
-        // SAFETY: made for a tree with keys of that form; the rest is the caller's promise.
+        // SAFETY: the function was chosen for a tree with keys of this form; the rest is the caller's
+        // promise.
         unsafe { (self.is_unchanged)(self, node, is_own) }
     }
 }
 
-/// [`ScannedRange::is_unchanged`], in a tree with these keys.
+/// [`ScannedRange::is_unchanged`], for a tree with these keys.
 unsafe fn is_unchanged<K: IndexKey>(
     range: &ScannedRange,
     node: NodeVersion,
     is_own: &dyn Fn(u64) -> bool,
 ) -> bool {
-    // SAFETY: the node is a leaf of a tree with these keys, whose version it begins with; and it is not
-    // freed, as the worker is pinned.
+    // SAFETY: the node is a leaf of a tree with these keys, and begins with its version. It is not freed, as
+    // the worker is pinned.
     let leaf = unsafe { node.word.cast::<Leaf<K>>().as_ref() };
     holds_no_more(leaf, node.version, range, is_own).unwrap_or(false)
 }
 
-/// `None` if the leaf is being changed, or has been other than by insertions.
+/// As [`ScannedRange::is_unchanged`]. Returns `None` if the leaf is being changed, or if something other than
+/// insertions has happened to it.
 fn holds_no_more<K: IndexKey>(
     leaf: &Leaf<K>,
     noted: u64,
@@ -120,6 +124,7 @@ fn holds_no_more<K: IndexKey>(
         return None;
     }
     let is_current = || Optimistic.is_current(&leaf.node.version, version);
+    // Read the addresses that are in the range now, and validate what was read.
     let keys = &leaf.keys[..leaf.count()];
     let first = rank(keys, &K::from_wide(range.least)?, false, is_current)?;
     let end = rank(keys, &K::from_wide(range.greatest)?, true, is_current)?;
@@ -134,6 +139,7 @@ fn holds_no_more<K: IndexKey>(
     if !is_current() {
         return None;
     }
+    // Every address up to where the scan stopped must have been found by the scan, or be the caller's own.
     let mut relied_on = addresses.iter().take_while(|&&address| address != range.stopped_at);
     let found = &range.addresses[..range.count];
     Some(relied_on.all(|address| found.contains(address) || is_own(*address)))
@@ -159,7 +165,7 @@ mod tests {
         model: BTreeMap<K, u64>,
     }
 
-    /// What was read, and what was inserted by the reader.
+    /// What was read, and what the reader inserted.
     struct Reading {
         range: ScannedRange,
         node: NodeVersion,
@@ -199,7 +205,7 @@ mod tests {
             }
         }
 
-        /// Reads so many rows of one leaf's share.
+        /// Reads at most `rows` rows of one leaf's share.
         fn read(&self, from: u64, to: u64, direction: Direction, rows: usize) -> Reading {
             let (from, to) = (K::from_number(from), K::from_number(to));
             let (from, to) = (Bound::Included(&from), Bound::Included(&to));
@@ -224,8 +230,8 @@ mod tests {
 
     const ALL: usize = usize::MAX;
 
-    /// Protects the purpose: keys beside the range, and behind the row at which a scan stopped, do not matter;
-    /// one within does.
+    /// Protects the purpose: keys outside the range, and keys after the row at which a scan stopped, do not
+    /// matter. A key inside the range does.
     #[test]
     fn insertions_matter_in_the_range_alone() {
         for direction in [Direction::Forward, Direction::Reverse] {
@@ -247,7 +253,7 @@ mod tests {
         }
     }
 
-    /// Protects the own insertions: those are no phantoms.
+    /// Protects the reader's own insertions: those are not phantoms.
     #[test]
     fn what_the_caller_has_inserted_does_not_matter() {
         let mut trial = Trial::<u128>::new([10, 45]);
@@ -258,7 +264,8 @@ mod tests {
         assert!(reading.holds());
     }
 
-    /// Protects from what cannot be seen any more: a key may have come and gone, or be in another leaf.
+    /// Protects against what can no longer be seen: a key may have been inserted and removed, or be in
+    /// another leaf.
     #[test]
     fn removals_and_splits_are_changes() {
         let mut trial = Trial::<u64>::new([10, 45, 90]);
@@ -273,7 +280,7 @@ mod tests {
         assert!(!reading.holds(), "a full leaf was split");
     }
 
-    /// Protects the form of keys that is no number: such a scan relies on all of its leaf.
+    /// Protects keys that are not numbers: such a scan relies on the whole leaf.
     #[test]
     fn long_keys_have_no_ranges() {
         let key = crate::index::LongKey::from_number(7);
@@ -311,7 +318,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(400))]
 
-        /// Protects the soundness: whenever a range is said to be unchanged, reading it again gives what was
+        /// Protects soundness: whenever a range is reported as unchanged, reading it again returns what was
         /// read.
         #[test]
         fn what_holds_reads_the_same_again(

@@ -1,5 +1,5 @@
-//! The operations in hardware regions: on the machine's own RTM or, where it has none, in the
-//! emulator, which injects conflicts, so that some operations end in the software twin.
+//! The operations in hardware regions. These are the machine's own RTM or, if it has none, the emulator's.
+//! The emulator injects conflicts, so some operations end in the software twin.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -36,7 +36,7 @@ proptest! {
     }
 }
 
-/// Regions and twins side by side.
+/// Regions and twins run side by side.
 #[test]
 fn regions_meet_twins() {
     let Some(machine) = machine(2) else { return };
@@ -48,8 +48,8 @@ fn regions_meet_twins() {
     assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }
 
-/// An operation is one region where it changes one leaf, and leaves what its twin leaves: the
-/// same answers, the same versions.
+/// An operation that changes one leaf is one region, and leaves what its twin leaves: the same answers and
+/// the same versions.
 #[test]
 fn a_region_leaves_what_its_twin_leaves() {
     let Some(machine) = machine(1_000) else { return };
@@ -104,7 +104,7 @@ fn a_region_leaves_what_its_twin_leaves() {
     assert!(each_was_a_region, "{last:?}");
 }
 
-/// A region never looks into a leaf that a twin has locked: it aborts and waits.
+/// A region never reads a leaf that a twin has locked: it aborts and waits.
 #[test]
 fn a_region_waits_for_a_locked_leaf() {
     let Some(machine) = machine(1_000) else { return };
@@ -114,7 +114,7 @@ fn a_region_waits_for_a_locked_leaf() {
     let _pin = worker.pin();
     let mut tree = BPlusTree::<u64>::new(&worker);
     tree.get_or_insert(&1, 10, &mut LeafHint::new(), &worker);
-    // Each with what makes it possible again.
+    // Each operation comes with one that undoes it, so that it can be tried again.
     type Operation = fn(&BPlusTree<u64>, &TestWorker);
     let operations: [(Operation, Operation); 2] = [
         (

@@ -1,8 +1,8 @@
-//! Removal, and how emptied nodes leave the tree.
+//! Removal, and how empty nodes leave the tree.
 //!
-//! A removal touches one leaf. If it took the last key, the remover then *tidies* the path to
-//! that leaf: it goes down once more and mends the first thing on the way that should not be
-//! there, until there is none.
+//! A removal touches one leaf. If it took the last key, the removing worker then *tidies* the path to that
+//! leaf. It descends again and mends the first fault that it meets on the way, and repeats this until it
+//! meets no fault. There are three kinds:
 //!
 //! ```text
 //!  an empty leaf                 an inner node with one child       a root with one child
@@ -16,10 +16,10 @@
 //!  empty one; B is obsolete      there are too many, half
 //! ```
 //!
-//! It is always the right one of two neighbours below the same parent that goes, so that no leaf
-//! elsewhere points to it as its next. Every inner node but the root has two children or more
-//! (except for a moment, until whoever took the last but one has tidied up), so an empty leaf
-//! always has such a neighbour.
+//! Of two neighbours below the same parent, it is always the right one that is taken out. So no leaf
+//! elsewhere points to it as its next leaf. Every inner node except the root has at least two children, so an
+//! empty leaf always has such a neighbour. (An inner node may have a single child for a moment, until the
+//! worker that took out the other one has tidied up.)
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -32,16 +32,16 @@ use super::insert::lock_with_parent;
 use super::node::{Inner, Leaf, Node, unlock_changed, unlock_obsolete, unlock_unchanged};
 use super::search::{Access, Backoff, LeafHint, Optimistic, Parent, Place, Target};
 
-/// How an attempt to remove ended.
+/// The result of an attempt to remove.
 pub(super) enum Attempt<S> {
-    /// The key was removed; this is what its slot held.
+    /// The key was removed; `slot` is what its slot held.
     Removed { slot: S, is_empty: bool },
-    /// The key is not there, or has another address.
+    /// The key is absent, or has another address.
     Absent,
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// Removes `key` if `address` is stored under it, and says whether it was.
+    /// Removes `key` if `address` is stored under it. Returns whether it did.
     pub fn remove(&self, key: &K, address: u64, worker: &impl IndexWorker) -> bool {
         let mut backoff = Backoff::new();
         loop {
@@ -88,12 +88,13 @@ impl<K: IndexKey> BPlusTree<K> {
         Some(Attempt::Removed { slot, is_empty })
     }
 
-    /// Mends what removals left behind on the path to `key`.
+    /// Mends the faults that removals left on the path to `key`.
     #[cold]
     pub(super) fn tidy(&self, key: &K, worker: &impl IndexWorker) {
         let access = &Optimistic;
         let mut backoff = Backoff::new();
         loop {
+            // An inner node with one child ends the descent, and is mended there.
             let mut mended = false;
             let path = self.descend(access, Target::At(key), |parent, inner, version| {
                 let is_thin = inner.count() == 1;
@@ -102,6 +103,7 @@ impl<K: IndexKey> BPlusTree<K> {
                 }
                 !is_thin
             });
+            // No such inner node: mend the leaf if it is empty, or else the path is tidy.
             if let Some((parent, Place { leaf, version })) = path {
                 let is_empty = leaf.count() == 0;
                 if access.is_current(&leaf.node.version, version) {
@@ -117,7 +119,8 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    /// Gives the only child of `inner` company, or another parent. Returns whether that worked.
+    /// Mends an inner node with one child: the child gets a sibling or another parent. Returns whether that
+    /// succeeded.
     fn mend_thin(
         &self,
         access: &impl Access,
@@ -132,8 +135,8 @@ impl<K: IndexKey> BPlusTree<K> {
         let Some(pair) = Pair::lock(access, parent, grandparent) else {
             return false;
         };
-        // SAFETY: the pair is locked, so neither is retired; and both are inner nodes, since
-        // `inner`, which `parent` led to, is one.
+        // SAFETY: the pair is locked, so neither is retired. Both are inner nodes, since `inner`, to which
+        // `parent` led, is one.
         let (left, right) = unsafe {
             (pair.left.cast::<Inner<K>>().as_ref(), pair.right.cast::<Inner<K>>().as_ref())
         };
@@ -145,7 +148,7 @@ impl<K: IndexKey> BPlusTree<K> {
         if left.merge_or_share(between, right) {
             grandparent.remove_child(pair.right_index, &K::Slot::default());
             pair.unlock_merged(parent);
-            // SAFETY: `merge_or_share` left no child in it and the grandparent forgot it.
+            // SAFETY: `merge_or_share` left no child in it, and the grandparent no longer leads to it.
             unsafe { worker.retire(pair.right.cast(), Layout::new::<Inner<K>>()) };
         } else {
             pair.unlock_shared(parent);
@@ -153,7 +156,7 @@ impl<K: IndexKey> BPlusTree<K> {
         true
     }
 
-    /// Makes the only child of the root the root. Returns whether that worked.
+    /// Makes the only child of the root the new root. Returns whether that succeeded.
     fn lower_root(
         &self,
         access: &impl Access,
@@ -165,7 +168,7 @@ impl<K: IndexKey> BPlusTree<K> {
         if !lock_with_parent(access, root_line, &root.node, version) {
             return false;
         }
-        // Locked at the version at which it had one child.
+        // The root was locked at the version at which it had one child.
         self.root.node.store(root.child(0), Ordering::Relaxed);
         let height = self.root.height.load(Ordering::Relaxed);
         self.root.height.store(height - 1, Ordering::Relaxed);
@@ -177,7 +180,7 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 }
 
-/// Takes the empty leaf that `parent` leads to out of the tree. Returns whether that worked.
+/// Takes the empty leaf to which `parent` leads out of the tree. Returns whether that succeeded.
 fn mend_empty<K: IndexKey>(
     access: &impl Access,
     parent: &Parent<'_, K>,
@@ -187,8 +190,8 @@ fn mend_empty<K: IndexKey>(
     let Some(pair) = Pair::lock(access, parent, inner) else {
         return false;
     };
-    // SAFETY: the pair is locked, so neither is retired; and both are leaves, since what
-    // `parent` led to was one.
+    // SAFETY: the pair is locked, so neither is retired. Both are leaves, since the node to which `parent`
+    // led was one.
     let (left, right) =
         unsafe { (pair.left.cast::<Leaf<K>>().as_ref(), pair.right.cast::<Leaf<K>>().as_ref()) };
     if left.count() != 0 && right.count() != 0 {
@@ -203,25 +206,25 @@ fn mend_empty<K: IndexKey>(
     for slot in fences.iter().chain([&separator]) {
         K::retire(slot, worker);
     }
-    // SAFETY: it came from a worker with this layout; the parent and the leaf before it, the only
-    // ones that led to it, no longer do.
+    // SAFETY: it came from a worker with this layout. Only the parent and the leaf before it led to it, and
+    // they no longer do.
     unsafe { worker.retire(pair.right.cast(), Layout::new::<Leaf<K>>()) };
     true
 }
 
-/// Two neighbours below the same parent, all three locked.
+/// Two neighbours below the same parent. All three nodes are locked.
 struct Pair {
     left: NonNull<Node>,
     left_version: u64,
     right: NonNull<Node>,
     right_version: u64,
-    /// The right one's index in the parent.
+    /// The index of the right one in the parent.
     right_index: usize,
 }
 
 impl Pair {
-    /// Locks `inner`, which is what `parent` refers to, the child at `parent.index`, and a
-    /// neighbour of that child; or nothing.
+    /// Locks `inner`, which is the node of `parent`, the child at `parent.index`, and a neighbour of that
+    /// child. If one of them has changed, locks nothing and returns `None`.
     fn lock<K: IndexKey>(
         access: &impl Access,
         parent: &Parent<'_, K>,
@@ -261,21 +264,21 @@ impl Pair {
         Some(Pair { left, left_version, right, right_version, right_index })
     }
 
-    /// Unlocks all three; nothing was changed.
+    /// Unlocks all three nodes. None of them has changed.
     fn unlock_unchanged<K: IndexKey>(&self, parent: &Parent<'_, K>) {
         unlock_unchanged(self.right_word(), self.right_version);
         unlock_unchanged(self.left_word(), self.left_version);
         unlock_unchanged(parent.word, parent.version);
     }
 
-    /// Unlocks all three; the right one is no longer part of the tree.
+    /// Unlocks all three nodes. The right child is no longer part of the tree.
     fn unlock_merged<K: IndexKey>(&self, parent: &Parent<'_, K>) {
         unlock_obsolete(self.right_word(), self.right_version);
         unlock_changed(self.left_word(), self.left_version);
         unlock_changed(parent.word, parent.version);
     }
 
-    /// Unlocks all three; all have changed.
+    /// Unlocks all three nodes. All of them have changed.
     fn unlock_shared<K: IndexKey>(&self, parent: &Parent<'_, K>) {
         unlock_changed(self.right_word(), self.right_version);
         unlock_changed(self.left_word(), self.left_version);
@@ -283,8 +286,8 @@ impl Pair {
     }
 
     fn left_word(&self) -> &Word {
-        // SAFETY: locked by this worker, so part of the tree until it is unlocked; and freed no
-        // earlier than this worker's pin ends.
+        // SAFETY: locked by this worker, so it stays part of the tree until it is unlocked, and is not freed
+        // before this worker is unpinned.
         unsafe { &self.left.as_ref().version }
     }
 
@@ -294,15 +297,15 @@ impl Pair {
     }
 }
 
-/// Gives back to `worker` what is below `node`, which is `height` levels above the leaves, and
-/// which no other thread can reach.
+/// Gives the subtree of `node`, which is `height` levels above the leaves, back to `worker`. No other thread
+/// can reach it.
 pub(super) fn free_subtree<K: IndexKey>(
     node: NonNull<Node>,
     height: u64,
     worker: &impl IndexWorker,
 ) {
     if height == 0 {
-        // SAFETY: the caller says that this is a leaf of a tree that is not shared.
+        // SAFETY: the caller guarantees that this is a leaf of a tree that is not shared.
         let leaf = unsafe { node.cast::<Leaf<K>>().as_ref() };
         for slot in leaf.keys[..leaf.count()].iter().chain([&leaf.low]) {
             K::free(slot, worker);
@@ -310,11 +313,11 @@ pub(super) fn free_subtree<K: IndexKey>(
         if !leaf.next.load(Ordering::Relaxed).is_null() {
             K::free(&leaf.high, worker);
         }
-        // SAFETY: it came from a worker with this layout, and nobody can reach it any more.
+        // SAFETY: it came from a worker with this layout, and no thread can reach it any more.
         unsafe { worker.free(node.cast(), Layout::new::<Leaf<K>>()) };
         return;
     }
-    // SAFETY: the caller says that this is an inner node of a tree that is not shared.
+    // SAFETY: the caller guarantees that this is an inner node of a tree that is not shared.
     let inner = unsafe { node.cast::<Inner<K>>().as_ref() };
     for index in 0..inner.count() {
         if index > 0 {

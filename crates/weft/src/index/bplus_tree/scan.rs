@@ -1,11 +1,11 @@
 //! Range scans, one leaf at a time.
 //!
-//! A scan is a loop of the caller's: each turn reads one leaf's share of the range into a
-//! [`Page`], notes the leaf's version, and goes on where the page says. Pages follow each other
-//! along the leaves' fences, so the leaves whose versions were noted cover the range without a
-//! gap, empty stretches included. Forward, the hint then remembers the next leaf, which saves the
-//! descent as long as that leaf still begins where this one ended. Backward, every page descends:
-//! leaves do not know what is before them.
+//! A scan is a loop in the caller. Each iteration reads one leaf's share of the range into a [`Page`], notes
+//! the leaf's version, and continues where the page says. Pages follow each other along the leaves' fences.
+//! So the leaves whose versions were noted cover the range without a gap, stretches without keys included. In
+//! a forward scan the hint then remembers the next leaf, which saves the descent if that leaf still begins
+//! where this one ended. In a reverse scan every page needs a descent, since leaves have no pointer to the
+//! leaf before them.
 
 use std::cell::Cell;
 use std::cmp;
@@ -18,7 +18,7 @@ use super::BPlusTree;
 use super::node::{LEAF_CAPACITY, Leaf, least};
 use super::search::{Access, Backoff, LeafHint, Optimistic, Place, Target, prefetch, rank};
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the least key to the greatest.
@@ -27,7 +27,7 @@ pub enum Direction {
     Reverse,
 }
 
-/// What a scan found in one leaf. One page serves for a whole scan, or many.
+/// What a scan found in one leaf. One page can be used for a whole scan, or many scans.
 #[derive(Debug)]
 pub struct Page<K> {
     addresses: Box<[u64; LEAF_CAPACITY]>,
@@ -36,23 +36,23 @@ pub struct Page<K> {
 }
 
 impl<K: IndexKey> Page<K> {
-    /// A page with nothing on it.
+    /// Creates an empty page.
     pub fn new() -> Self {
         Page { addresses: Box::new([0; LEAF_CAPACITY]), count: 0, next: None }
     }
 
-    /// The addresses found, in the order of the scan.
+    /// Returns the addresses found, in the order of the scan.
     pub fn addresses(&self) -> &[u64] {
         &self.addresses[..self.count]
     }
 
-    /// The same at their places in a leaf's worth of addresses, and how many they are.
+    /// Returns the same addresses as an array with room for a whole leaf, and their number.
     #[inline]
     pub(super) fn all(&self) -> ([u64; LEAF_CAPACITY], usize) {
         (*self.addresses, self.count)
     }
 
-    /// Where the scan goes on: the `from` of the next page. `None` if the range is exhausted.
+    /// Returns where the scan continues: the `from` of the next page. `None` if the range is exhausted.
     pub fn next(&self) -> Option<&Bound<K>> {
         self.next.as_ref()
     }
@@ -70,10 +70,10 @@ impl<K: IndexKey> Default for Page<K> {
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// Reads the addresses of the keys between `from` and `to` that are in the leaf where `from`
-    /// leads. `from` is where the scan begins and `to` where it ends: in reverse, `from` is the
-    /// upper bound. Returns the leaf's version, which covers the part of the range from `from` to
-    /// [`Page::next`], or to its end.
+    /// Reads the addresses of the keys between `from` and `to`, as far as they are in the leaf to which
+    /// `from` leads. The scan begins at `from` and ends at `to`: in reverse, `from` is the upper bound.
+    /// Returns the leaf's version, which covers the part of the range from `from` to [`Page::next`], or to
+    /// the range's end.
     pub fn read_page(
         &self,
         from: Bound<&K>,
@@ -95,6 +95,7 @@ impl<K: IndexKey> BPlusTree<K> {
             if let Some(share) = share
                 && let Some(next) = share.next(direction)
             {
+                // The next page probably begins in the next leaf.
                 if direction == Direction::Forward && next.is_some() {
                     hint.remember(share.next_leaf);
                 }
@@ -135,7 +136,7 @@ impl<K: IndexKey> BPlusTree<K> {
     }
 }
 
-/// The rest of the range of a scan.
+/// The part of a scan's range that is still to be read.
 pub(super) struct Range<'k, K> {
     pub(super) from: Bound<&'k K>,
     pub(super) to: Bound<&'k K>,
@@ -151,7 +152,7 @@ impl<K> Clone for Range<'_, K> {
 impl<K> Copy for Range<'_, K> {}
 
 impl<'k, K> Range<'k, K> {
-    /// Where the range begins.
+    /// Returns where the descent to the beginning of the range leads.
     fn target(&self) -> Target<'k, K> {
         match (self.direction, self.from) {
             (Direction::Reverse, Bound::Excluded(key)) => Target::Below(key),
@@ -166,14 +167,14 @@ impl<'k, K> Range<'k, K> {
 pub(super) struct Share<'t, K: IndexKey> {
     pub(super) place: Place<'t, K>,
     pub(super) count: usize,
-    /// Whether the range goes on after this leaf.
+    /// Whether the range continues after this leaf.
     goes_on: bool,
     next_leaf: *const Leaf<K>,
 }
 
 impl<K: IndexKey> Share<'_, K> {
-    /// Where the range goes on after this share. (Outside the region, for copying a long key may
-    /// allocate.) The outer `None`: the leaf has changed.
+    /// Returns where the range continues after this share. (Called outside the region, because copying a long
+    /// key may allocate.) The outer `None`: the leaf has changed.
     #[inline(always)]
     pub(super) fn next(&self, direction: Direction) -> Option<Option<Bound<K>>> {
         if !self.goes_on {
@@ -190,7 +191,8 @@ impl<K: IndexKey> Share<'_, K> {
 }
 
 impl<K: IndexKey> Leaf<K> {
-    /// Which of this leaf's keys are in the range, and whether it goes on after this leaf.
+    /// Returns the positions of this leaf's keys in the range, and whether the range continues after this
+    /// leaf. `None`: the leaf has changed.
     #[inline(always)]
     fn share_forward(
         &self,
@@ -205,7 +207,7 @@ impl<K: IndexKey> Leaf<K> {
         Some((first..end, goes_on))
     }
 
-    /// As [`Leaf::share_forward`], downwards.
+    /// As [`Leaf::share_forward`], for a scan in reverse.
     #[inline(always)]
     fn share_reverse(
         &self,
@@ -219,7 +221,7 @@ impl<K: IndexKey> Leaf<K> {
         Some((first..end, goes_on))
     }
 
-    /// The position of the first key that is in a range with this lower bound.
+    /// Returns the position of the first key that is in a range with this lower bound.
     #[inline(always)]
     fn first_from(&self, lower: Bound<&K>, is_current: impl Fn() -> bool) -> Option<usize> {
         let keys = &self.keys[..self.count()];
@@ -230,7 +232,7 @@ impl<K: IndexKey> Leaf<K> {
         }
     }
 
-    /// The position behind the last key that is in a range with this upper bound.
+    /// Returns the position after the last key that is in a range with this upper bound.
     #[inline(always)]
     fn end_of(&self, upper: Bound<&K>, is_current: impl Fn() -> bool) -> Option<usize> {
         let keys = &self.keys[..self.count()];
@@ -242,7 +244,7 @@ impl<K: IndexKey> Leaf<K> {
     }
 }
 
-/// Whether a range with this upper bound may have keys at or above the fence in `high`.
+/// Returns whether a range with this upper bound may have keys at or above the fence in `high`.
 #[inline(always)]
 fn reaches_above<K: IndexKey>(
     upper: Bound<&K>,
@@ -256,7 +258,7 @@ fn reaches_above<K: IndexKey>(
     })
 }
 
-/// Whether a range with this lower bound may have keys below the fence in `low`.
+/// Returns whether a range with this lower bound may have keys below the fence in `low`.
 #[inline(always)]
 fn reaches_below<K: IndexKey>(
     lower: Bound<&K>,

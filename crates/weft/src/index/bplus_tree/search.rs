@@ -1,14 +1,14 @@
-//! Finding a leaf, and a key in it.
+//! Search: finding a leaf, and a key in it.
 //!
-//! A descent reads a node, takes the pointer to a child, and checks that the node has not changed
-//! meanwhile, before it follows the pointer (which otherwise might lead into freed memory) and
-//! again after it has read the child's version (or the child might have handed part of its range
-//! to a new sibling in between). From then on the child stands for itself. So a reader writes
-//! nothing, and a writer locks only the nodes that it changes. Whatever does not fit together
-//! sends the operation back to the root.
+//! A descent reads a node, takes the pointer to a child, and then checks twice that the node has not changed.
+//! The first check comes before it follows the pointer, which otherwise might lead into freed memory. The
+//! second comes after it has read the child's version; otherwise the child might have handed part of its
+//! range to a new sibling in between. From then on the child's own version is enough. So a reader writes
+//! nothing, and a writer locks only the nodes that it changes. If a check fails, the operation starts again
+//! at the root.
 //!
-//! How "has not changed" is found out is the only difference between the software algorithm and
-//! the hardware region, and [`Access`] names it.
+//! The software algorithm and the hardware region differ only in how they find out that a node has not
+//! changed. [`Access`] is the interface for that.
 
 use std::cell::Cell;
 use std::cmp;
@@ -22,36 +22,36 @@ use super::super::{IndexKey, IndexWorker, Lookup, NodeVersion};
 use super::BPlusTree;
 use super::node::{Inner, LOCKED, Leaf, Node, OBSOLETE, least};
 
-/// How an operation makes sure that the nodes it reads and writes hold still.
+/// How an operation makes sure that the nodes that it reads and writes do not change under it.
 pub(super) trait Access {
-    /// The version of a node that is part of the tree and that nobody is changing. `None`: start
-    /// again at the root.
+    /// Returns the version of a node that is part of the tree and that no other thread is changing. `None`:
+    /// start again at the root.
     fn version(&self, word: &Word) -> Option<u64>;
 
-    /// Whether the node still has that version, so that what was read of it since
-    /// [`Access::version`] is what the node held all the while.
+    /// Returns whether the node still has that version. If so, everything that was read of it since
+    /// [`Access::version`] is what the node held during all that time.
     fn is_current(&self, word: &Word, version: u64) -> bool;
 
-    /// Locks the node if it still has that version. The `unlock_…` functions of `node` release it.
+    /// Locks the node if it still has that version. The `unlock_…` functions of `node` release the lock.
     fn lock(&self, word: &Word, version: u64) -> bool;
 }
 
 /// Optimistic lock coupling, the software algorithm. Every node is a sequence lock.
 ///
-/// Why relaxed accesses to the rest of a node are enough: say a reader's load took a value that a
-/// writer stored under the lock. The fence in `is_current`, after that load, and the fence in
-/// `lock`, before that store, then make the second load of the version see the writer's lock bit
-/// or something later. So if it still sees the version of the first load, that version is the
-/// one of the writer's unlock or later; the first load, an Acquire, read it from a Release store,
-/// and everything the writer (and, through the Acquire of each `lock`, every writer before it)
-/// did happened before: also what it had stored in a child or in a key's tail before it stored
-/// the pointer.
+/// Why relaxed accesses to the rest of a node are enough: say a reader's load returned a value that a writer
+/// stored under the lock. There is a fence in `is_current` after that load, and a fence in `lock` before that
+/// store. They make the reader's second load of the version see the writer's lock bit or something later. So
+/// if the second load still sees the version of the first load, that version is from the writer's unlock or
+/// later. The first load, an Acquire, read it from a Release store. So everything that the writer did before
+/// happened before the reader's first load, and so did, through the Acquire of each `lock`, everything that
+/// earlier writers did. That includes what a writer had stored in a child or in a key's tail before it stored
+/// the pointer to it.
 pub(super) struct Optimistic;
 
 impl Access for Optimistic {
     #[inline(always)]
     fn version(&self, word: &Word) -> Option<u64> {
-        /// A lock is held for some tens of stores, so it pays to wait for it for a moment.
+        /// A lock is held for some tens of stores, so it pays to wait a moment for it.
         const PATIENCE: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
         for _ in 0..PATIENCE {
             // Acquire: pairs with the Release of the unlocks, see above.
@@ -76,7 +76,7 @@ impl Access for Optimistic {
 
     #[inline(always)]
     fn lock(&self, word: &Word, version: u64) -> bool {
-        // Acquire: pairs with the Release of the unlocks. A failure reads nothing further.
+        // Acquire: pairs with the Release of the unlocks. After a failure nothing more is read.
         let locked = word
             .compare_exchange(version, version | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
@@ -86,9 +86,9 @@ impl Access for Optimistic {
     }
 }
 
-/// The sequential algorithm in a hardware region, which makes sure of everything by itself, as
-/// long as no software twin is at work on the same nodes. A writer changes versions as its twin
-/// does, so that twins and transactions notice.
+/// The sequential algorithm in a hardware region. The region itself makes sure that nothing changes, as long
+/// as no software twin is working on the same nodes. A writer in a region changes versions as its twin does,
+/// so that twins and transactions notice the change.
 pub(super) struct InRegion<'r>(&'r Region);
 
 impl Access for InRegion<'_> {
@@ -110,12 +110,12 @@ impl Access for InRegion<'_> {
 
     #[inline(always)]
     fn lock(&self, _word: &Word, _version: u64) -> bool {
-        // `version` has found it unlocked; if that changes, the region aborts.
+        // `version` has found the node unlocked; if that changes, the region aborts.
         true
     }
 }
 
-/// How long an operation that must start again waits first.
+/// How long to wait before an operation starts again.
 pub(super) struct Backoff {
     attempts: u32,
 }
@@ -125,8 +125,7 @@ impl Backoff {
         Backoff { attempts: 0 }
     }
 
-    /// Waits a little, then a little more; then lets another thread run, which may be the one
-    /// that holds the lock.
+    /// Waits briefly, and longer each time; then yields to other threads, one of which may hold the lock.
     #[cold]
     pub(super) fn pause(&mut self) {
         const SPINNING: u32 = 6;
@@ -141,20 +140,20 @@ impl Backoff {
     }
 }
 
-/// The leaf that a worker used last: the one-node buffer of DBX (§6.2). Operations on keys near
-/// each other find their leaf in it and skip the descent.
+/// The leaf that a worker used last: the one-node buffer of DBX (§6.2). Operations on keys near each other
+/// find their leaf in it and skip the descent.
 ///
-/// It is good for one tree, and for as long as the worker stays pinned: it must be
+/// A hint is valid for one tree, and only as long as the worker stays pinned. It must be
 /// [reset](LeafHint::reset) before it is used in the next transaction.
 #[derive(Debug)]
 pub struct LeafHint<K: IndexKey> {
-    /// In a cell, because the body of a region may be run more than once and so borrows nothing
-    /// mutably. (What a region that was rolled back wrote here is undone with the rest.)
+    /// A cell, because the body of a region may run more than once and so borrows nothing mutably. (If a
+    /// region is rolled back, what it wrote here is undone with the rest.)
     leaf: Cell<*const Leaf<K>>,
 }
 
 impl<K: IndexKey> LeafHint<K> {
-    /// A hint that remembers nothing.
+    /// Creates a hint that remembers nothing.
     pub const fn new() -> Self {
         LeafHint { leaf: Cell::new(ptr::null()) }
     }
@@ -168,11 +167,11 @@ impl<K: IndexKey> LeafHint<K> {
         self.leaf.set(leaf);
     }
 
-    /// The remembered leaf and its version, if that is where `target` is to be found.
+    /// Returns the remembered leaf and its version, if the leaf covers `target`.
     #[inline(always)]
     fn leaf_for<'t>(&self, access: &impl Access, target: Target<'_, K>) -> Option<Place<'t, K>> {
-        // SAFETY: the leaf was reached by this worker since it was last pinned (that is the
-        // contract of the type), so even if it was retired since, it has not been freed.
+        // SAFETY: this worker has reached the leaf since it was last pinned (that is the contract of the
+        // type). So even if the leaf was retired since, it has not been freed.
         let leaf = unsafe { self.leaf.get().as_ref() }?;
         let version = access.version(&leaf.node.version)?;
         let covers = leaf.covers(target, || access.is_current(&leaf.node.version, version))?;
@@ -207,7 +206,7 @@ impl<K> Clone for Target<'_, K> {
 
 impl<K> Copy for Target<'_, K> {}
 
-/// A leaf, and the version at which it was found to cover what was looked for.
+/// A leaf, with the version at which it was found to cover what was looked for.
 pub(super) struct Place<'t, K: IndexKey> {
     pub(super) leaf: &'t Leaf<K>,
     pub(super) version: u64,
@@ -215,22 +214,23 @@ pub(super) struct Place<'t, K: IndexKey> {
 
 impl<K: IndexKey> Place<'_, K> {
     pub(super) fn node_version(&self) -> NodeVersion {
-        // A leaf begins with its version; `range` finds the leaf again by it.
+        // A leaf begins with its version; by it `range` finds the leaf again.
         NodeVersion { word: NonNull::from(self.leaf).cast(), version: self.version }
     }
 }
 
-/// The node that a descent came through: an inner node, or the root line.
+/// The node through which a descent came: an inner node, or the root line.
 pub(super) struct Parent<'t, K: IndexKey> {
     /// `None`: the root line.
     pub(super) inner: Option<&'t Inner<K>>,
     pub(super) word: &'t Word,
     pub(super) version: u64,
-    /// Which child was taken.
+    /// The index of the child that was taken.
     pub(super) index: usize,
 }
 
-/// How many of the sorted `slots` are less than `key`, or, with `or_equal`, not greater.
+/// Returns how many of the sorted `slots` are less than `key`, or, with `or_equal`, not greater. `None`: the
+/// node has changed.
 #[inline(always)]
 pub(super) fn rank<K: IndexKey>(
     slots: &[K::Slot],
@@ -242,6 +242,7 @@ pub(super) fn rank<K: IndexKey>(
         let order = key.compare(slot, &is_current)?;
         Some(if or_equal { order != cmp::Ordering::Less } else { order == cmp::Ordering::Greater })
     };
+    // A binary search without branches that depend on the keys.
     let mut base = 0;
     let mut size = slots.len();
     while size > 1 {
@@ -257,7 +258,7 @@ pub(super) fn rank<K: IndexKey>(
 }
 
 impl<K: IndexKey> Leaf<K> {
-    /// Whether `target` is in the range of this leaf.
+    /// Returns whether `target` is in the range of this leaf. `None`: the leaf has changed.
     #[inline(always)]
     fn covers(&self, target: Target<'_, K>, is_current: impl Fn() -> bool) -> Option<bool> {
         let is_last = || self.next.load(Ordering::Relaxed).is_null();
@@ -275,7 +276,8 @@ impl<K: IndexKey> Leaf<K> {
         })
     }
 
-    /// The position of `key`: where it is, or else where it would be.
+    /// Returns the position of `key`: `Ok` if it is there, `Err` if it would be there. `None`: the leaf has
+    /// changed.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -290,7 +292,7 @@ impl<K: IndexKey> Leaf<K> {
 }
 
 impl<K: IndexKey> Inner<K> {
-    /// Which child to take on the way to `target`.
+    /// Returns which child to take on the way to `target`. `None`: the node has changed.
     #[inline(always)]
     pub(super) fn route(
         &self,
@@ -309,7 +311,7 @@ impl<K: IndexKey> Inner<K> {
 }
 
 impl<K: IndexKey> BPlusTree<K> {
-    /// Looks up a key. Never in a region: to enter one takes longer than to validate a descent.
+    /// Looks up a key. Never uses a region: to enter one takes longer than to validate a descent.
     pub fn get(&self, key: &K, hint: &mut LeafHint<K>) -> Lookup {
         let mut backoff = Backoff::new();
         loop {
@@ -320,8 +322,8 @@ impl<K: IndexKey> BPlusTree<K> {
         }
     }
 
-    /// Runs an attempt of an operation on the leaf for `target` in a hardware region. `None` if
-    /// there is none, or it gave up, or the attempt must start again.
+    /// Runs an attempt of an operation on the leaf for `target` in a hardware region. Returns `None` if there
+    /// are no hardware regions, if the region gave up, or if the attempt must start again.
     #[inline(always)]
     pub(super) fn in_region<R>(
         &self,
@@ -354,7 +356,7 @@ impl<K: IndexKey> BPlusTree<K> {
         is_current().then_some(lookup)
     }
 
-    /// The leaf for `target`, from the hint or by a descent; the hint then remembers it.
+    /// Returns the leaf for `target`, from the hint or by a descent. The hint then remembers it.
     #[inline(always)]
     pub(super) fn find_leaf(
         &self,
@@ -370,8 +372,8 @@ impl<K: IndexKey> BPlusTree<K> {
         Some(place)
     }
 
-    /// Goes from the root to the leaf for `target` and returns it with its parent. `visit` is
-    /// shown every inner node on the way, after the node it came through; if it returns false
+    /// Goes from the root to the leaf for `target`, and returns the leaf with its parent. Calls `visit` with
+    /// every inner node on the way, and with the node through which it came there. If `visit` returns false
     /// (it has changed something, or failed to), the descent ends there.
     #[inline(always)]
     pub(super) fn descend<'t>(
@@ -389,8 +391,8 @@ impl<K: IndexKey> BPlusTree<K> {
         for _ in 0..height {
             prefetch::<Inner<K>>(node.cast());
             let version = enter(access, &parent, node)?;
-            // SAFETY: `enter` found the node to be part of the tree since this worker was
-            // pinned, so it is not freed; and it is an inner node, by the height.
+            // SAFETY: `enter` found that the node has been part of the tree since this worker was pinned, so
+            // it is not freed. By the height it is an inner node.
             let inner = unsafe { &*node.cast::<Inner<K>>() };
             if !visit(&parent, inner, version) {
                 return None;
@@ -402,30 +404,33 @@ impl<K: IndexKey> BPlusTree<K> {
         }
         prefetch::<Leaf<K>>(node.cast());
         let version = enter(access, &parent, node)?;
-        // SAFETY: as above; it is a leaf, by the height.
+        // SAFETY: as above; by the height it is a leaf.
         let leaf = unsafe { &*node.cast::<Leaf<K>>() };
         Some((parent, Place { leaf, version }))
     }
 }
 
-/// The version of `node`, a child just read from `parent`, and at which it is still that.
+/// Returns the version of `node`, a child that was just read from `parent`, if it is still its child at that
+/// version.
 #[inline(always)]
 fn enter<K: IndexKey>(
     access: &impl Access,
     parent: &Parent<'_, K>,
     node: *const Node,
 ) -> Option<u64> {
+    // The first check: the pointer to the child is valid.
     if !access.is_current(parent.word, parent.version) {
         return None;
     }
-    // SAFETY: the parent had this child while it had this version, which is one that it had
-    // since this worker was pinned. So the child, if retired since, has not been freed.
+    // SAFETY: the parent had this child while it had this version, and it has had this version at some time
+    // since this worker was pinned. So even if the child was retired since, it has not been freed.
     let version = access.version(unsafe { &(*node).version })?;
+    // The second check: the child had not handed part of its range to a sibling before its version was read.
     access.is_current(parent.word, parent.version).then_some(version)
 }
 
-/// Asks for all cache lines of a node at once, before they are needed. (Without this, each step
-/// of the search in a node that is not cached waits for memory: random reads take twice as long.)
+/// Prefetches all cache lines of a node at once. (Without this, each step of the search in a node that is not
+/// in the cache waits for memory, and random reads take twice as long.)
 #[inline(always)]
 pub(super) fn prefetch<N>(node: *const N) {
     prefetch_lines(node.cast(), size_of::<N>());

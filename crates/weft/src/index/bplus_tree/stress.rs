@@ -1,4 +1,4 @@
-//! Many threads on one tree. Each test prints its seed; the interleaving is the machine's.
+//! Many threads on one tree. Each test prints its seed; the machine determines the interleaving.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use super::testing::{Noted, Scan, TestKey, is_unchanged, noted, scan, verify};
 use super::{BPlusTree, Direction, LeafHint};
 
 const THREADS: u64 = 4;
-/// Operations of one thread between two pins.
+/// How many operations a thread does between two pins.
 const TRANSACTION: usize = 50;
 
 fn seed() -> u64 {
@@ -24,9 +24,8 @@ fn seed() -> u64 {
     seed
 }
 
-/// Runs `work` on [`THREADS`] threads, with a worker and random numbers of their own; then checks
-/// the tree's shape, hands its content to `check`, clears it, and returns the statistics of the
-/// regions.
+/// Runs `work` on [`THREADS`] threads, each with a worker and random numbers of its own. Then checks the
+/// tree's shape, calls `check` with its content, clears it, and returns the statistics of the regions.
 fn on_threads<K: TestKey>(
     machine: &Machine,
     prepare: impl FnOnce(&BPlusTree<K>, &TestWorker),
@@ -59,8 +58,8 @@ fn on_threads<K: TestKey>(
     statistics
 }
 
-/// Every thread inserts, removes and looks up keys of its own, which lie between the others', and
-/// always sees its own last word. Most keys go again, so that leaves empty all the time.
+/// Every thread inserts, removes and looks up keys of its own, which lie between those of the others, and
+/// always sees its own last write. Most keys are removed again, so leaves become empty all the time.
 pub(super) fn interleaved_keys<K: TestKey>(
     machine: &Machine,
     range: u64,
@@ -75,7 +74,7 @@ pub(super) fn interleaved_keys<K: TestKey>(
             let mut hint = LeafHint::new();
             for transaction in 0..transactions {
                 let pin = worker.pin();
-                // Phases of growth and of shrinking.
+                // Phases of growth alternate with phases of shrinking.
                 let grows = transaction / 20 % 2 == 0;
                 let base = random.u64(..range);
                 for step in 0..TRANSACTION as u64 {
@@ -126,8 +125,8 @@ fn interleaved_long_keys() {
     interleaved_keys::<LongKey>(&Machine::software(), 200, 2_000);
 }
 
-/// All threads want the same keys: each key gets one winner, whom all see; and whoever removes
-/// an address that is there is alone in it.
+/// All threads insert and remove the same keys. For each key one insertion wins, and all threads see its
+/// address. Each address is removed by one thread only.
 #[test]
 fn races_for_a_key_have_one_winner() {
     const KEYS: u64 = 500;
@@ -172,7 +171,7 @@ fn races_for_a_key_have_one_winner() {
     );
 }
 
-/// The address under which these tests store the key of `number`.
+/// Returns the address that these tests store under the key of `number`.
 fn address(number: u64) -> u64 {
     number + 1
 }
@@ -186,8 +185,8 @@ fn whole<K: IndexKey>(
     scan(tree, Bound::Unbounded, Bound::Unbounded, direction, hint, worker)
 }
 
-/// Half of the threads insert and remove odd numbers. The others scan, both ways, and must see
-/// every even number once, in order.
+/// Half of the threads insert and remove numbers that are not multiples of 50. The others scan in both
+/// directions, and must see every multiple of 50 once, in order.
 fn stable_keys_under_scans<K: TestKey>(machine: &Machine, range: u64, rounds: usize) -> Statistics {
     const STABLE: u64 = 50;
     on_threads::<K>(
@@ -224,7 +223,7 @@ fn stable_keys_under_scans<K: TestKey>(machine: &Machine, range: u64, rounds: us
     )
 }
 
-/// Fills or empties a random stretch of the numbers below `range` that `may_touch` allows.
+/// Fills or empties a random stretch of the numbers below `range`, as far as `may_touch` allows.
 fn churn<K: TestKey>(
     tree: &BPlusTree<K>,
     worker: &TestWorker,
@@ -254,9 +253,9 @@ fn scans_see_every_stable_long_key() {
     stable_keys_under_scans::<LongKey>(&Machine::software(), 3_000, 200);
 }
 
-/// If all versions that a scan noted are unchanged after a second scan, then both scans saw the
-/// same keys. And if a transaction inserts a key in between and notes what that changed as it is
-/// told to, then the second scan sees that key more and nothing else.
+/// If all versions that a scan noted are unchanged after a second scan, then both scans saw the same keys. If
+/// the transaction inserts a key in between, and updates its noted versions as the insertion reports, then
+/// the second scan sees that key in addition and nothing else.
 pub(super) fn noted_versions_mean_what_they_say<K: TestKey>(
     machine: &Machine,
     range: u64,
@@ -270,8 +269,8 @@ pub(super) fn noted_versions_mean_what_they_say<K: TestKey>(
             let mut hint = LeafHint::new();
             for _ in 0..rounds {
                 let pin = worker.pin();
-                // One in four rounds of the churning thread is a pause, or on a machine that favours
-                // it nobody else would ever find a range unchanged.
+                // The churning thread pauses in one round of four. Otherwise, on a machine that favours it,
+                // the other threads would never find a range unchanged.
                 if thread == 0 {
                     if random.u8(..4) == 0 {
                         std::thread::yield_now();
@@ -289,7 +288,8 @@ pub(super) fn noted_versions_mean_what_they_say<K: TestKey>(
     )
 }
 
-/// Returns whether the noted versions had not been changed by others.
+/// Scans, inserts a key, and scans again. Returns whether other threads have left the noted versions
+/// unchanged.
 fn own_insertion_is_told<K: TestKey>(
     tree: &BPlusTree<K>,
     worker: &TestWorker,

@@ -1,4 +1,4 @@
-//! What the tests of the tree share: scans, a walker that checks the shape of a tree, and keys.
+//! Helpers for the tests of the tree: scans, a walker that checks the shape of a tree, and keys.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,13 +18,13 @@ pub(super) fn noted(version: NodeVersion) -> Noted {
     (version.word.as_ptr().addr(), version.version)
 }
 
-/// Whether a node still has the version that was noted. The caller is still pinned.
+/// Returns whether a node still has the version that was noted. The caller must still be pinned.
 pub(super) fn is_unchanged(version: NodeVersion) -> bool {
     // SAFETY: the caller has been pinned since it noted the version.
     unsafe { version.word.as_ref() }.load(Ordering::Acquire) == version.version
 }
 
-/// What a whole scan found.
+/// The result of a whole scan.
 pub(super) struct Scan {
     pub(super) addresses: Vec<u64>,
     pub(super) versions: Vec<NodeVersion>,
@@ -49,7 +49,7 @@ pub(super) fn scan<K: IndexKey>(
     scan
 }
 
-/// Checks the shape of a tree that nobody is changing, and returns its keys and addresses.
+/// Checks the shape of a tree that no thread is changing, and returns its keys and addresses.
 pub(super) fn verify<K: IndexKey>(tree: &mut BPlusTree<K>) -> BTreeMap<K, u64> {
     let mut walk = Walk { content: BTreeMap::new(), leaves: Vec::new() };
     assert_eq!(tree.root.version.load(Ordering::Relaxed) & LOCKED, 0);
@@ -77,8 +77,8 @@ struct Walk<K: IndexKey> {
 
 impl<K: IndexKey> Walk<K> {
     fn subtree(&mut self, node: *const Node, height: u64, low: &Bound<K>, high: Option<&K>) {
-        // SAFETY: the tree is not shared now, and what can be reached in it is alive; the height
-        // says what kind of node it is.
+        // SAFETY: the tree is not shared now, so every node that can be reached is alive. By the height the
+        // kind of the node is known.
         unsafe {
             let version = (*node).version.load(Ordering::Relaxed);
             assert_eq!(version & (LOCKED | OBSOLETE), 0);
@@ -131,7 +131,7 @@ impl<K: IndexKey> Walk<K> {
     }
 }
 
-/// Key forms, and a way to draw keys of each that collide, share prefixes and touch the limits.
+/// A form of keys, with keys made from numbers. Some share prefixes, and some touch the limits of the form.
 pub(super) trait TestKey: IndexKey {
     fn from_number(number: u64) -> Self;
 }

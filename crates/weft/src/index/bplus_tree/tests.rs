@@ -1,4 +1,4 @@
-//! One thread against a model.
+//! The operations of one thread, compared with a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -23,13 +23,13 @@ pub(super) mod against_a_model {
     pub(in super::super) enum Operation {
         Insert(u64),
         Remove(u64),
-        /// Removes all keys from one number to another, which empties leaves.
+        /// Removes so many keys from a number on, which empties leaves.
         Clear(u64, u64),
         /// Inserts so many keys in ascending order.
         Ascend(u64, u64),
         Get(u64),
         Scan(Bound<u64>, Bound<u64>, bool),
-        /// A transaction ends, and another begins.
+        /// Ends a transaction, and begins another.
         Unpin,
     }
 
@@ -60,7 +60,7 @@ pub(super) mod against_a_model {
         model: BTreeMap<K, u64>,
         hint: LeafHint<K>,
         worker: TestWorker,
-        /// Without hardware regions.
+        /// A worker without hardware regions.
         observer: TestWorker,
         addresses: u64,
     }
@@ -68,7 +68,7 @@ pub(super) mod against_a_model {
     impl<K: TestKey> Trial<K> {
         fn versions(&mut self) -> BTreeSet<Noted> {
             let all = (Bound::Unbounded, Bound::Unbounded);
-            // With a hint of its own, so as not to disturb the trial's.
+            // With a hint of its own, so that the trial's hint is not changed.
             let mut hint = LeafHint::new();
             let scan =
                 scan(&self.tree, all.0, all.1, Direction::Forward, &mut hint, &self.observer);
@@ -228,7 +228,8 @@ pub(super) mod against_a_model {
     }
 }
 
-/// Three levels of inner nodes come and go: splits, merges, shares and the lowering of the root.
+/// Three levels of inner nodes come and go, with splits, merges, redistributions and the lowering of the
+/// root.
 fn grow_and_shrink<K: TestKey>(count: u64, seed: u64) {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -285,8 +286,8 @@ fn trees_of_long_keys_grow_and_shrink() {
     grow_and_shrink::<LongKey>(5_000, 3);
 }
 
-/// Sequences that ascend below interleaved prefixes, as order lines do below their districts,
-/// leave full leaves behind.
+/// Sequences that ascend below interleaved prefixes, like order lines below their districts, leave full
+/// leaves behind.
 #[test]
 fn interleaved_ascending_sequences_fill_their_leaves() {
     const SEQUENCES: u64 = 10;

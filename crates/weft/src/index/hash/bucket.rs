@@ -1,8 +1,8 @@
-//! A bucket: one cache line of entries under one version word, and the steps on its chain.
+//! Buckets: each is one cache line of entries under one version word. Also the steps on a bucket's chain.
 //!
-//! A key has one *home* bucket. What does not fit there goes into overflow buckets chained to it.
-//! The version word of the home bucket covers the whole chain; the version words of overflow
-//! buckets are not used.
+//! A key has one *home* bucket. Entries that do not fit there go into overflow buckets that are chained to
+//! it. The version word of the home bucket covers the whole chain; the version words of overflow buckets are
+//! not used.
 //!
 //! ```text
 //!  home bucket, 64 bytes                          overflow bucket
@@ -13,20 +13,19 @@
 //!  entry = key slot, address (0: the entry is empty)
 //! ```
 //!
-//! As many entries as the line holds: 3 for `u64` keys, 2 where a key slot takes two words.
+//! A bucket has as many entries as the line holds: 3 for `u64` keys, 2 for keys whose slot takes two words.
 //!
-//! A chain is *dense*: its entries fill the home bucket first and then one overflow bucket after
-//! the other, without holes. So a search ends at the first empty entry, an insertion happens
-//! there, and a removal moves the chain's last entry into the hole. An overflow bucket that loses
-//! its last entry is unlinked; its `overflow` pointer stays as it was, so that a reader that still
-//! stands in it finds the end of the chain.
+//! A chain is *dense*: its entries fill the home bucket first and then one overflow bucket after the other,
+//! without holes. So a search ends at the first empty entry, an insertion happens there, and a removal moves
+//! the chain's last entry into the hole. An overflow bucket that loses its last entry is unlinked. Its
+//! `overflow` pointer does not change, so a reader that is still in it finds the end of the chain.
 //!
 //! # Reading while others write
 //!
-//! Nothing that can be reached is freed while a caller is pinned, so a search may walk a chain
-//! that is being changed: it sees entries of different moments, but always words that are keys
-//! and addresses, and pointers to buckets. Whether what it saw is true at one moment is decided
-//! by the home bucket's version, read before (acquire) and again after, behind a fence.
+//! Nothing that can be reached is freed while a caller is pinned. So a search may walk a chain that is being
+//! changed. It may see entries of different moments, but always words that are keys and addresses, and
+//! pointers to buckets. The home bucket's version decides whether what it saw was true at one moment. It is
+//! loaded before (acquire) and again after, behind a fence.
 
 use std::cmp;
 use std::ptr::{self, NonNull};
@@ -35,7 +34,7 @@ use weft_htm::word::{Ordering, Word, WordPointer, fence, spin_loop, yield_now};
 
 use super::super::{IndexKey, IndexWorker};
 
-/// How often a thread looks at a held lock again before it gives up its time slice.
+/// How often a thread looks at a held lock before it yields its time slice.
 const SPINS_MAX: u32 = 64;
 
 // The version word of a home bucket:
@@ -45,11 +44,11 @@ const SPINS_MAX: u32 = 64;
 // | count of changes                  | migrated | locked |
 // +-----------------------------------+----------+--------+
 
-/// A writer is changing the chain.
+/// Version bit: a writer is changing the chain.
 pub(super) const LOCKED: u64 = 1;
-/// The entries have moved to the next array; the bucket is never used again.
+/// Version bit: the entries have moved to the next array, and the bucket is never used again.
 pub(super) const MIGRATED: u64 = 2;
-/// One insertion, removal or migration.
+/// What one insertion, removal or migration adds to the version.
 pub(super) const CHANGE: u64 = 4;
 
 /// A key and the address under it.
@@ -74,7 +73,7 @@ pub(super) struct Bucket<K: IndexKey> {
     space: space::Space<K>,
 }
 
-/// The entries of a bucket: what is left of the cache line, cut into as many as fit.
+/// The entries of a bucket: the rest of the cache line, divided into as many entries as fit.
 #[cfg(not(any(loom, shuttle)))]
 mod space {
     use std::marker::PhantomData;
@@ -84,7 +83,7 @@ mod space {
 
     use super::{Bucket, Entry, IndexKey};
 
-    /// The size of a bucket, and what it is aligned to.
+    /// The size and the alignment of a bucket.
     const LINE_BYTES: usize = 64;
 
     const WORDS: usize = LINE_BYTES / size_of::<Word>() - 2;
@@ -106,8 +105,8 @@ mod space {
             let mut space = Space([const { Word::new(0) }; WORDS], PhantomData);
             let entries = space.0.as_mut_ptr().cast::<Entry<K>>();
             for index in 0..Self::ENTRIES {
-                // SAFETY: `ENTRIES` entries fit the words by its definition, which also checks
-                // the alignment; `space` is this function's own.
+                // SAFETY: `ENTRIES` entries fit the words by its definition, which also checks the alignment;
+                // only this function has `space`.
                 unsafe { entries.add(index).write(Entry::empty()) };
             }
             space
@@ -115,15 +114,15 @@ mod space {
 
         #[inline(always)]
         pub(super) fn entries(&self) -> &[Entry<K>] {
-            // SAFETY: `new` wrote `ENTRIES` entries here, and this type hands out nothing else.
-            // The words make the memory one that may change behind a shared reference, and an
-            // entry too is made of shared words only.
+            // SAFETY: `new` wrote `ENTRIES` entries here, and this type gives access to nothing else. The
+            // words say that this memory may change behind a shared reference, and an entry also consists of
+            // shared words only.
             unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), Self::ENTRIES) }
         }
     }
 }
 
-/// Under a model checker words have another size, and one entry makes chains soonest.
+/// Under a model checker words have another size. One entry per bucket makes chains as early as possible.
 #[cfg(any(loom, shuttle))]
 mod space {
     use super::{Entry, IndexKey};
@@ -143,37 +142,37 @@ mod space {
     }
 }
 
-/// A place in a chain: the entry at `index` of `bucket`. Where `index` is one past the bucket's
-/// entries, the chain is full and `bucket` its last.
+/// A place in a chain: the entry at `index` of `bucket`. If `index` is one past the bucket's entries, the
+/// chain is full, and `bucket` is its last bucket.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a, K: IndexKey> {
     bucket: &'a Bucket<K>,
     index: usize,
 }
 
-/// What a search of a chain found.
+/// The result of a search in a chain.
 pub(super) enum Search<'a, K: IndexKey> {
-    /// The key is here, with this address.
+    /// The key is here, and this address is stored under it.
     Found(Place<'a, K>, u64),
-    /// The key is not in the chain, and this is where it would go.
+    /// The key is not in the chain; it would be inserted here.
     Absent(Place<'a, K>),
 }
 
-/// What a removal leaves to be done when the lock is released.
+/// What is left to do for a removal when the lock has been released.
 pub(super) struct Removal<K: IndexKey> {
     /// The removed key, for [`IndexKey::retire`].
     pub(super) key: K::Slot,
     /// The overflow bucket that lost its last entry and was unlinked.
     pub(super) emptied: Option<NonNull<Bucket<K>>>,
-    /// The home bucket has no overflow bucket any more.
+    /// Whether the home bucket has lost its last overflow bucket.
     pub(super) is_within_home: bool,
 }
 
 impl<K: IndexKey> Bucket<K> {
-    /// How many entries a bucket holds.
+    /// The number of entries in a bucket.
     pub(super) const ENTRIES: usize = space::Space::<K>::ENTRIES;
 
-    /// An empty bucket.
+    /// Creates an empty bucket.
     #[inline(always)]
     pub(super) fn new() -> Self {
         Bucket {
@@ -183,7 +182,7 @@ impl<K: IndexKey> Bucket<K> {
         }
     }
 
-    /// The version word, by which a transaction notes the bucket.
+    /// Returns the version word, by which a transaction notes the bucket.
     #[inline(always)]
     pub(super) fn version(&self) -> &Word {
         &self.version
@@ -194,19 +193,19 @@ impl<K: IndexKey> Bucket<K> {
         self.space.entries()
     }
 
-    /// The next bucket of the chain. Only for pinned callers, who may follow it even when the
-    /// chain is changing.
+    /// Returns the next bucket of the chain. The caller must be pinned; it may then follow the result even
+    /// while the chain is changing.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Bucket<K>> {
-        // Acquire pairs with the release store in `Place::insert`: who sees the pointer sees the
+        // Acquire pairs with the release store in `Place::insert`: a thread that sees the pointer sees the
         // bucket initialised.
         let next = self.overflow.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or a bucket that was initialised before it was linked, and
-        // that is retired, not freed, after it is unlinked; the caller is pinned.
+        // SAFETY: the pointer is null, or leads to a bucket that was initialised before it was linked. After
+        // it is unlinked it is retired, not freed; the caller is pinned.
         unsafe { next.as_ref() }
     }
 
-    /// The keys' slots and addresses in this bucket, without the rest of the chain.
+    /// Returns the slots of keys, and the addresses, in this bucket, without the rest of the chain.
     pub(super) fn occupied(&self) -> impl Iterator<Item = (&K::Slot, u64)> {
         let occupied = self.entries().iter().map(|entry| {
             let address = entry.address.load(Ordering::Relaxed);
@@ -215,8 +214,8 @@ impl<K: IndexKey> Bucket<K> {
         occupied.take_while(|&(_, address)| address != 0)
     }
 
-    /// Looks for `key` in the chain of this home bucket. `None`: the chain has changed meanwhile,
-    /// as `is_current` knows. Anything else is true only if the version is still the same.
+    /// Looks for `key` in the chain of this home bucket. Returns `None` if `is_current` says that the chain
+    /// has changed. Any other result is valid only if the version is still the same.
     #[inline(always)]
     pub(super) fn search(
         &self,
@@ -242,24 +241,23 @@ impl<K: IndexKey> Bucket<K> {
         }
     }
 
-    /// Whether the version is still `version`, so that all that was read since it was read is
-    /// true of one moment.
+    /// Returns whether the version is still `version`. If so, everything that was read since that version was
+    /// loaded was true at one moment.
     #[inline(always)]
     pub(super) fn is_current(&self, version: u64) -> bool {
-        // Partner: the release fence in `try_lock`. If one of the loads before this fence saw a
-        // store of a lock holder, then the load below sees that holder's lock bit or something
-        // later, which differs from `version`.
+        // Partner: the release fence in `try_lock`. If one of the loads before this fence saw a store of a
+        // lock holder, then the load below sees that holder's lock bit or something later, which differs from
+        // `version`.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Locks the chain if the version is still `version`, which must be unlocked and not
-    /// migrated.
+    /// Locks the chain if its version is still `version`, which must be neither locked nor migrated.
     #[inline(always)]
     pub(super) fn try_lock(&self, version: u64) -> bool {
         debug_assert_eq!(version & (LOCKED | MIGRATED), 0);
-        // Acquire pairs with the release store of the holder before, in `set_version`. As the exchange
-        // fails on any other version, what was read under `version` needs no second check.
+        // Acquire pairs with the release store of the previous holder, in `set_version`. The exchange fails
+        // on any other version, so what was read under `version` needs no second check.
         let exchange = self.version.compare_exchange(
             version,
             version | LOCKED,
@@ -272,7 +270,7 @@ impl<K: IndexKey> Bucket<K> {
         exchange.is_ok()
     }
 
-    /// Releases the lock and leaves `version`.
+    /// Releases the lock, and sets the version to `version`.
     #[inline(always)]
     pub(super) fn unlock(&self, version: u64) {
         debug_assert_eq!(version & LOCKED, 0);
@@ -280,19 +278,20 @@ impl<K: IndexKey> Bucket<K> {
         self.set_version(version);
     }
 
-    /// Writes the version, as the last store of a change by a lock holder or a region.
+    /// Stores the version. This is the last store of a change, by a lock holder or in a region.
     #[inline(always)]
     pub(super) fn set_version(&self, version: u64) {
-        // Release pairs with the acquire loads of the version by readers and by the next holder:
-        // who sees this version sees the entries, and also the record behind an address, which
-        // its inserter initialised before.
+        // Release pairs with the acquire loads of the version by readers and by the next holder. A thread
+        // that sees this version sees the entries. It also sees the record behind an address, which the
+        // inserting thread had initialised before.
         self.version.store(version, Ordering::Release);
     }
 
-    /// Takes the entry at `place` out of the chain of this home bucket. The caller holds the
-    /// lock, or runs in a region.
+    /// Takes the entry at `place` out of the chain of this home bucket. The caller holds the lock, or runs in
+    /// a region.
     #[inline(always)]
     pub(super) fn remove(&self, place: Place<'_, K>) -> Removal<K> {
+        // Find the last entry of the chain. It fills the hole, so that the chain stays dense.
         let (mut tail, mut before_tail) = (self, None);
         while let Some(next) = tail.next() {
             (tail, before_tail) = (next, Some(tail));
@@ -306,6 +305,7 @@ impl<K: IndexKey> Bucket<K> {
             hole.address.store(last.address.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         last.address.store(0, Ordering::Relaxed);
+        // Unlink an overflow bucket that has lost its last entry.
         if last_index == 0
             && let Some(before_tail) = before_tail
         {
@@ -316,9 +316,8 @@ impl<K: IndexKey> Bucket<K> {
         removal
     }
 
-    /// Adds an entry to the end of the chain of this home bucket, whose keys are other keys and
-    /// which only the caller can reach. Returns whether that gave the home bucket its first
-    /// overflow bucket.
+    /// Appends an entry to the chain of this home bucket. The chain does not hold the key yet, and only the
+    /// caller can reach it. Returns whether the home bucket got its first overflow bucket.
     pub(super) fn append(&self, key: &K::Slot, address: u64, worker: &impl IndexWorker) -> bool {
         let mut bucket = self;
         while let Some(next) = bucket.next() {
@@ -330,13 +329,13 @@ impl<K: IndexKey> Bucket<K> {
 }
 
 impl<'a, K: IndexKey> Place<'a, K> {
-    /// Whether there is an empty entry here.
+    /// Returns whether there is an entry here, which is empty.
     #[inline(always)]
     pub(super) fn is_entry(&self) -> bool {
         self.index < Bucket::<K>::ENTRIES
     }
 
-    /// Whether the place is in, or at the end of, the bucket `home`.
+    /// Returns whether the place is in the bucket `home`, or at its end.
     #[inline(always)]
     pub(super) fn is_in(&self, home: &Bucket<K>) -> bool {
         ptr::eq(self.bucket, home)
@@ -347,7 +346,7 @@ impl<'a, K: IndexKey> Place<'a, K> {
         &self.bucket.entries()[self.index]
     }
 
-    /// Writes the empty entry here; `key` is left for the caller to forget. The caller holds the
+    /// Writes the empty entry here. The caller must then forget `key`, which was moved. The caller holds the
     /// lock, or runs in a region.
     #[inline(always)]
     pub(super) fn fill(&self, key: &K::Slot, address: u64) {
@@ -356,8 +355,8 @@ impl<'a, K: IndexKey> Place<'a, K> {
         entry.address.store(address, Ordering::Relaxed);
     }
 
-    /// Writes the empty entry here, or adds an overflow bucket if there is none, and returns
-    /// whether it did. The caller holds the lock.
+    /// Writes the empty entry here. If the bucket is full, adds an overflow bucket with the entry, and returns
+    /// true. The caller holds the lock.
     #[inline(always)]
     pub(super) fn insert(&self, key: &K::Slot, address: u64, worker: &impl IndexWorker) -> bool {
         if self.is_entry() {
@@ -365,7 +364,7 @@ impl<'a, K: IndexKey> Place<'a, K> {
             return false;
         }
         let overflow = worker.allocate(std::alloc::Layout::new::<Bucket<K>>()).cast::<Bucket<K>>();
-        // SAFETY: `allocate` gave memory of this layout, which is nobody else's yet.
+        // SAFETY: `allocate` returned fresh memory of this layout, and nothing else has its address yet.
         let bucket = unsafe {
             overflow.write(Bucket::new());
             overflow.as_ref()
@@ -377,15 +376,15 @@ impl<'a, K: IndexKey> Place<'a, K> {
     }
 }
 
-/// Waiting for another thread's short work.
+/// Waits for another thread to finish something short.
 #[derive(Default)]
 pub(super) struct Backoff {
     rounds: u32,
 }
 
 impl Backoff {
-    /// Waits a moment; when that has not helped for a while, lets another thread run, as the
-    /// awaited one may have lost its processor.
+    /// Waits a moment. If that has not helped for a while, lets another thread run, since the awaited one may
+    /// have lost its processor.
     pub(super) fn wait(&mut self) {
         if self.rounds < SPINS_MAX {
             self.rounds += 1;

@@ -1,49 +1,50 @@
 //! The unordered index: a hash table of cache-line buckets that grows while it is in use.
 //!
-//! It plays the part of DBX's unordered store ("Using Restricted Transactional Memory to Build a
-//! Scalable In-Memory Database", §4): look-up, get-with-insert and removal of single keys, of which
-//! the latter two are one short region of hardware transactional memory where there is such a thing.
-//! It departs from the paper in four ways: a bucket holds several entries, since an address needs no
-//! cache line of its own; the software twin locks one bucket and not the table; growing stops
-//! nobody, where DBX takes a global lock to resize; and a look-up is no region, since it has the
-//! version to validate by, and that is quicker (`docs/rtm.md`).
+//! It takes the place of DBX's unordered store ("Using Restricted Transactional Memory to Build a Scalable
+//! In-Memory Database", §4). It offers look-up, get-with-insert and removal of single keys. If there is
+//! hardware transactional memory, the latter two are one short region each. It departs from the paper in four
+//! ways:
+//! - A bucket holds several entries, since an address needs no cache line of its own.
+//! - The software twin locks one bucket and not the table.
+//! - Growth stops no operation, whereas DBX takes a global lock to resize.
+//! - A look-up is not a region: it validates by the version, which is faster (`docs/rtm.md`).
 //!
+//! The files:
 //! - `bucket`: the layout of a bucket, its version word, and the steps on a chain.
 //! - `resize`: arrays of buckets, when a table grows, and how the buckets are moved.
 //! - This page: the operations.
 //!
-//! A look-up of a present key touches, beside the table's own two lines, which stay in the cache,
-//! one cache line: the home bucket with its version, keys and addresses. Readers write nothing.
+//! A look-up of a present key touches one cache line: the home bucket with its version, keys and addresses.
+//! (It also touches two lines of the table itself, which stay in the cache.) Readers write nothing.
 //!
 //! # The operations and their twins
 //!
-//! Every operation is an *entry*, a *search*, and for writers a *change*. They differ in who
-//! watches over them (a look-up is always in software):
+//! Every operation consists of an *entry*, a *search*, and for writers a *change*. The table shows how
+//! software and regions make each step safe (a look-up is always in software):
 //!
 //! | | in software | in a hardware region |
 //! | --- | --- | --- |
-//! | entry | waits until the home bucket is unlocked, remembers its version | aborts if it is locked; the version is in the region's read set |
-//! | search | true if the version is still the same | as in a sequential program |
+//! | entry | waits until the home bucket is unlocked, and remembers its version | aborts if the bucket is locked; the version is in the region's read set |
+//! | search | valid if the version is still the same | as in a sequential program |
 //! | change | locks the version that the search saw, then writes and unlocks | writes |
 //! | version | + `CHANGE` as the lock is released | + `CHANGE` |
 //!
-//! Both leave the same words behind, and each sees the other: a region that has read a version
-//! word aborts when a lock is taken there, and a reader in software finds a version changed that
-//! a region has committed. A region never allocates: what it needs of a long key is prepared
-//! before it (`Staged`), what it removes is retired after it, and an insertion that needs an
-//! overflow bucket is left to the twin. So are the moves of a growing table.
+//! Both leave the same words behind, and each sees the other. A region that has read a version word aborts
+//! when a lock is taken there. A reader in software finds that a version has changed if a region has
+//! committed a change to it. A region never allocates. What it needs of a long key is prepared before it
+//! (`Staged`), and what it removes is retired after it. An insertion that needs an overflow bucket is left to
+//! the twin, and so are the moves of buckets in a growing table.
 //!
 //! # Serialization points
 //!
-//! - A look-up, a found get-with-insert, and a refused removal: the load of the home bucket's
-//!   version that the search is checked against. A growing table has one bucket for a key at
-//!   any time: the old one until its version says that it is migrated, and from then on its
-//!   child.
-//! - An insertion and a removal: the store of the new version (or the region's commit). Until
-//!   then nobody returns what the operation wrote, as the lock bit is in the version.
+//! - A look-up, a get-with-insert that finds the key, and a removal that is refused: the load of the home
+//!   bucket's version against which the search is checked. In a growing table a key has one home bucket at
+//!   any time: the old one until its version says that it is migrated, and from then on one of its children.
+//! - An insertion and a removal: the store of the new version (or the region's commit). Until then the lock
+//!   bit is in the version, so no other operation returns what this one wrote.
 //!
-//! A [`NodeVersion`] of a miss is the home bucket's. Any later insertion of the key goes
-//! to that bucket and changes its version, or finds the bucket migrated, and then that has.
+//! The [`NodeVersion`] of a miss is the home bucket's. Any later insertion of the key goes to that bucket and
+//! changes its version, or finds the bucket migrated; then the migration has changed the version.
 
 mod bucket;
 #[cfg(all(test, any(loom, shuttle)))]
@@ -71,23 +72,22 @@ use super::{IndexKey, IndexWorker, Insertion, Lookup, NodeChange, NodeVersion};
 use bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED, Removal, Search};
 use resize::{Array, retire_bucket};
 
-/// A map from keys to record addresses, without order.
+/// An unordered map from keys to record addresses.
 ///
-/// Memory comes from the worker of each operation and goes back to a worker when it is no longer
-/// used; what is left at the end has to be given back by [`HashTable::clear`], as dropping a
-/// table frees nothing.
+/// The memory comes from the worker of each operation. When it is no longer used, it goes back to a worker.
+/// Dropping a table frees nothing: what is left at the end must be given back by [`HashTable::clear`].
 ///
-/// As for every index, the caller of an operation is pinned (see [the index module](super)).
+/// As for every index, the caller of an operation must be pinned (see [the index module](super)).
 pub struct HashTable<K: IndexKey> {
     /// Where operations start. Null only after [`HashTable::clear`].
     current: WordPointer<Array<K>>,
 }
 
-/// Where an operation on a key takes place.
+/// The home bucket of a key, where an operation takes place.
 struct Home<'a, K: IndexKey> {
     array: &'a Array<K>,
     bucket: &'a Bucket<K>,
-    /// The bucket's version when it was found: not migrated, and after an entry not locked.
+    /// The bucket's version when it was found: not migrated and, after an entry, not locked.
     version: u64,
 }
 
@@ -106,8 +106,8 @@ impl<'a, K: IndexKey> Home<'a, K> {
         NodeChange { word, before: self.version, after: self.version + CHANGE }
     }
 
-    /// Looks for the key in software; `None` if the bucket has changed since the entry. An
-    /// absence may still be out of date, and so may an address: see [`Bucket::search`].
+    /// Looks for the key in software. Returns `None` if the bucket was seen to change since the entry. The
+    /// result, found or absent, may still be out of date: see [`Bucket::search`].
     #[inline(always)]
     fn search(&self, key: &K) -> Option<Search<'a, K>> {
         self.bucket.search(key, || self.bucket.is_current(self.version))
@@ -119,7 +119,7 @@ impl<'a, K: IndexKey> Home<'a, K> {
         self.bucket.search(key, || true).expect("nothing changes in a region")
     }
 
-    /// The answer of a look-up.
+    /// Turns the result of a search into that of a look-up.
     #[inline(always)]
     fn lookup(&self, search: &Search<'a, K>) -> Lookup {
         match *search {
@@ -129,24 +129,24 @@ impl<'a, K: IndexKey> Home<'a, K> {
     }
 }
 
-/// What a removal has taken out, and of which array; `None` if it was refused.
+/// What a removal has taken out, and the array from which it did; `None` if it was refused.
 type Removed<'a, K> = Option<(Removal<K>, &'a Array<K>)>;
 
 impl<K: IndexKey> HashTable<K> {
-    /// An empty table of the smallest size.
+    /// Creates an empty table of the smallest size.
     pub fn new(worker: &impl IndexWorker) -> Self {
         Self::with_capacity(0, worker)
     }
 
-    /// An empty table that takes about `expected` keys before it grows. Its memory is written at
-    /// once; a table that grows does that bit by bit.
+    /// Creates an empty table that takes about `expected` keys before it grows. All its memory is written at
+    /// once, whereas a table that grows writes its memory bit by bit.
     pub fn with_capacity(expected: usize, worker: &impl IndexWorker) -> Self {
         HashTable { current: WordPointer::new(Array::with_capacity(expected, worker).as_ptr()) }
     }
 
     /// Looks a key up. A miss returns the version that any later insertion of the key changes.
     ///
-    /// Never in a region: to enter one takes longer than to look at the bucket's version twice.
+    /// Never uses a region: to enter one takes longer than to load the bucket's version twice.
     #[inline]
     pub fn get(&self, key: &K) -> Lookup {
         let hash = key.hash();
@@ -179,7 +179,8 @@ impl<K: IndexKey> HashTable<K> {
         insertion
     }
 
-    /// Inserts into an empty entry; `None` if there is none, or no hardware.
+    /// Inserts into an empty entry. Returns `None` if the chain has none, or if there are no hardware
+    /// regions.
     #[inline(always)]
     fn insert_in_region(
         &self,
@@ -192,7 +193,7 @@ impl<K: IndexKey> HashTable<K> {
         if !worker.regions().is_hardware() {
             return None;
         }
-        // A key that is there need not be staged.
+        // A key that is already there need not be staged.
         if let Lookup::Found(found) = self.get(key) {
             return Some(Insertion::Found(found));
         }
@@ -233,7 +234,7 @@ impl<K: IndexKey> HashTable<K> {
                 }
                 Some(Search::Absent(place)) => {
                     let slot = staged.stage(key, worker);
-                    // The lock is had only if the bucket is as it was searched.
+                    // The lock is taken only if the bucket has not changed since the search.
                     if home.bucket.try_lock(home.version) {
                         let is_extended = place.insert(slot, address, worker);
                         home.bucket.unlock(home.version + CHANGE);
@@ -249,7 +250,7 @@ impl<K: IndexKey> HashTable<K> {
         }
     }
 
-    /// Removes a key if `address` is what is stored under it, and returns whether it was.
+    /// Removes a key if `address` is stored under it. Returns whether it did.
     pub fn remove(&self, key: &K, address: u64, worker: &impl IndexWorker) -> bool {
         self.help_to_grow(worker);
         let hash = key.hash();
@@ -286,7 +287,7 @@ impl<K: IndexKey> HashTable<K> {
                 Some(_) if home.bucket.is_current(home.version) => return None,
                 _ => None,
             };
-            // The lock is had only if the bucket is as it was searched.
+            // The lock is taken only if the bucket has not changed since the search.
             if let Some(place) = place
                 && home.bucket.try_lock(home.version)
             {
@@ -298,15 +299,14 @@ impl<K: IndexKey> HashTable<K> {
         }
     }
 
-    /// Asks the processor to bring the home bucket of `key` into the cache, for a look-up that
-    /// comes soon. Does not wait for it.
+    /// Prefetches the home bucket of `key`, for a look-up that comes soon. Does not wait for it.
     #[inline(always)]
     pub fn prefetch(&self, key: &K) {
         prefetch_lines(self.array().home_pointer(key.hash()).cast(), size_of::<Bucket<K>>());
     }
 
-    /// Calls `visit` with every key and its address, in no order. A key that is present
-    /// throughout is visited once; one that comes or goes meanwhile may or may not be.
+    /// Calls `visit` with every key and its address, in no particular order. A key that is present throughout
+    /// the call is visited once. A key that is inserted or removed during the call may be visited or not.
     pub fn for_each(&self, mut visit: impl FnMut(K, u64)) {
         let mut entries = Vec::new();
         self.visit_homes(|bucket| {
@@ -330,26 +330,26 @@ impl<K: IndexKey> HashTable<K> {
         });
     }
 
-    /// Frees everything that the table has allocated, keys included, at the end of the table:
-    /// every other operation panics from then on. No worker is pinned any more that has used it.
+    /// Frees everything that the table has allocated, keys included. Afterwards every other operation panics.
+    /// No worker that has used the table may be pinned any more.
     pub fn clear(&mut self, worker: &impl IndexWorker) {
         if !self.current.load(Ordering::Acquire).is_null() {
             self.free_all(worker);
         }
     }
 
-    /// The array in which operations start.
+    /// Returns the array in which operations start.
     #[inline(always)]
     fn array(&self) -> &Array<K> {
-        // Acquire pairs with the release store by who moved the last bucket of the array before
-        // (`migrate_step`): all buckets are initialised.
+        // Acquire pairs with the release store in `migrate_step`, by the thread that moved the last bucket of
+        // the previous array: all buckets of this one are initialised.
         let array = self.current.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or an array that is retired only after it is replaced here;
+        // SAFETY: the pointer is null, or leads to an array that is retired only after it is replaced here;
         // the caller is pinned.
         unsafe { array.as_ref() }.expect("a table that is not cleared")
     }
 
-    /// Finds the home bucket, wherever it is by now. It may be locked.
+    /// Finds the home bucket, in whatever array it is now. It may be locked.
     #[inline(always)]
     fn find(&self, hash: u64) -> Home<'_, K> {
         let mut array = self.array();
@@ -367,7 +367,7 @@ impl<K: IndexKey> HashTable<K> {
         }
     }
 
-    /// Finds the home bucket unlocked, and calls `meet_locked` as often as it is not.
+    /// Finds the home bucket unlocked. Calls `meet_locked` each time that it is locked.
     #[inline(always)]
     fn enter(&self, hash: u64, mut meet_locked: impl FnMut()) -> Home<'_, K> {
         loop {
@@ -379,14 +379,14 @@ impl<K: IndexKey> HashTable<K> {
         }
     }
 
-    /// The entry of a region, which aborts if the home bucket is locked.
+    /// Enters a region: finds the home bucket, and aborts the region if the bucket is locked.
     #[inline(always)]
     fn enter_in_region(&self, hash: u64, region: &Region) -> Home<'_, K> {
         self.enter(hash, || region.abort_locked())
     }
 }
 
-/// Copies the entries of a chain; `None` if it has changed since it had `version`.
+/// Copies the entries of a chain. Returns `None` if the chain was seen to change since it had `version`.
 fn copy_chain<K: IndexKey>(
     home: &Bucket<K>,
     version: u64,
@@ -402,13 +402,13 @@ fn copy_chain<K: IndexKey>(
     Some(())
 }
 
-/// Does what a removal leaves to be done when the lock is released.
+/// Retires what a removal took out. Called when the lock has been released.
 #[inline(always)]
 fn retire_removal<K: IndexKey>(removal: Removal<K>, array: &Array<K>, worker: &impl IndexWorker) {
     K::retire(&removal.key, worker);
     if let Some(emptied) = removal.emptied {
-        // SAFETY: it was unlinked under the lock that is released by now; who starts from now on
-        // finds the chain without it.
+        // SAFETY: the bucket was unlinked under the lock, which is released by now. An operation that starts
+        // from now on finds the chain without it.
         unsafe { retire_bucket(emptied, worker) };
         if removal.is_within_home {
             array.remove_overflowing();

@@ -1,13 +1,13 @@
-//! Interleavings of the operations, chosen by a model checker.
+//! The operations under interleavings that a model checker chooses.
 //!
-//! Under a model checker a bucket has one entry, the smallest table two buckets, and one bucket is
-//! moved at a time. So the second key of a bucket makes a chain and starts growth, and the next
-//! two insertions or removals move the two buckets. A key is its own hash: `0` and `1 << 62` share
-//! the first of two buckets and part when there are four; the keys below `1 << 60` stay together
-//! until there are 16.
+//! Under a model checker a bucket has one entry, the smallest table has two buckets, and one bucket is moved
+//! at a time. So the second key of a bucket makes a chain and starts a growth, and the next two insertions or
+//! removals move the two buckets. A key is its own hash. `0` and `1 << 62` share the first of two buckets,
+//! and are in different ones when there are four. The keys below `1 << 60` stay together until there are 16
+//! buckets.
 //!
-//! The worker frees and overwrites what is retired as soon as no thread is pinned that could still
-//! reach it, and each model ends by checking that every block was given back once.
+//! The worker frees and overwrites retired memory as soon as no pinned thread could still reach it. Each
+//! model ends with a check that every block was given back once.
 
 use std::sync::Arc;
 
@@ -51,13 +51,14 @@ impl IndexKey for Placed {
     }
 }
 
-/// Two keys of the first bucket, which stay together for long, and one that soon parts from them.
+/// Keys of the first bucket, which stay together for long.
 const NEAR: [u64; 3] = [0, 1, 2];
+/// A key of the first bucket that soon parts from the others.
 const PARTING: u64 = 1 << 62;
 /// A key of the second bucket.
 const FAR: u64 = 1 << 63;
 
-/// The address that these models store under a key.
+/// Returns the address that these models store under a key.
 fn address(key: u64) -> u64 {
     key + 100
 }
@@ -68,20 +69,21 @@ struct Model {
     table: HashTable<Placed>,
 }
 
-/// What one thread of a model does; each step is a transaction of its own.
+/// A step of a thread of a model. Each step is a transaction of its own.
 enum Step {
-    /// The key is inserted by this thread, and by no other.
+    /// Inserts a key that no other thread inserts.
     Insert(u64),
-    /// The key is removed by this thread, and by no other.
+    /// Removes a key that no other thread removes.
     Remove(u64),
-    /// The key is there throughout.
+    /// Looks up a key that is there throughout.
     Find(u64),
-    /// Whoever misses the key and then finds it sees the noted version changed.
+    /// Looks a key up twice. If the first look-up misses it and the second finds it, the noted version has
+    /// changed.
     MissThenFind(u64),
 }
 
 impl Model {
-    /// A table with these keys, inserted one after the other.
+    /// Creates a table with these keys, inserted one after the other.
     fn with(keys: &[u64]) -> Self {
         let memory = Arc::new(Memory::default());
         let worker = memory.worker();
@@ -118,8 +120,8 @@ impl Model {
         }
     }
 
-    /// Runs each list of steps on a thread of its own, then checks that exactly `keys` are left
-    /// and gives everything back.
+    /// Runs each list of steps on a thread of its own. Then checks that exactly `keys` are left, and gives
+    /// everything back.
     fn finish(self, threads: Vec<Vec<Step>>, mut keys: Vec<u64>) {
         let shared = Arc::new(self);
         let threads: Vec<_> = threads
@@ -203,7 +205,7 @@ fn two_insertions_of_one_key() {
     });
 }
 
-/// The removal fills its hole with the last entry of the chain, which a reader must not miss.
+/// The removal fills its hole with the last entry of the chain, which a concurrent reader must not miss.
 #[test]
 fn a_removal_and_a_look_up_of_the_moved_entry() {
     explore(|| {
@@ -212,7 +214,7 @@ fn a_removal_and_a_look_up_of_the_moved_entry() {
     });
 }
 
-/// The growth starts, moves its buckets and ends next to look-ups of what is moved.
+/// A growth starts, moves its buckets and ends beside look-ups of the keys that are moved.
 #[test]
 fn growth_and_look_ups() {
     explore(|| {
@@ -223,7 +225,7 @@ fn growth_and_look_ups() {
     });
 }
 
-/// The buckets of a growing table are moved under insertions and removals in them.
+/// The buckets of a growing table are moved during insertions and removals in them.
 #[cfg(shuttle)]
 #[test]
 fn growth_and_insertions_and_removals() {
@@ -237,7 +239,7 @@ fn growth_and_insertions_and_removals() {
     });
 }
 
-/// Both threads meet the limit at once.
+/// Both threads exceed the limit at once.
 #[test]
 fn two_starts_of_a_growth() {
     explore(|| {
@@ -247,7 +249,7 @@ fn two_starts_of_a_growth() {
     });
 }
 
-/// Two threads move one bucket each of a table that has two, so that either may be the last.
+/// Two threads move one bucket each of a table with two buckets, so either may move the last one.
 #[test]
 fn two_ends_of_a_growth() {
     explore(|| {
@@ -256,8 +258,8 @@ fn two_ends_of_a_growth() {
     });
 }
 
-/// What a look-up noted before it sees a bucket moved does not stay valid for a key that comes to
-/// the child, in a table that grows twice.
+/// In a table that grows twice: what a look-up noted before a bucket is moved does not stay valid when the
+/// key is inserted into a child.
 #[cfg(shuttle)]
 #[test]
 fn a_miss_across_growths() {

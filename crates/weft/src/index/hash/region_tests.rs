@@ -1,5 +1,5 @@
-//! The operations in hardware regions: on the machine's own RTM or, where it has none, in the
-//! emulator, which injects conflicts, so that some operations end in the software twin.
+//! The operations in hardware regions. These are the machine's own RTM or, if it has none, the emulator's.
+//! The emulator injects conflicts, so some operations end in the software twin.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ proptest! {
     }
 }
 
-/// Regions and twins side by side in a growing table lose nothing.
+/// Regions and twins run side by side in a growing table, and lose nothing.
 #[test]
 fn nothing_is_lost_while_regions_meet_twins() {
     let Some(machine) = machine(2) else { return };
@@ -40,8 +40,8 @@ fn nothing_is_lost_while_regions_meet_twins() {
     assert!(total.fallbacks > 0 || machine.is_native, "{total:?}");
 }
 
-/// An operation that fits is one region, and leaves what its twin leaves: the same answers, the
-/// same versions.
+/// An operation that fits is one region, and leaves what its twin leaves: the same answers and the same
+/// versions.
 #[test]
 fn a_region_leaves_what_its_twin_leaves() {
     let Some(machine) = machine(1_000) else { return };
@@ -83,7 +83,7 @@ fn a_region_leaves_what_its_twin_leaves() {
     assert!(most_were_regions, "{last:?}");
 }
 
-/// A region never looks into a bucket that a twin has locked: it aborts and waits.
+/// A region never reads a bucket that a twin has locked: it aborts and waits.
 #[test]
 fn a_region_waits_for_a_locked_bucket() {
     let Some(machine) = machine(1_000) else { return };

@@ -2,18 +2,17 @@
 //!
 //! # When a table grows
 //!
-//! What makes a full table slow is overflow buckets, so they are what is counted: each array
-//! keeps the number of its home buckets that have any, and when they are more than one in
-//! [`BUCKETS_PER_OVERFLOW`] the table grows. An insertion touches that shared count only
-//! when it adds the first overflow bucket to a home bucket, which is rare and costs an allocation
-//! anyway: so there is no hot counter, and none per worker to be summed up. Keys that are made to
-//! collide lengthen one chain and do not count more than once, so they cannot make a table grow
-//! without end. Tables do not shrink.
+//! Overflow buckets are what makes a full table slow, so the table counts them. Each array keeps the number
+//! of its home buckets that have overflow buckets. When they are more than one in [`BUCKETS_PER_OVERFLOW`],
+//! the table grows. An insertion touches that shared count only when it adds the first overflow bucket to a
+//! home bucket. That is rare, and costs an allocation anyway. So there is no hot counter, and no counter per
+//! worker that would have to be summed up. Keys that are made to collide lengthen one chain, which counts
+//! only once, so they cannot make a table grow without end. Tables do not shrink.
 //!
 //! # How it grows
 //!
-//! The home bucket of a hash is given by its highest bits. In an array of twice the size one bit
-//! more counts, so that the bucket `b` is split into `2b` and `2b + 1`, its *children*:
+//! The highest bits of a hash select its home bucket. In an array of twice the size one more bit counts. So
+//! the bucket `b` is split into `2b` and `2b + 1`, its *children*:
 //!
 //! ```text
 //!  old array   | 0 MIGRATED | 1 MIGRATED | 2          | 3          |  <- HashTable::current
@@ -21,24 +20,22 @@
 //!  next array  | 0   | 1   | 2   | 3   |  not yet initialised      |  <- old.next
 //! ```
 //!
-//! - The insertion that meets the limit claims the growth (one wins), allocates the next array
-//!   and links it. The memory is not initialised: no step of a growth takes longer for a larger
-//!   table.
-//! - From then on each insertion and removal first moves a few buckets ([`BUCKETS_PER_STEP`]),
-//!   which it claims from a shared cursor. A bucket is moved under its lock: its children are
-//!   initialised and filled, overflow buckets are retired, and its version becomes
-//!   [`MIGRATED`] for ever.
-//! - Every operation starts at the current array. Whoever finds a bucket migrated goes on to the
-//!   next array, where the child is initialised, as nobody gets there but past that mark.
-//! - Who moves the last bucket makes the next array the current one and retires the old one.
+//! - An insertion that exceeds the limit claims the growth (one insertion wins), allocates the next array,
+//!   and links it. The memory is not initialised, so no step of a growth takes longer for a larger table.
+//! - From then on each insertion and removal first moves a few buckets ([`BUCKETS_PER_STEP`]), which it
+//!   claims from a shared cursor. A bucket is moved under its lock: its children are initialised and filled,
+//!   its overflow buckets are retired, and its version becomes [`MIGRATED`] for ever.
+//! - Every operation starts at the current array. An operation that finds a bucket migrated goes on to the
+//!   next array. There the child is initialised, because every operation that gets there has seen that mark.
+//! - The thread that moves the last bucket makes the next array the current one, and retires the old one.
 //!
-//! Readers are never stopped: a bucket that is not being moved at this very moment is read where
-//! it is. As a migrated bucket's version has changed, a transaction that noted it for a key it
-//! missed takes that for a conflict, retries, and notes the child. The word itself stays readable
-//! while it is pinned, as arrays are retired and not freed.
+//! Readers are never stopped: they read a bucket where it is, unless it is being moved at that very moment.
+//! The version of a migrated bucket has changed. So a transaction that noted it for a key that it missed
+//! treats that as a conflict, retries, and notes the child. The version word stays readable while the
+//! transaction is pinned, as arrays are retired and not freed at once.
 //!
-//! The array after the next may be claimed and linked before the next becomes current; it is only
-//! filled after that, since only the current array's buckets are claimed.
+//! The array after the next may be claimed and linked before the next one becomes current. It is filled only
+//! after that, since only the buckets of the current array are claimed.
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
@@ -49,10 +46,10 @@ use super::super::{IndexKey, IndexWorker};
 use super::HashTable;
 use super::bucket::{Backoff, Bucket, CHANGE, LOCKED, MIGRATED};
 
-/// A table grows when more than one home bucket in so many has overflow buckets. With `u64` keys
-/// that comes at 1.9 entries per bucket, where a look-up touches 1.10 lines on average; just after
-/// it has grown, 1.02. A quarter (2.5 entries, 1.18 lines) was tried: it leaves a million keys in
-/// half as large an array, but look-ups among them took 60 ns and not 45.
+/// A table grows when more than one home bucket in so many has overflow buckets. With `u64` keys that happens
+/// at 1.9 entries per bucket, where a look-up touches 1.10 lines on average; just after the growth it touches
+/// 1.02. A quarter (2.5 entries, 1.18 lines) was tried. It keeps a million keys in an array of half the size,
+/// but look-ups among them took 60 ns instead of 45.
 const BUCKETS_PER_OVERFLOW: u64 = 8;
 
 /// How many buckets an insertion or removal moves while the table grows.
@@ -61,10 +58,10 @@ pub(super) const BUCKETS_PER_STEP: u64 = 16;
 #[cfg(any(loom, shuttle))]
 pub(super) const BUCKETS_PER_STEP: u64 = 1;
 
-/// The size of the smallest array.
+/// The number of buckets of the smallest array.
 const BUCKETS_MIN: u64 = 2;
 
-/// A power of two of buckets.
+/// An array of buckets; their number is a power of two.
 #[repr(C, align(64))]
 pub(super) struct Array<K: IndexKey> {
     buckets: NonNull<Bucket<K>>,
@@ -75,15 +72,15 @@ pub(super) struct Array<K: IndexKey> {
     growth: Growth,
 }
 
-/// The words of an array that are written while it is in use, on a line of their own.
+/// The words of an array that change while it is in use, on a cache line of their own.
 #[repr(align(64))]
 #[derive(Default)]
 struct Growth {
     /// How many home buckets have overflow buckets, as a signed number.
     overflowing: Word,
-    /// 1 when a thread has taken it upon itself to allocate the next array.
+    /// 1 when a thread has claimed the allocation of the next array.
     is_claimed: Word,
-    /// The next bucket to be moved.
+    /// The index of the next bucket to move.
     cursor: Word,
     /// How many buckets have been moved.
     migrated: Word,
@@ -95,7 +92,7 @@ impl<K: IndexKey> Array<K> {
         assert!(bucket_count.is_power_of_two() && bucket_count >= BUCKETS_MIN);
         let array = worker.allocate(Layout::new::<Array<K>>()).cast::<Array<K>>();
         let buckets = worker.allocate(Self::layout(bucket_count)).cast();
-        // SAFETY: `allocate` gave memory of this layout, which is nobody else's yet.
+        // SAFETY: `allocate` returned fresh memory of this layout, and nothing else has its address yet.
         unsafe {
             array.write(Array {
                 buckets,
@@ -107,10 +104,10 @@ impl<K: IndexKey> Array<K> {
         array
     }
 
-    /// Allocates an array of empty buckets, for about `expected` entries.
+    /// Allocates an array of empty buckets, with room for about `expected` entries.
     pub(super) fn with_capacity(expected: usize, worker: &impl IndexWorker) -> NonNull<Array<K>> {
-        // At this fill (1.8 entries per bucket of 3, 1.2 per bucket of 2), one bucket in nine
-        // has overflow buckets if hashes are random: just below the limit.
+        // At this fill (1.8 entries per bucket of 3, 1.2 per bucket of 2), and with random hashes, one bucket
+        // in nine has overflow buckets: just below the limit.
         let bucket_count = (expected as u64)
             .saturating_mul(5)
             .div_ceil(3 * Bucket::<K>::ENTRIES as u64)
@@ -119,13 +116,13 @@ impl<K: IndexKey> Array<K> {
             .expect("a capacity that fits the address space");
         let array = Self::allocate(bucket_count, worker);
         for index in 0..bucket_count as usize {
-            // SAFETY: the array has `bucket_count` buckets, and is nobody else's yet.
+            // SAFETY: the array has `bucket_count` buckets, and nothing else has its address yet.
             unsafe { array.as_ref().buckets.add(index).write(Bucket::new()) };
         }
         array
     }
 
-    /// The memory of `bucket_count` buckets.
+    /// Returns the layout of `bucket_count` buckets.
     fn layout(bucket_count: u64) -> Layout {
         usize::try_from(bucket_count)
             .ok()
@@ -133,7 +130,7 @@ impl<K: IndexKey> Array<K> {
             .expect("an array that fits the address space")
     }
 
-    /// How many buckets the array has.
+    /// Returns the number of buckets.
     pub(super) fn bucket_count(&self) -> u64 {
         1 << (u64::BITS - self.shift)
     }
@@ -143,46 +140,46 @@ impl<K: IndexKey> Array<K> {
         (hash >> self.shift) as usize
     }
 
-    /// Where the home bucket of `hash` is.
+    /// Returns the address of the home bucket of `hash`.
     #[inline(always)]
     pub(super) fn home_pointer(&self, hash: u64) -> *const Bucket<K> {
-        // SAFETY: a hash has no more than `bucket_count` different indexes.
+        // SAFETY: the index of a hash is less than `bucket_count`.
         unsafe { self.buckets.add(self.index(hash)) }.as_ptr()
     }
 
-    /// A bucket by its index.
+    /// Returns a bucket by its index.
     ///
     /// # Safety
-    /// There are more than `index` buckets and this one is initialised; the caller is pinned.
+    /// There are more than `index` buckets, and this one is initialised; the caller is pinned.
     unsafe fn bucket(&self, index: usize) -> &Bucket<K> {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the contract.
         unsafe { self.buckets.add(index).as_ref() }
     }
 
-    /// The home bucket of `hash`.
+    /// Returns the home bucket of `hash`.
     ///
     /// # Safety
-    /// The array is the table's current one, or its parent bucket was found migrated (by an
-    /// acquire load); the caller is pinned.
+    /// The array is the table's current one, or the parent of the bucket was found migrated (by an acquire
+    /// load); the caller is pinned.
     #[inline(always)]
     pub(super) unsafe fn home(&self, hash: u64) -> &Bucket<K> {
-        // SAFETY: all buckets of a current array are initialised, and those whose parent is
-        // migrated are. The array is reachable or was when the caller was pinned.
+        // SAFETY: all buckets of a current array are initialised, and so are those whose parent is migrated.
+        // The array is reachable, or was reachable when the caller was pinned.
         unsafe { &*self.home_pointer(hash) }
     }
 
-    /// The next array, if growth has begun.
+    /// Returns the next array, if growth has begun.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Array<K>> {
         // Acquire pairs with the release store in `grow`: the array's own words are initialised.
         let next = self.next.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or an array that was initialised before it was linked. It
-        // can only be retired after this one, which the pinned caller can still reach.
+        // SAFETY: the pointer is null, or leads to an array that was initialised before it was linked. It can
+        // only be retired after this one, which the pinned caller can still reach.
         unsafe { next.as_ref() }
     }
 
-    /// Counts a home bucket that got its first overflow bucket, and starts growing if they are
-    /// too many. Not called with a lock held.
+    /// Counts a home bucket that got its first overflow bucket. If there are too many of these, starts to
+    /// grow. Must not be called with a lock held.
     #[cold]
     pub(super) fn add_overflowing(&self, worker: &impl IndexWorker) {
         // Relaxed: a statistic. A stale count delays growth or starts it a little early.
@@ -196,14 +193,14 @@ impl<K: IndexKey> Array<K> {
     /// Counts a home bucket that lost its last overflow bucket.
     #[cold]
     pub(super) fn remove_overflowing(&self) {
-        // Relaxed as above. The removal may be counted before the insertion that it undoes, so
-        // that the count is below zero for a moment.
+        // Relaxed as above. The removal may be counted before the insertion that it undoes, so the count may
+        // be negative for a moment.
         self.growth.overflowing.fetch_add(u64::MAX, Ordering::Relaxed);
     }
 
-    /// Allocates and links the next array, unless another thread does.
+    /// Allocates and links the next array, unless another thread has claimed that.
     fn grow(&self, worker: &impl IndexWorker) {
-        // Relaxed: only atomicity counts. What the winner publishes goes by `next`.
+        // Relaxed: only atomicity matters. What the winner publishes is ordered by `next`.
         if self.growth.is_claimed.swap(1, Ordering::Relaxed) == 0 {
             let next = Self::allocate(self.bucket_count() * 2, worker);
             // Release pairs with the acquire load in `next`.
@@ -211,11 +208,11 @@ impl<K: IndexKey> Array<K> {
         }
     }
 
-    /// Claims buckets to be moved, as a range of indexes.
+    /// Claims buckets to move, as a range of indexes.
     fn claim(&self) -> Option<std::ops::Range<usize>> {
         let count = self.bucket_count();
-        // Relaxed: the cursor only hands out numbers. It is read first so that it cannot run
-        // around, however many threads come late.
+        // Relaxed: the cursor only hands out numbers. It is read first so that it cannot overflow, however
+        // many threads come late.
         if self.growth.cursor.load(Ordering::Relaxed) >= count {
             return None;
         }
@@ -224,48 +221,49 @@ impl<K: IndexKey> Array<K> {
         (start < end).then_some(start as usize..end as usize)
     }
 
-    /// Moves the bucket at `index` to its children in `next`. Only for who claimed it.
+    /// Moves the bucket at `index` to its children in `next`.
     ///
     /// # Safety
-    /// This array is or was the current one and `next` is the next; the caller is pinned, has
-    /// claimed the index and comes here once.
+    /// This array is or was the current one, and `next` is its next; the caller is pinned, has claimed the
+    /// index, and calls this once for it.
     unsafe fn migrate(&self, index: usize, next: &Array<K>, worker: &impl IndexWorker) {
-        // SAFETY: a claimed index is below the number of buckets, and those of a current array
-        // are initialised.
+        // SAFETY: a claimed index is less than the number of buckets, and the buckets of a current array are
+        // initialised.
         let bucket = unsafe { self.bucket(index) };
         let version = bucket.lock();
         for child in [2 * index, 2 * index + 1] {
-            // SAFETY: `next` has twice as many buckets. Nobody reaches these two before the
+            // SAFETY: `next` has twice as many buckets. No other thread reaches these two before their
             // parent, which is locked, is marked as migrated.
             unsafe { next.buckets.add(child).write(Bucket::new()) };
         }
+        // Distribute the chain's entries over the two children.
         let mut overflowing = 0;
         let mut source = Some(bucket);
         while let Some(bucket) = source {
             for (slot, address) in bucket.occupied() {
                 let key = K::load(slot, || true).expect("a locked bucket's key");
-                // SAFETY: the child is initialised by now; nobody else can reach it.
+                // SAFETY: the child is initialised by now, and no other thread can reach it.
                 let child = unsafe { next.home(key.hash()) };
                 overflowing += u64::from(child.append(slot, address, worker));
             }
             source = bucket.next();
         }
         bucket.unlock((version + CHANGE) | MIGRATED);
-        // SAFETY: the chain hangs on a migrated bucket, beyond which nobody goes any more.
+        // SAFETY: the chain belongs to a migrated bucket, and no operation goes on from such a bucket to its
+        // chain.
         unsafe { retire_overflow(bucket, worker) };
         if overflowing > 0 {
             next.growth.overflowing.fetch_add(overflowing, Ordering::Relaxed);
         }
     }
 
-    /// Calls `visit` with each home bucket that holds what belongs to the bucket at `index`: the
-    /// bucket itself, or its children if it is found migrated. `visit` returns `false` if it
-    /// found the bucket migrated.
+    /// Calls `visit` with each home bucket that now has the keys of the bucket at `index`: that bucket itself
+    /// or, if it is migrated, its children. `visit` returns `false` if it found the bucket migrated.
     ///
     /// # Safety
-    /// There are more than `index` buckets and this one is initialised; the caller is pinned.
+    /// There are more than `index` buckets, and this one is initialised; the caller is pinned.
     unsafe fn visit_from(&self, index: usize, visit: &mut impl FnMut(&Bucket<K>) -> bool) {
-        // SAFETY: as the caller promises.
+        // SAFETY: by the contract.
         if visit(unsafe { self.bucket(index) }) {
             return;
         }
@@ -281,8 +279,8 @@ impl<K: IndexKey> Array<K> {
     /// # Safety
     /// No thread that starts from now on can reach the array.
     unsafe fn retire(array: NonNull<Array<K>>, worker: &impl IndexWorker) {
-        // SAFETY: `allocate` allocated both with these layouts; the rest is the caller's promise,
-        // which also makes `array` readable before the first of the two lines.
+        // SAFETY: `allocate` allocated both with these layouts. The rest is the caller's promise, by which
+        // `array` is also readable before the first of the two calls.
         unsafe {
             let (buckets, count) = (array.as_ref().buckets, array.as_ref().bucket_count());
             worker.retire(buckets.cast(), Self::layout(count));
@@ -292,7 +290,7 @@ impl<K: IndexKey> Array<K> {
 }
 
 impl<K: IndexKey> Bucket<K> {
-    /// Waits for the lock of a bucket that is not migrated, and returns the version it had.
+    /// Waits for the lock of a bucket that is not migrated, takes it, and returns the version before.
     fn lock(&self) -> u64 {
         let mut backoff = Backoff::default();
         loop {
@@ -309,7 +307,7 @@ impl<K: IndexKey> Bucket<K> {
 /// Retires one overflow bucket.
 ///
 /// # Safety
-/// No thread that starts from now on can reach it.
+/// No thread that starts from now on can reach the bucket.
 pub(super) unsafe fn retire_bucket<K: IndexKey>(
     bucket: NonNull<Bucket<K>>,
     worker: &impl IndexWorker,
@@ -326,13 +324,13 @@ unsafe fn retire_overflow<K: IndexKey>(home: &Bucket<K>, worker: &impl IndexWork
     let mut next = home.next();
     while let Some(bucket) = next {
         next = bucket.next();
-        // SAFETY: as the caller promises; it is not read any more.
+        // SAFETY: by the contract; the bucket is not read any more.
         unsafe { retire_bucket(NonNull::from(bucket), worker) };
     }
 }
 
 impl<K: IndexKey> HashTable<K> {
-    /// Does a bounded share of the work if the table is growing.
+    /// Does a bounded share of the growth if the table is growing.
     #[inline(always)]
     pub(super) fn help_to_grow(&self, worker: &impl IndexWorker) {
         let array = self.array();
@@ -346,18 +344,17 @@ impl<K: IndexKey> HashTable<K> {
         let Some(range) = array.claim() else { return };
         let moved = range.len() as u64;
         for index in range {
-            // SAFETY: `array` was loaded as the current one by this pinned caller, and the index
-            // was just claimed.
+            // SAFETY: this pinned caller loaded `array` as the current one, and has just claimed the index.
             unsafe { array.migrate(index, next, worker) };
         }
-        // Acquire and release: the last to come here has seen every bucket of `next` initialised,
-        // and passes that on below.
+        // Acquire and release: the thread whose addition completes the count sees every bucket of `next`
+        // initialised, and passes that on by the store below.
         let migrated = array.growth.migrated.fetch_add(moved, Ordering::AcqRel) + moved;
         if migrated == array.bucket_count() {
-            // Release pairs with the acquire load in `HashTable::array`. Nobody else stores
-            // here: `array` is current until its last bucket is moved, and one thread moves it.
+            // Release pairs with the acquire load in `HashTable::array`. No other thread stores here: `array`
+            // is current until its last bucket is moved, and only one thread completes the count.
             self.current.store(ptr::from_ref(next).cast_mut(), Ordering::Release);
-            // SAFETY: who starts from now on finds `next`, and nothing leads back.
+            // SAFETY: an operation that starts from now on finds `next`, and nothing leads back.
             unsafe { Array::retire(NonNull::from(array), worker) };
         }
     }
@@ -366,8 +363,8 @@ impl<K: IndexKey> HashTable<K> {
     pub(super) fn visit_homes(&self, mut visit: impl FnMut(&Bucket<K>) -> bool) {
         let array = self.array();
         for index in 0..array.bucket_count() as usize {
-            // SAFETY: all buckets of the current array are initialised; callers of this private
-            // function are pinned.
+            // SAFETY: all buckets of the current array are initialised, and callers of this private function
+            // are pinned.
             unsafe { array.visit_from(index, &mut visit) };
         }
     }
@@ -386,8 +383,8 @@ impl<K: IndexKey> HashTable<K> {
             let mut next = home.next();
             while let Some(bucket) = next {
                 next = bucket.next();
-                // SAFETY: overflow buckets are allocated with this layout. By `&mut` and by the
-                // caller's promise no other thread uses the table or looks at a version any more.
+                // SAFETY: overflow buckets are allocated with this layout. By `&mut` and the caller's
+                // promise, no other thread uses the table or reads a version any more.
                 unsafe { worker.free(NonNull::from(bucket).cast(), Layout::new::<Bucket<K>>()) };
             }
             true
@@ -395,8 +392,8 @@ impl<K: IndexKey> HashTable<K> {
         let mut array = self.current.load(Ordering::Acquire);
         self.current.store(ptr::null_mut(), Ordering::Release);
         while let Some(freed) = NonNull::new(array) {
-            // SAFETY: `allocate` allocated both with these layouts, and they are read before they
-            // are freed; nobody else uses them, as above.
+            // SAFETY: `allocate` allocated both with these layouts, and they are read before they are freed.
+            // As above, nothing else uses them.
             unsafe {
                 let (buckets, count) = (freed.as_ref().buckets, freed.as_ref().bucket_count());
                 array = freed.as_ref().next.load(Ordering::Acquire);

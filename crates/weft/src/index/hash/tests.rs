@@ -1,4 +1,4 @@
-//! The table against a map of the standard library, and under several threads.
+//! Tests of the table: against a map of the standard library, and with several threads.
 
 use std::cmp;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ impl TestKey for u64 {
     }
 }
 
-/// A key whose hash has few values, so that chains are long, whatever the size of the table.
+/// A key whose hash has few values, so chains are long, whatever the size of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Colliding(u64);
 
@@ -64,7 +64,7 @@ impl IndexKey for Colliding {
     }
 }
 
-/// A key that is kept out of line, in a block whose second word proves that it is one.
+/// A key that is kept out of line, in a block whose second word proves that the block holds a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct OutOfLine(u64);
 
@@ -107,8 +107,8 @@ impl IndexKey for OutOfLine {
         if !is_current() {
             return None;
         }
-        // SAFETY: the bucket is as it was when it was entered, so this is a key's block; it is
-        // not freed while the test's worker is pinned.
+        // SAFETY: the bucket has not changed since it was entered, so this is a key's block. It is not freed
+        // while the test's worker is pinned.
         let [number, proof] = unsafe { *block };
         assert_eq!(proof, !number, "not a key: the block was freed or never written");
         Some(OutOfLine(number))
@@ -136,9 +136,9 @@ impl IndexKey for OutOfLine {
     }
 }
 
-/// The current value of a noted version word.
+/// Returns the current value of a noted version word.
 fn value(noted: NodeVersion) -> u64 {
-    // SAFETY: the tests look at a noted version only while the worker that got it is pinned.
+    // SAFETY: the tests read a noted version only while the worker that got it is pinned.
     unsafe { noted.word.as_ref() }.load(Ordering::Acquire)
 }
 
@@ -161,7 +161,7 @@ pub(super) fn steps(keys: u64, length: usize) -> impl Strategy<Value = Vec<Step>
     prop::collection::vec(step, 0..length)
 }
 
-/// Runs `steps` on a table and on a map, and compares every answer, the versions included.
+/// Runs `steps` on a table and on a map, and compares every result, versions included.
 pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine) {
     let memory = Arc::new(Memory::default());
     let _thread = (machine.begin_thread)(0);
@@ -220,7 +220,7 @@ pub(super) fn agrees_with_a_map<K: TestKey>(steps: Vec<Step>, machine: &Machine)
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Few keys, so that each is inserted and removed again and again.
+    /// Few keys, so each is inserted and removed again and again.
     #[test]
     fn few_keys_agree_with_a_map(steps in steps(24, 600)) {
         agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
@@ -228,7 +228,7 @@ proptest! {
         agrees_with_a_map::<OutOfLine>(steps, &Machine::software());
     }
 
-    /// Many keys, so that the table grows several times meanwhile.
+    /// Many keys, so the table grows several times during the test.
     #[test]
     fn many_keys_agree_with_a_map(steps in steps(3_000, 6_000)) {
         agrees_with_a_map::<u64>(steps.clone(), &Machine::software());
@@ -263,7 +263,7 @@ fn an_emptied_table_keeps_one_array() {
     table.clear(&worker);
 }
 
-/// Keys that collide lengthen their chain but do not make the table grow without end.
+/// Keys that collide lengthen their chain, but do not make the table grow without end.
 #[test]
 fn colliding_keys_do_not_inflate_the_table() {
     let memory = Arc::new(Memory::default());
@@ -277,7 +277,7 @@ fn colliding_keys_do_not_inflate_the_table() {
     table.clear(&worker);
 }
 
-/// A table made for a number of keys holds them without growing.
+/// A table created for a number of keys holds them without growing.
 #[test]
 fn a_capacity_is_enough() {
     let memory = Arc::new(Memory::default());
@@ -294,8 +294,8 @@ fn a_capacity_is_enough() {
     }
 }
 
-/// Runs `body` on so many threads at once, each with a worker and a generator of its own, and
-/// prints the seed that repeats a failure's choices.
+/// Runs `body` on `count` threads at once, each with a worker and a random generator of its own. Prints the
+/// seed that repeats the choices of a failed run.
 fn on_threads(
     memory: &Arc<Memory>,
     machine: &Machine,
@@ -321,9 +321,9 @@ fn on_threads(
     });
 }
 
-/// While a table grows from the smallest size: what was inserted is found from then on, also by
-/// others; what churns is there as its only writer left it; and who misses a key and then finds
-/// it sees the version it noted changed.
+/// Protects three facts while a table grows from the smallest size. What was inserted is found from then on,
+/// also by other threads. A key that is inserted and removed all the time is there exactly if its only writer
+/// left it there. If a thread misses a key and then finds it, the version that it noted has changed.
 pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
     threads: u64,
     keys: u64,
@@ -332,7 +332,7 @@ pub(super) fn nothing_is_lost_while_growing<K: TestKey>(
     let memory = Arc::new(Memory::default());
     let first = memory.worker();
     let mut table = HashTable::<K>::new(&first);
-    // How many keys of each thread are in the table for good.
+    // How many stable keys of each thread are in the table.
     let progress: Vec<Word> = (0..threads).map(|_| Word::new(0)).collect();
     let stable = |thread: u64, number: u64| K::of(2 * (number * threads + thread));
     let churning = |thread: u64, number: u64| K::of(2 * (number * threads + thread) + 1);
@@ -408,8 +408,7 @@ fn nothing_is_lost_in_long_chains() {
     nothing_is_lost_while_growing::<Colliding>(4, 150, &Machine::software());
 }
 
-/// Of several that insert the same key at once one wins, and all others find its address, also
-/// after removals.
+/// If several threads insert the same key at once, one insertion wins, and all the others find its address.
 pub(super) fn insertions_have_one_winner<K: TestKey>(rounds: u64, machine: &Machine) {
     const THREADS: u64 = 4;
     let memory = Arc::new(Memory::default());
@@ -448,8 +447,8 @@ fn insertions_of_one_key_have_one_winner() {
     insertions_have_one_winner::<Colliding>(400, &Machine::software());
 }
 
-/// All threads insert and remove the same few keys: successes alternate, so that for each key
-/// there are as many removals as insertions, or one less if it is there at the end.
+/// All threads insert and remove the same few keys. Successful insertions and removals of a key alternate:
+/// there are as many removals as insertions, or one less if the key is there at the end.
 #[test]
 fn insertions_and_removals_alternate() {
     const KEYS: u64 = 7;
@@ -480,7 +479,7 @@ fn insertions_and_removals_alternate() {
     table.clear(&first);
 }
 
-/// A walk among writers visits each key that is there throughout, once.
+/// A walk beside writers visits each key that is there throughout, and visits it once.
 #[test]
 fn a_walk_visits_what_stays() {
     const STABLE: u64 = 2_000;

@@ -1,7 +1,7 @@
 //! Memory for records, row versions and index nodes: size-class arenas, one per worker.
 //!
-//! Every update allocates a version and retires one, so the allocator is on the hottest path.
-//! A worker's arena serves both without leaving the worker:
+//! Every update allocates a version and retires one, so the allocator is on the hottest path. In most cases a
+//! worker's arena serves both without touching anything shared:
 //!
 //! ```text
 //!   worker                        database
@@ -13,42 +13,41 @@
 //!                                   and the rests of chunks whose workers have left
 //! ```
 //!
-//! A *magazine* is a chain of up to [`magazine_blocks`] free blocks of one class, linked through
-//! their first word (Bonwick's design). A worker allocates from its active magazine and frees
-//! into it; only when both its magazines are empty, or both full, does it go to the depot, a
-//! whole magazine at a time. So a worker that only deletes feeds one that only inserts, and
-//! neither takes a lock more often than once per magazine. Free blocks are reused last in, first
-//! out, while they are still in the cache.
+//! A *magazine* is a chain of up to [`magazine_blocks`] free blocks of one class, linked through their first
+//! word (Bonwick's design). A worker allocates from its active magazine and frees into it. It goes to the
+//! depot only when both its magazines are empty, or both full, and then exchanges a whole magazine. So a
+//! worker that only deletes feeds one that only inserts, and neither takes a lock more often than once per
+//! magazine. Free blocks are reused last in, first out, while they are still in the cache.
 //!
-//! Blocks have no header and no owner: whoever frees a block keeps it. Chunks go back to the
-//! operating system when the database is dropped.
+//! Blocks have no header and no owner: a worker that frees a block keeps it. Chunks go back to the operating
+//! system when the database is dropped.
 //!
-//! AddressSanitizer and ThreadSanitizer see a chunk as one object that is never freed. So a build with
-//! `--cfg weft_sanitize` has no chunks: each block is an allocation of its own (see `separate`).
+//! AddressSanitizer and ThreadSanitizer would see a chunk as one object that is never freed. Therefore a
+//! build with `--cfg weft_sanitize` has no chunks: each block is an allocation of its own (see `separate`).
 
 use std::alloc::{self, Layout};
 use std::ptr::{self, NonNull};
 
 use weft_htm::word::{Mutex, Ordering, Word};
 
-/// Size of the chunks that an arena is made of, and of the huge pages they hope for.
+/// The size of an arena's chunks. It is also the size of the huge pages on which they should lie.
 pub const CHUNK_BYTES: usize = 2 << 20;
 
-/// The largest block an arena gives out; what is larger comes from the global allocator.
+/// The largest block of an arena. Anything larger comes from the global allocator.
 pub const BLOCK_BYTES_MAX: usize = 32 << 10;
 
-/// Blocks of a cache line or more start on one, so that a record's header and the first columns
-/// of a small row share it.
+/// The size of a cache line. Blocks of at least this size start on a line, so a record's header and the first
+/// columns of a small row share one.
 const LINE_BYTES: usize = 64;
 
-/// Sizes of the classes. Up to 1 KiB in steps of a cache line: rows are updated whole, and a
-/// coarser step would copy into, and pollute the cache with, lines that hold nothing.
+/// The block sizes of the classes. Up to 1 KiB they grow in steps of a cache line: rows are updated as a
+/// whole, and with larger steps an update would copy lines that hold nothing, and fill the cache with them.
 const CLASS_BYTES: [usize; CLASSES] = [
     16, 32, 64, 128, 192, 256, 320, 384, 448, 512, 576, 640, 704, 768, 832, 896, 960, 1024, 1536,
     2048, 3072, 4096, 6144, 8192, 16384, 32768,
 ];
 
-/// Number of size classes.
+/// The number of size classes.
 pub const CLASSES: usize = 26;
 
 const _: () = assert!(CLASS_BYTES[CLASSES - 1] == BLOCK_BYTES_MAX);
@@ -59,8 +58,8 @@ const _: () = assert!(CHUNK_BYTES.is_multiple_of(BLOCK_BYTES_MAX));
 pub struct Class(u8);
 
 impl Class {
-    /// The smallest class whose blocks hold `layout`; `None` if it is larger than any, or wants
-    /// more alignment than a cache line.
+    /// Returns the smallest class whose blocks hold `layout`. Returns `None` if `layout` is larger than any
+    /// block, or needs more alignment than a cache line.
     pub const fn of(layout: Layout) -> Option<Class> {
         if layout.align() > LINE_BYTES {
             return None;
@@ -83,7 +82,7 @@ impl Class {
         Some(Class(class as u8))
     }
 
-    /// Size of the class's blocks.
+    /// Returns the size of the class's blocks.
     #[inline(always)]
     pub const fn bytes(self) -> usize {
         CLASS_BYTES[self.0 as usize]
@@ -98,25 +97,25 @@ impl Class {
     }
 }
 
-/// How many blocks of a class make a magazine: about 16 KiB of them.
+/// Returns how many blocks of a class make a magazine: about 16 KiB of them.
 const fn magazine_blocks(class: Class) -> usize {
     let blocks = (16 << 10) / class.bytes();
     if blocks < 4 { 4 } else { blocks }
 }
 
-/// A free block: its first word links to the next of its magazine.
+/// A free block. Its first word links to the next block of its magazine.
 #[repr(C)]
 struct FreeBlock {
     next: *mut FreeBlock,
 }
 
-/// A chain of free blocks of one class, which only the holder of this value can reach.
+/// A chain of free blocks of one class. Only the holder of this value can reach them.
 struct Magazine {
     first: *mut FreeBlock,
     blocks: usize,
 }
 
-// SAFETY: a magazine owns the blocks it links, nobody else has their addresses.
+// SAFETY: a magazine owns the blocks that it links; nothing else has their addresses.
 unsafe impl Send for Magazine {}
 
 impl Magazine {
@@ -132,27 +131,27 @@ impl Magazine {
     }
 
     /// # Safety
-    /// The block is at least 16 bytes, aligned to 16, and nobody else uses it.
+    /// The block is at least 16 bytes long, aligned to 16, and not used otherwise.
     #[inline(always)]
     unsafe fn push(&mut self, block: NonNull<u8>) {
         let block = block.cast::<FreeBlock>().as_ptr();
-        // SAFETY: by the contract the block is ours to write, and large enough for a link.
+        // SAFETY: by the contract the block may be written, and is large enough for a link.
         unsafe { block.write(FreeBlock { next: self.first }) };
         self.first = block;
         self.blocks += 1;
     }
 }
 
-/// The part of a chunk that no block was cut from yet.
+/// The part of a chunk from which no block has been cut yet.
 struct Fresh {
     start: *mut u8,
     end: *mut u8,
 }
 
-// SAFETY: nobody else has addresses in a fresh part.
+// SAFETY: nothing else has addresses in a fresh part.
 unsafe impl Send for Fresh {}
 
-/// What is smaller is not worth keeping.
+/// The smallest remainder of a chunk that is worth keeping.
 const REMAINDER_BYTES_MIN: usize = 4 << 10;
 
 impl Fresh {
@@ -167,7 +166,7 @@ impl Fresh {
             && self.bytes() >= self.start.align_offset(class.align()) + class.bytes()
     }
 
-    /// Cuts off a block, for which there is room.
+    /// Cuts off a block. The caller has checked that there is room.
     fn cut(&mut self, class: Class) -> NonNull<u8> {
         debug_assert!(self.has_room(class));
         // SAFETY: by `has_room` the block lies within the chunk.
@@ -193,9 +192,9 @@ const CHUNK_LAYOUT: Layout = match Layout::from_size_align(CHUNK_BYTES, CHUNK_BY
 pub struct Memory {
     /// Chunks in use.
     chunks: Mutex<Vec<Chunk>>,
-    /// Chunks that wait to be used.
+    /// Chunks that are reserved for later use.
     reserve: Mutex<Vec<Chunk>>,
-    /// Fresh parts of chunks whose workers have left, or needed more room than was there.
+    /// Fresh parts of chunks whose workers have left, or needed a larger block than would fit.
     remainders: Mutex<Vec<Fresh>>,
     chunk_bytes: Word,
     depot: [Mutex<Vec<Magazine>>; CLASSES],
@@ -218,7 +217,7 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Bytes that the chunks take, used or not.
+    /// Returns how many bytes the chunks take, used or not.
     pub fn chunk_bytes(&self) -> u64 {
         self.chunk_bytes.load(Ordering::Relaxed)
     }
@@ -228,11 +227,11 @@ impl Memory {
         let chunk = reserved.unwrap_or_else(|| self.new_chunk());
         let start = chunk.0.as_ptr();
         self.lock(&self.chunks).push(chunk);
-        // SAFETY: the chunk is this long.
+        // SAFETY: the chunk has this length.
         Fresh { start, end: unsafe { start.add(CHUNK_BYTES) } }
     }
 
-    /// Exchanges a fresh part with no room for a block of `class` for one with.
+    /// Exchanges a fresh part that has no room for a block of `class` for one that has.
     fn exchange_fresh(&self, class: Class, small: Fresh) -> Fresh {
         let mut remainders = self.lock(&self.remainders);
         let found = remainders.iter().rposition(|fresh| fresh.has_room(class));
@@ -250,15 +249,15 @@ impl Memory {
         Chunk(allocate_huge(CHUNK_LAYOUT))
     }
 
-    /// Sets chunks of about `bytes` aside, and touches every page of them: the operating system
+    /// Reserves chunks of about `bytes` in total, and touches each of their pages. The operating system
     /// clears a page at its first use, which can take as long as the transactions themselves.
     pub fn reserve(&self, bytes: usize) {
         const PAGE_BYTES_MIN: usize = 4096;
         for _ in 0..bytes.div_ceil(CHUNK_BYTES) {
             let chunk = self.new_chunk();
             for offset in (0..CHUNK_BYTES).step_by(PAGE_BYTES_MIN) {
-                // SAFETY: within the new chunk, which nobody else has. Volatile, because a store
-                // that nobody reads would be left out.
+                // SAFETY: within the new chunk, which only this thread has. Volatile, because the compiler
+                // would drop a store that is never read.
                 unsafe { chunk.0.add(offset).write_volatile(0) };
             }
             self.lock(&self.reserve).push(chunk);
@@ -275,8 +274,8 @@ impl Memory {
         }
     }
 
-    /// Locks; a panic of another holder is no concern, since no critical section here can panic
-    /// half-way through a change.
+    /// Locks `mutex`, also if a previous holder panicked: no critical section here can panic half-way through
+    /// a change.
     fn lock<'m, T>(&self, mutex: &'m Mutex<T>) -> impl std::ops::DerefMut<Target = T> + 'm {
         mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -287,15 +286,16 @@ impl Drop for Memory {
         let chunks = std::mem::take(&mut *self.lock(&self.chunks));
         let reserve = std::mem::take(&mut *self.lock(&self.reserve));
         for Chunk(chunk) in chunks.into_iter().chain(reserve) {
-            // SAFETY: allocated in `add_chunk` with this layout; the database is going, and with
-            // it everything that could point into its chunks.
+            // SAFETY: allocated in `new_chunk` with this layout. The database is being dropped, and with it
+            // everything that could point into its chunks.
             unsafe { free_huge(chunk, CHUNK_LAYOUT) };
         }
     }
 }
 
-/// A large block, on huge pages if there are any: one TLB entry then covers 2 MiB, and random
-/// access to large tables is bound by TLB misses. Smaller ones come from the global allocator.
+/// Allocates a block, on huge pages if it is at least [`CHUNK_BYTES`] long and the system has them. One TLB
+/// entry then covers 2 MiB; random access to large tables is bound by TLB misses. Smaller blocks come from
+/// the global allocator.
 pub fn allocate_huge(layout: Layout) -> NonNull<u8> {
     let block = if layout.size() < CHUNK_BYTES {
         // SAFETY: no caller asks for zero bytes: chunks, index arrays and nodes all have a size.
@@ -306,7 +306,7 @@ pub fn allocate_huge(layout: Layout) -> NonNull<u8> {
     block.unwrap_or_else(|| alloc::handle_alloc_error(layout))
 }
 
-/// Frees what [`allocate_huge`] gave for the same layout.
+/// Frees a block that [`allocate_huge`] returned for the same layout.
 ///
 /// # Safety
 /// As for [`std::alloc::dealloc`].
@@ -325,8 +325,8 @@ pub unsafe fn free_huge(block: NonNull<u8>, layout: Layout) {
 #[cfg(weft_sim)]
 use weft_htm::simulation::pages;
 
-/// Pages from the operating system itself. The global allocator will not do: it may write to a
-/// block before it hands it out, and a page that was touched before the advice stays small.
+/// Pages from the operating system itself. The global allocator does not suffice: it may write to a block
+/// before it returns it, and a page that was touched before the advice stays small.
 #[cfg(all(target_os = "linux", not(weft_sim)))]
 mod pages {
     use super::{CHUNK_BYTES, NonNull};
@@ -335,9 +335,9 @@ mod pages {
     pub fn map(bytes: usize) -> Option<NonNull<u8>> {
         let bytes = bytes.next_multiple_of(CHUNK_BYTES);
         let reserved = bytes + CHUNK_BYTES;
-        // SAFETY: a new private anonymous mapping, of which the part around the aligned block is
-        // given back at once; nobody else knows these addresses. The advice is only that: where
-        // it is refused, pages are small.
+        // SAFETY: a new private anonymous mapping. The parts before and after the aligned block are unmapped
+        // at once; no other thread knows these addresses. `madvise` is only advice: if the system refuses it,
+        // the pages are small.
         unsafe {
             let start = libc::mmap(
                 std::ptr::null_mut(),
@@ -362,10 +362,10 @@ mod pages {
         }
     }
 
-    /// Unmaps what [`map`] gave for the same size.
+    /// Unmaps a block that [`map`] returned for the same size.
     ///
     /// # Safety
-    /// Nobody uses the block any more.
+    /// The block is not used any more.
     pub unsafe fn unmap(block: NonNull<u8>, bytes: usize) {
         let bytes = bytes.next_multiple_of(CHUNK_BYTES);
         // SAFETY: passed on to the caller.
@@ -373,7 +373,7 @@ mod pages {
     }
 }
 
-/// Where the engine does not know how to ask for huge pages: the global allocator.
+/// Pages from the global allocator, on systems where the engine does not know how to ask for huge pages.
 #[cfg(not(any(target_os = "linux", weft_sim)))]
 mod pages {
     use super::{CHUNK_BYTES, Layout, NonNull, alloc};
@@ -398,11 +398,11 @@ mod pages {
 pub struct Arena {
     active: [Magazine; CLASSES],
     spare: [Magazine; CLASSES],
-    /// Fresh blocks, cut to size.
+    /// Runs of fresh blocks, one for each class: see [`Arena::cut_span`].
     spans: [Fresh; CLASSES],
-    /// What is left of a chunk.
+    /// The rest of the worker's chunk.
     fresh: Fresh,
-    /// Whether blocks are cut from chunks all the same, for the tests of this file.
+    /// Whether blocks are cut from chunks even in a build for sanitizers. For the tests of this file.
     #[cfg(weft_sanitize)]
     is_pooled: bool,
 }
@@ -421,7 +421,7 @@ impl Default for Arena {
 }
 
 impl Arena {
-    /// An uninitialised block of `class`.
+    /// Returns an uninitialised block of `class`.
     #[inline(always)]
     pub fn allocate(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
         #[cfg(weft_sanitize)]
@@ -438,6 +438,8 @@ impl Arena {
     #[inline(never)]
     fn refill(&mut self, class: Class, memory: &Memory) -> NonNull<u8> {
         let index = class.index();
+        // The active magazine is empty. Try the spare one, then blocks that are already cut, then the depot,
+        // and last the chunk.
         std::mem::swap(&mut self.active[index], &mut self.spare[index]);
         if let Some(block) = self.active[index].pop() {
             return block;
@@ -452,14 +454,14 @@ impl Arena {
         self.spans[index].cut(class)
     }
 
-    /// Cuts a span of blocks from the fresh part of the worker's chunk. A table that only grows
-    /// would otherwise ask the depot in vain for every single block.
+    /// Cuts a span of blocks from the fresh part of the worker's chunk. Without spans, a table that only
+    /// grows would ask the depot in vain for every single block.
     fn cut_span(&mut self, class: Class, memory: &Memory) -> Fresh {
         const SPAN_BYTES: usize = 4 << 10;
         let start = self.cut(class, memory).as_ptr();
         let mut blocks = 1;
         while (blocks + 1) * class.bytes() <= SPAN_BYTES && self.fresh.has_room(class) {
-            // The next of the same class starts where this one ends.
+            // The next block of the same class starts where this one ends.
             self.fresh.cut(class);
             blocks += 1;
         }
@@ -476,11 +478,10 @@ impl Arena {
         self.fresh.cut(class)
     }
 
-    /// Takes a block back, to be given out again at once.
+    /// Takes a block back. It may be allocated again at once.
     ///
     /// # Safety
-    /// The block came from an [`Arena`] of the same [`Memory`] with the same class, and nobody
-    /// uses it any more.
+    /// The block came from an [`Arena`] of the same [`Memory`] with the same class, and is not used any more.
     #[inline(always)]
     pub unsafe fn free(&mut self, block: NonNull<u8>, class: Class, memory: &Memory) {
         #[cfg(weft_sanitize)]
@@ -491,11 +492,12 @@ impl Arena {
         if self.active[class.index()].blocks >= magazine_blocks(class) {
             self.exchange(class, memory);
         }
-        // SAFETY: by the contract the block is ours; blocks of every class hold a link.
+        // SAFETY: by the contract the block may be written; blocks of every class can hold a link.
         unsafe { self.active[class.index()].push(block) };
     }
 
-    /// Makes room in the active magazine, which is full.
+    /// Makes room in the active magazine, which is full: swaps it with the spare one, and gives that one to
+    /// the depot if it held any blocks.
     #[cold]
     #[inline(never)]
     fn exchange(&mut self, class: Class, memory: &Memory) {
@@ -507,8 +509,7 @@ impl Arena {
         }
     }
 
-    /// Gives every free block, and what is left of the chunk, to the other workers, when this one
-    /// leaves.
+    /// Gives all free blocks, and the rest of the chunk, to the other workers. Called when the worker leaves.
     pub fn give_up(&mut self, memory: &Memory) {
         for index in 0..CLASSES {
             let class = Class(index as u8);
@@ -528,7 +529,7 @@ impl Arena {
     }
 }
 
-/// Blocks for sanitizers: allocations of their own, with the layout of their class.
+/// Blocks for sanitizers: each is an allocation of its own, with the layout of its class.
 #[cfg(weft_sanitize)]
 mod separate {
     use std::alloc::{self, Layout};
@@ -540,8 +541,8 @@ mod separate {
 
     use super::Class;
 
-    /// The blocks that are in use, by address. The database does not free each block when it is dropped,
-    /// since its chunks go then; here the blocks go instead.
+    /// The blocks in use, by address. A database that is dropped does not free its blocks one by one, because
+    /// its chunks go as a whole. Here there are no chunks, so the blocks that are left are freed instead.
     #[derive(Default)]
     pub struct Blocks(Mutex<HashMap<usize, Class>>);
 
@@ -568,9 +569,9 @@ mod separate {
             drop(blocks);
             assert!(
                 found.is_none_or(|found| found == class),
-                "a block is freed as what it was allocated"
+                "a block is freed with the class with which it was allocated"
             );
-            // If the block is not in use, this frees it twice, which the sanitizer reports.
+            // If the block is not in use, this is a double free, which the sanitizer reports.
             // SAFETY: by the contract, allocated above with this layout, and not used any more.
             unsafe { alloc::dealloc(block.as_ptr(), layout(class)) };
         }
@@ -580,8 +581,8 @@ mod separate {
         fn drop(&mut self) {
             let mut blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             for (address, class) in blocks.drain() {
-                // SAFETY: allocated above with this layout; the database is going, and with it everything
-                // that could lead to its blocks.
+                // SAFETY: allocated above with this layout. The database is being dropped, and with it
+                // everything that could lead to its blocks.
                 unsafe {
                     let block: *mut u8 = std::ptr::with_exposed_provenance_mut(address);
                     alloc::dealloc(block, layout(class));
@@ -596,7 +597,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// An arena that cuts its blocks from chunks, in every build.
+    /// Creates an arena that cuts its blocks from chunks, in every build.
     fn pooled() -> Arena {
         Arena {
             #[cfg(weft_sanitize)]
@@ -687,8 +688,8 @@ mod loom_tests {
     use loom::sync::Arc;
     use loom::thread;
 
-    /// A block that one worker wrote and gave up is another's alone once it gets it: loom's cell
-    /// reports any access that is not ordered after the first worker's.
+    /// When one worker has written a block and given it up, the worker that gets it has exclusive access:
+    /// loom's cell reports any access that is not ordered after the first worker's.
     #[test]
     fn loom_hand_over_through_the_depot() {
         loom::model(|| {
@@ -709,7 +710,7 @@ mod loom_tests {
                 })
             };
             if memory.take_magazine(class).is_some() {
-                // SAFETY: the block, and the cell that stands for its contents, are ours now.
+                // SAFETY: the block, and the cell that stands for its contents, now belong to this thread.
                 contents.with_mut(|value| unsafe { *value += 1 });
             }
             giver.join().unwrap();

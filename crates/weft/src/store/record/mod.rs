@@ -1,4 +1,4 @@
-//! Records: what an index points to, and what protocols protect.
+//! Records: an index maps keys to them, and protocols protect them.
 //!
 //! ```text
 //!   record (one block of the arena)                   version (a block of its own)
@@ -10,19 +10,20 @@
 //!       +---------------------------------- to the row ----------------------+
 //! ```
 //!
-//! A row is reached through `newest` and never changed once it is published: a write installs a
-//! new version by swapping the pointer. So a commit touches headers only (which keeps a hardware
-//! region small, DBX §5.1), and a reader that holds a row can go on reading it until its
-//! transaction ends, whatever is committed meanwhile. The first version of a record lies inline
-//! behind its header, so a row that is inserted and then only read costs no second cache miss.
-//! Before every row lies what snapshots need to know of its version: see [`version`].
-//! Rows that own heap memory are an exception: they have blocks of their own from the start. For
-//! what a replaced row owns is dropped by the worker that replaced it, at its leisure, and by then
-//! another worker may have deleted the record and freed its block.
+//! A row is reached through `newest` and never changes once it is published: a write installs a new version
+//! by swapping the pointer. So a commit touches headers only, which keeps a hardware region small (DBX §5.1).
+//! And a reader that holds a row can go on reading it until its transaction ends, even if other transactions
+//! commit new versions in between. The first version of a record lies inline behind its header, so a row that
+//! is inserted and then only read costs no second cache miss. In front of every row lies what snapshots need
+//! to know of its version: see [`version`].
 //!
-//! The header is the protocol's own type: a TID word ([`tid`]) for the optimistic ones, nothing
-//! for `none`. `newest` comes first under every protocol. So tables and snapshots, which read rows and never
-//! look at a header, do not depend on the protocol; what they have to do with headers they do through a
+//! Rows that own heap memory are never inline. They have blocks of their own from the start, because the
+//! worker that replaces such a row drops what the row owns later. By then another worker may have deleted the
+//! record and freed its block.
+//!
+//! The header is the protocol's own type: a TID word ([`tid`]) for the optimistic ones, nothing for `none`.
+//! `newest` comes first under every protocol. So tables and snapshots, which read rows and never look at a
+//! header, do not depend on the protocol. Where they have to deal with headers, they do it through a
 //! [`RecordKind`].
 
 pub mod arena;
@@ -37,62 +38,63 @@ use weft_htm::word::{Ordering, WordPointer};
 
 use self::version::VersionHeader;
 
-/// A record with protocol header `H`; the inline version follows.
+/// A record with protocol header `H`. The inline version, if there is one, follows it.
 #[repr(C, align(16))]
 pub struct StoredRecord<H> {
-    /// The newest committed row, perhaps with a protocol's flags; nothing before the first commit.
+    /// The newest committed row, perhaps with a protocol's flags; null before the first commit.
     pub newest: NewestWord,
     /// What the protocol keeps with the record.
     pub header: H,
 }
 
-/// A record's word for its newest row, whatever the record's header.
+/// Returns a record's word for its newest row, whatever the type of the record's header.
 ///
 /// # Safety
-/// A record of the database, which is not freed as long as the result is used.
+/// `record` is a record of the database, and is not freed as long as the result is used.
 #[inline(always)]
 pub unsafe fn newest_word<'a>(record: NonNull<u8>) -> &'a NewestWord {
     // SAFETY: by the contract; the word comes first in every record.
     unsafe { record.cast::<NewestWord>().as_ref() }
 }
 
-/// A record's newest row.
+/// Returns a record's newest row, or `None` if it has never had one.
 ///
 /// # Safety
-/// A record of the database, which is not freed meanwhile.
+/// `record` is a record of the database, and is not freed during the call.
 #[inline(always)]
 pub unsafe fn newest(record: NonNull<u8>) -> Option<NonNull<u8>> {
-    // SAFETY: by the contract. Acquire: pairs with the release of whoever has installed the row.
+    // SAFETY: by the contract. Acquire: pairs with the release by which the row was installed.
     unsafe { newest_word(record) }.load(Ordering::Acquire).row()
 }
 
-/// The record at an address that an index gave.
+/// Returns the record at an address that an index returned.
 #[inline(always)]
 pub fn record_at(address: u64) -> NonNull<u8> {
     let record = std::ptr::with_exposed_provenance_mut(address as usize);
     NonNull::new(record).expect("an index holds no zeros")
 }
 
-/// What must be known of the records of a protocol where the protocol itself is not: how large they are, and
-/// what to do with their headers.
+/// What code that does not know the protocol needs to know of its records: their size, and what to do with
+/// their headers.
 #[derive(Debug)]
 pub struct RecordKind {
     /// The layout of a record without an inline version.
     pub layout: Layout,
-    /// Turns an uninitialised block, the caller's own, into a placeholder.
+    /// Turns an uninitialised block that only the caller can reach into a placeholder.
     initialise: unsafe fn(NonNull<u8>),
     /// See [`RecordHeader::mark_loaded`].
     mark_loaded: unsafe fn(NonNull<u8>),
     settle_deleted: SettleDeleted,
 }
 
-/// Decides what becomes of a deleted record: whether it is told to, and how it leaves the index.
+/// Decides what to do with a deleted record: whether it may leave the index, by a callback that unlinks it.
 /// See [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
 pub type SettleDeleted =
     unsafe fn(NonNull<u8>, &dyn Fn(u64) -> bool, &mut dyn FnMut() -> bool) -> Settled;
 
 impl RecordKind {
-    /// Records with header `H`, of which `settle_deleted` decides when they are deleted.
+    /// Describes records with header `H`. Once they are deleted, `settle_deleted` decides what to do with
+    /// them.
     pub const fn new<H: RecordHeader>(settle_deleted: SettleDeleted) -> RecordKind {
         RecordKind {
             layout: Layout::new::<StoredRecord<H>>(),
@@ -102,12 +104,12 @@ impl RecordKind {
         }
     }
 
-    /// Where the inline row starts.
+    /// Returns the offset of the inline row in a record.
     pub fn row_offset(&self) -> usize {
         self.layout.size() + VersionHeader::BYTES
     }
 
-    /// The layout of a record with an inline row of layout `row`.
+    /// Returns the layout of a record with an inline row of layout `row`.
     pub fn layout_with(&self, row: Layout) -> Layout {
         layout_with(self.layout, row)
     }
@@ -115,25 +117,25 @@ impl RecordKind {
     /// Turns a block into a placeholder: [`StoredRecord::initialise`].
     ///
     /// # Safety
-    /// The block is the caller's alone, and large and aligned enough for a record of this kind.
+    /// Only the caller can reach the block, and it is large and aligned enough for a record of this kind.
     pub unsafe fn initialise(&self, block: NonNull<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.initialise)(block) };
     }
 
-    /// Marks a record's row as one that was there before all transactions.
+    /// Marks a record's row as loaded, that is, as present before all transactions.
     ///
     /// # Safety
-    /// A record of this kind, which no other thread has found yet.
+    /// `record` is of this kind, and no other thread has found it yet.
     pub unsafe fn mark_loaded(&self, record: NonNull<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.mark_loaded)(record) };
     }
 
-    /// Decides what becomes of a deleted record: see [`SettleDeleted`].
+    /// Decides what to do with a deleted record: see [`SettleDeleted`].
     ///
     /// # Safety
-    /// A record of this kind, which is not freed during the call.
+    /// `record` is of this kind, and is not freed during the call.
     pub unsafe fn settle_deleted(
         &self,
         record: NonNull<u8>,
@@ -155,7 +157,7 @@ unsafe fn mark_loaded<H: RecordHeader>(record: NonNull<u8>) {
     unsafe { record.cast::<StoredRecord<H>>().as_ref() }.header.mark_loaded();
 }
 
-/// The layout of a record of layout `record` with an inline row of layout `row`.
+/// Returns the layout of a record of layout `record` with an inline row of layout `row`.
 pub fn layout_with(record: Layout, row: Layout) -> Layout {
     let version = VersionHeader::layout_with(row);
     let (layout, offset) = record.extend(version).expect("rows are far below isize::MAX");
@@ -163,27 +165,27 @@ pub fn layout_with(record: Layout, row: Layout) -> Layout {
     layout
 }
 
-/// What a protocol keeps with every record. The default is that of a placeholder.
+/// What a protocol keeps with every record. The default value is the header of a placeholder.
 pub trait RecordHeader: Default + Send + Sync + 'static {
-    /// Makes it the header of a record whose row was there before all transactions. Nobody else is
-    /// there yet.
+    /// Makes this the header of a record whose row was present before all transactions. No other thread can
+    /// reach the record yet.
     #[doc(hidden)]
     fn mark_loaded(&self);
 }
 
-/// Where a record with a row needs nothing but the row.
+/// For protocols without a header: a record consists of its row only.
 impl RecordHeader for () {
     fn mark_loaded(&self) {}
 }
 
-/// What became of a deleted record.
+/// The outcome for a deleted record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// It is out of the index.
+    /// It has been unlinked from the index.
     Unlinked,
-    /// It stays: it has a row again, or the index does not lead to it from where it should.
+    /// It stays: it has a row again, or the index does not hold it under its key.
     Kept,
-    /// A transaction holds it, or it may not go yet: ask again later.
+    /// It may not be unlinked yet, for example because a transaction holds it: try again later.
     Busy,
 }
 
@@ -192,15 +194,15 @@ pub enum Settled {
 #[derive(Debug)]
 pub struct NewestWord(WordPointer<u8>);
 
-/// What a [`NewestWord`] holds: the address of a row, and a protocol's flags. No row's address uses
-/// the four lowest bits, since blocks and inline rows are aligned to 16 bytes.
+/// The value of a [`NewestWord`]: the address of a row, and a protocol's flags. No row's address uses the
+/// four lowest bits, since blocks and inline rows are aligned to 16 bytes.
 ///
-/// It is not a pointer, so it cannot be followed with the flags in it. [`Newest::row`] returns the row.
+/// It is not a pointer, so code cannot follow it while flags are set. [`Newest::row`] returns the row.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Newest(*mut u8);
 
-/// The bits that no row's address uses.
+/// The bits for flags, which no row's address uses.
 const FLAGS: usize = 0xf;
 
 const _: () = assert!(align_of::<StoredRecord<()>>() > FLAGS);
@@ -209,40 +211,40 @@ impl Newest {
     /// No row, and no flags.
     pub const NONE: Newest = Newest(std::ptr::null_mut());
 
-    /// A row, without flags.
+    /// Returns the value for a row, without flags.
     #[inline(always)]
     pub fn of(row: NonNull<u8>) -> Newest {
         debug_assert_eq!(row.addr().get() & FLAGS, 0, "rows are aligned to 16 bytes");
         Newest(row.as_ptr())
     }
 
-    /// The row, whatever the flags.
+    /// Returns the row, whatever the flags.
     #[inline(always)]
     pub fn row(self) -> Option<NonNull<u8>> {
         NonNull::new(self.address())
     }
 
-    /// The row's address, whatever the flags; null if there is no row.
+    /// Returns the row's address, whatever the flags; null if there is no row.
     #[inline(always)]
     pub fn address(self) -> *mut u8 {
         self.0.map_addr(|address| address & !FLAGS)
     }
 
-    /// Whether one of these flags is set.
+    /// Returns whether at least one of these flags is set.
     #[inline(always)]
     pub fn has(self, flags: usize) -> bool {
         debug_assert_eq!(flags & !FLAGS, 0);
         self.0.addr() & flags != 0
     }
 
-    /// The same, with these flags, too.
+    /// Returns the value with these flags set as well.
     #[inline(always)]
     pub fn with(self, flags: usize) -> Newest {
         debug_assert_eq!(flags & !FLAGS, 0);
         Newest(self.0.map_addr(|address| address | flags))
     }
 
-    /// The same, without these flags.
+    /// Returns the value with these flags cleared.
     #[inline(always)]
     pub fn without(self, flags: usize) -> Newest {
         debug_assert_eq!(flags & !FLAGS, 0);
@@ -257,27 +259,27 @@ impl Default for NewestWord {
 }
 
 impl NewestWord {
-    /// No row yet.
+    /// Creates a word that holds no row and no flags.
     pub fn new() -> NewestWord {
         NewestWord(WordPointer::new(std::ptr::null_mut()))
     }
 
-    /// What it holds.
+    /// Loads the value.
     #[inline(always)]
     pub fn load(&self, order: Ordering) -> Newest {
         Newest(self.0.load(order))
     }
 
-    /// Puts something else in.
+    /// Stores a value.
     #[inline(always)]
     pub fn store(&self, newest: Newest, order: Ordering) {
         self.0.store(newest.0, order);
     }
 
-    /// Puts `new` in place of `current`.
+    /// Replaces `current` by `new`.
     ///
     /// # Errors
-    /// What it holds instead of `current`.
+    /// The value found, if it was not `current`.
     #[inline(always)]
     pub fn compare_exchange(
         &self,
@@ -290,17 +292,17 @@ impl NewestWord {
     }
 }
 
-/// Where the inline row of a record with this header starts.
+/// Returns the offset of the inline row in a record with header `H`.
 pub const fn row_offset<H>() -> usize {
     size_of::<StoredRecord<H>>() + VersionHeader::BYTES
 }
 
 impl<H: Default> StoredRecord<H> {
-    /// Turns an uninitialised block into a placeholder. An inline version, if the table holds
-    /// them, is still to be [initialised](RecordPointer::initialise_inline).
+    /// Turns an uninitialised block into a placeholder. If the table holds rows inline, the inline version
+    /// must still be [initialised](RecordPointer::initialise_inline).
     ///
     /// # Safety
-    /// The block is the caller's alone, and large and aligned enough for the record's layout.
+    /// Only the caller can reach the block, and it is large and aligned enough for the record's layout.
     #[inline(always)]
     pub unsafe fn initialise(block: NonNull<u8>) -> RecordPointer<H> {
         let record = block.cast::<StoredRecord<H>>();
@@ -311,8 +313,8 @@ impl<H: Default> StoredRecord<H> {
     }
 }
 
-/// The address of a record. Copies of it live in indexes and access sets; it stays readable while
-/// the worker that got it is pinned.
+/// The address of a record. Indexes and access sets hold copies of it. The record stays readable as long as
+/// the worker that got the address stays pinned.
 pub struct RecordPointer<H>(NonNull<StoredRecord<H>>);
 
 impl<H> Clone for RecordPointer<H> {
@@ -332,11 +334,11 @@ impl<H> PartialEq for RecordPointer<H> {
 }
 
 impl<H> RecordPointer<H> {
-    /// The record at an address that an index gave.
+    /// Returns the record at an address that an index returned.
     ///
     /// # Safety
-    /// `address` is that of an initialised record with header `H`, of the pinned worker's own
-    /// database.
+    /// `address` is that of an initialised record with header `H`, in the database of the worker, which is
+    /// pinned.
     #[inline(always)]
     pub unsafe fn from_address(address: u64) -> Self {
         // SAFETY: index addresses are never zero, and by the contract this one is a record's.
@@ -346,35 +348,36 @@ impl<H> RecordPointer<H> {
         })
     }
 
-    /// The address to store in an index.
+    /// Returns the address to store in an index.
     #[inline(always)]
     pub fn address(self) -> u64 {
         self.0.as_ptr().expose_provenance() as u64
     }
 
-    /// The record.
+    /// Returns the record.
     ///
     /// # Safety
-    /// The worker is pinned since before it obtained the pointer, and stays so for `'a`.
+    /// The worker has been pinned since before it obtained the pointer, and stays pinned for `'a`.
     #[inline(always)]
     pub unsafe fn get<'a>(self) -> &'a StoredRecord<H> {
-        // SAFETY: pinned, so the block is not freed; records are initialised before they are
-        // published and are shared words throughout.
+        // SAFETY: the worker is pinned, so the block is not freed. Records are initialised before they are
+        // published, and consist of shared words only.
         unsafe { self.0.as_ref() }
     }
 
-    /// The block that the record lies in.
+    /// Returns the block that the record lies in.
     pub fn block(self) -> NonNull<u8> {
         self.0.cast()
     }
 
-    /// Asks for the record's first cache line, which holds the header.
+    /// Prefetches the record's first cache line, which holds the header.
     #[inline(always)]
     pub fn prefetch_header(self) {
         prefetch_lines(self.0.as_ptr().cast(), LINE_BYTES);
     }
 
-    /// Asks for the newest row, `bytes` long. Waits for the header, if that is not in the cache.
+    /// Prefetches the newest row, which is `bytes` long. If the header is not in the cache, this waits for
+    /// it.
     ///
     /// # Safety
     /// As for [`RecordPointer::get`].
@@ -386,20 +389,20 @@ impl<H> RecordPointer<H> {
         prefetch_lines(newest.address(), bytes);
     }
 
-    /// Writes the header of the inline version, and returns the place of its row.
+    /// Writes the header of the inline version, and returns the address for its row.
     ///
     /// # Safety
-    /// Nobody else has the record's address, and its block reaches over an inline version.
+    /// No other thread has the record's address, and the record's block includes an inline version.
     #[inline(always)]
     pub unsafe fn initialise_inline(self) -> NonNull<u8> {
         // SAFETY: by the contract.
         unsafe { VersionHeader::initialise(VersionHeader::block(self.inline_row())) }
     }
 
-    /// Where the record's inline row is, if the table holds rows inline.
+    /// Returns the address of the record's inline row, if the table holds rows inline.
     #[inline(always)]
     pub fn inline_row(self) -> NonNull<u8> {
-        // Wrapping: where rows do not lie inline, the block may end before.
+        // Wrapping: if the table does not hold rows inline, the block may end before this address.
         let row = self.0.as_ptr().cast::<u8>().wrapping_add(row_offset::<H>());
         // SAFETY: blocks do not lie at the end of the address space.
         unsafe { NonNull::new_unchecked(row) }

@@ -7,18 +7,18 @@
 //!  +----------------------------+-------------------------+------+-------+--------+------+
 //! ```
 //!
-//! - *lock*: a commit is installing a new version (or the record is being unlinked).
-//! - *absent*: there is no visible row: either nobody has committed one yet (the record is a
-//!   placeholder that holds a key's place in the index), or the row was deleted.
-//! - *removed*: the record is no longer in any index; who still holds its address looks the key
-//!   up again. Final.
-//! - *queued*: the record waits on some worker's garbage list to be unlinked. It is on one list
-//!   at most, which is what makes it safe to free.
+//! - *lock*: a commit is installing a new version, or the record is being unlinked.
+//! - *absent*: the record has no visible row. Either no transaction has committed one yet (the record is a
+//!   placeholder for its key in the index), or the row was deleted.
+//! - *removed*: the record is no longer in any index. A transaction that still holds its address looks the
+//!   key up again. This bit is never cleared.
+//! - *queued*: the record is on some worker's garbage list, to be unlinked. It is on at most one such list,
+//!   and is therefore freed only once.
 //!
-//! Two equal words mean the same version: each write increments the sequence, or moves to a later
-//! epoch. 40 bits of epoch last for decades. 20 bits of sequence are a million writes of one record
-//! in an epoch of 40 ms; should there be more, the sequence carries over into the epoch, which
-//! does no harm: versions still grow. The paper's sequence number (DBX §5.1) is the pair of them.
+//! Two equal words mean the same version: each write increments the sequence, or moves to a later epoch. 40
+//! bits of epoch last for decades. 20 bits of sequence allow a million writes of one record in an epoch of 40
+//! ms. If there are more, the sequence carries over into the epoch, which does no harm: versions still grow.
+//! Epoch and sequence together are the paper's sequence number (DBX §5.1).
 
 use weft_htm::word::{Ordering, Word, fence, spin_loop, yield_now};
 
@@ -44,66 +44,67 @@ const SEQUENCE_ONE: u64 = 1 << 4;
 const _: () = assert!(FLAGS < SEQUENCE_ONE && SEQUENCE_ONE < 1 << EPOCH_SHIFT);
 
 impl Tid {
-    /// The word of a new placeholder: never committed, no visible row.
+    /// The value for a new placeholder: never committed, no visible row.
     pub const PLACEHOLDER: Tid = Tid(ABSENT);
 
-    /// Whether a commit or an unlinking holds the record.
+    /// Returns whether a commit or an unlinking holds the record.
     #[inline(always)]
     pub const fn is_locked(self) -> bool {
         self.0 & LOCK != 0
     }
 
-    /// Whether there is no visible row.
+    /// Returns whether the record has no visible row.
     #[inline(always)]
     pub const fn is_absent(self) -> bool {
         self.0 & ABSENT != 0
     }
 
-    /// Whether the record has left its index for good.
+    /// Returns whether the record has left its index for good.
     #[inline(always)]
     pub const fn is_removed(self) -> bool {
         self.0 & REMOVED != 0
     }
 
-    /// Whether the record waits on a garbage list to be unlinked.
+    /// Returns whether the record is on a garbage list, to be unlinked.
     #[inline(always)]
     pub const fn is_queued(self) -> bool {
         self.0 & QUEUED != 0
     }
 
-    /// The epoch of the last write; 0 if there was none.
+    /// Returns the epoch of the last write, or 0 if there was none.
     pub const fn epoch(self) -> u64 {
         self.0 >> EPOCH_SHIFT
     }
 
-    /// The same version, locked.
+    /// Returns the same version, locked.
     #[inline(always)]
     pub const fn locked(self) -> Tid {
         Tid(self.0 | LOCK)
     }
 
-    /// The same version, not locked. For a bug that tests plant.
+    /// Returns the same version, unlocked. Used by a bug that tests plant.
     #[cfg(weft_sim)]
     pub const fn unlocked(self) -> Tid {
         Tid(self.0 & !LOCK)
     }
 
-    /// The version alone, without the flags.
+    /// Returns the version alone, without the flags.
     #[inline(always)]
     pub const fn version(self) -> Tid {
         Tid(self.0 & !FLAGS)
     }
 
-    /// The later of two versions, without the flags.
+    /// Returns the later of two versions, without the flags.
     #[inline(always)]
     pub const fn later(self, other: Tid) -> Tid {
         let (this, other) = (self.version(), other.version());
         if this.0 >= other.0 { this } else { other }
     }
 
-    /// The first version in `epoch` that is later than this one, without flags.
+    /// Returns the first version in `epoch` that is later than this one, without flags.
     #[inline(always)]
     pub const fn next(self, epoch: u64) -> Tid {
+        // The first write in this epoch: the sequence starts again at 0.
         if epoch > self.epoch() {
             Tid(epoch << EPOCH_SHIFT)
         } else {
@@ -111,9 +112,9 @@ impl Tid {
         }
     }
 
-    /// What orders the writes of a record in `epoch`, where each replaces what the one before has
-    /// left: a number for the write that replaces this version. Those that replace something from an
-    /// earlier epoch come first.
+    /// Returns a number that orders the writes of a record within `epoch`, for the write that replaces this
+    /// version. Each write in an epoch replaces what the one before left. A write that replaces a version
+    /// from an earlier epoch comes first, with number 0.
     #[inline(always)]
     pub const fn order_in(self, epoch: u64) -> u64 {
         match self.version().0.checked_sub(epoch << EPOCH_SHIFT) {
@@ -122,73 +123,72 @@ impl Tid {
         }
     }
 
-    /// The version that is the timestamp of its writer, without flags: for protocols that order
-    /// transactions by timestamps, which take the place of epoch and sequence.
+    /// Returns the version whose writer has this timestamp, without flags. For protocols that order
+    /// transactions by timestamps: the timestamp takes the place of epoch and sequence.
     #[inline(always)]
     pub const fn at(timestamp: u64) -> Tid {
         Tid(timestamp * SEQUENCE_ONE)
     }
 
-    /// The timestamp of the version's writer, where versions are timestamps; 0 if there was none.
+    /// Returns the timestamp of the version's writer, if versions are timestamps; 0 if nothing was written.
     #[inline(always)]
     pub const fn timestamp(self) -> u64 {
         self.0 / SEQUENCE_ONE
     }
 
-    /// The word of a record whose next `version` has a visible row: unlocked. `queued` survives,
-    /// because a garbage list goes on holding the record.
+    /// Returns the word after a write that makes `version` the record's next version: unlocked, with a
+    /// visible row. `queued` is kept, because the record is still on a garbage list.
     #[inline(always)]
     pub const fn written_at(self, version: Tid) -> Tid {
         Tid(version.0 | self.0 & QUEUED)
     }
 
-    /// The word of a record whose next `version` is a deletion: unlocked, no visible row, waiting
-    /// to be unlinked.
+    /// Returns the word after a deletion that makes `version` the record's next version: unlocked, no visible
+    /// row, queued to be unlinked.
     #[inline(always)]
     pub const fn deleted_at(self, version: Tid) -> Tid {
         Tid(version.0 | ABSENT | QUEUED)
     }
 
-    /// The version that a write in `epoch` makes of this one: unlocked, with a visible row.
+    /// Returns the word after a write in `epoch`: unlocked, with a visible row.
     #[inline(always)]
     pub const fn written(self, epoch: u64) -> Tid {
         self.written_at(self.next(epoch))
     }
 
-    /// The version that a delete in `epoch` makes of this one: unlocked, no visible row, waiting
-    /// to be unlinked.
+    /// Returns the word after a deletion in `epoch`: unlocked, no visible row, queued to be unlinked.
     #[inline(always)]
     pub const fn deleted(self, epoch: u64) -> Tid {
         self.deleted_at(self.next(epoch))
     }
 
-    /// The same version, off the garbage list.
+    /// Returns the same version, no longer on a garbage list.
     pub const fn dequeued(self) -> Tid {
         Tid(self.0 & !QUEUED)
     }
 
-    /// The last word a record ever has: unlinked.
+    /// Returns the last value that a record's word ever has: unlinked.
     pub const fn removed(self) -> Tid {
         Tid((self.0 | ABSENT | REMOVED) & !(LOCK | QUEUED))
     }
 }
 
 impl TidWord {
-    /// A word that holds `tid`.
+    /// Creates a word that holds `tid`.
     #[inline(always)]
     pub fn new(tid: Tid) -> Self {
         TidWord(Word::new(tid.0))
     }
 
-    /// The current value. Acquire: pairs with the release in [`TidWord::unlock`], so that who
-    /// sees a version also sees the row it stands for.
+    /// Loads the value. Acquire: pairs with the release in [`TidWord::unlock`], so a thread that sees a
+    /// version also sees the row that belongs to it.
     #[inline(always)]
     pub fn load(&self) -> Tid {
         Tid(self.0.load(Ordering::Acquire))
     }
 
-    /// The current value, unordered: for validation, which orders by a fence of its own, and
-    /// inside hardware regions, which are ordered as a whole.
+    /// Loads the value without ordering: for validation, which has a fence of its own, and inside hardware
+    /// regions, which are ordered as a whole.
     #[inline(always)]
     pub fn load_relaxed(&self) -> Tid {
         Tid(self.0.load(Ordering::Relaxed))
@@ -200,11 +200,11 @@ impl TidWord {
         self.0.store(tid.0, Ordering::Relaxed);
     }
 
-    /// Locks the record if it still is at the unlocked version `expected`: the write lock and the
-    /// validation of what the writer had read, in one instruction.
+    /// Locks the record if it is still at the unlocked version `expected`. One instruction takes the write
+    /// lock and validates what the writer had read.
     ///
-    /// Acquire: pairs with the release in [`TidWord::unlock`] of the previous holder. Nothing
-    /// that the holder does may be seen before the lock: installation stores are release stores.
+    /// Acquire: pairs with the release in [`TidWord::unlock`] by the previous holder. No other thread may see
+    /// anything that the new holder does before it sees the lock; therefore installations use release stores.
     #[inline(always)]
     pub fn lock_at(&self, expected: Tid) -> Result<(), Tid> {
         debug_assert!(!expected.is_locked());
@@ -214,8 +214,8 @@ impl TidWord {
             .map_err(Tid)
     }
 
-    /// Locks the record at whatever version it has, waiting for another holder; returns that
-    /// version. For holders of no other lock only.
+    /// Waits until the record is unlocked, locks it at its present version, and returns that version. The
+    /// caller must hold no other lock.
     pub fn lock(&self) -> Tid {
         loop {
             let tid = self.load_unlocked();
@@ -225,8 +225,8 @@ impl TidWord {
         }
     }
 
-    /// The current value, once it is not locked. Locks are held for the length of an
-    /// installation, so this spins briefly, and then yields: the holder may have been preempted.
+    /// Waits until the record is unlocked, and returns the value. A lock is held only for the length of an
+    /// installation. So this spins briefly, and then yields, since the holder may have been preempted.
     #[inline(always)]
     pub fn load_unlocked(&self) -> Tid {
         let tid = self.load();
@@ -246,8 +246,8 @@ impl TidWord {
         }
     }
 
-    /// Moves a word that holds a version alone on to `version`, unless it is later already.
-    /// Relaxed: its readers and writers are ordered by a lock.
+    /// Raises the word to `version`, unless it is already at a later one. The word holds a version without
+    /// flags. Relaxed: a lock orders its readers and writers.
     #[inline(always)]
     pub fn raise(&self, version: Tid) {
         let mut current = self.load_relaxed();
@@ -260,20 +260,20 @@ impl TidWord {
         }
     }
 
-    /// Publishes `tid`, which is unlocked. Release: pairs with [`TidWord::load`] and
-    /// [`TidWord::lock_at`].
+    /// Stores `tid`, which is unlocked, and so publishes the version. Release: pairs with [`TidWord::load`]
+    /// and [`TidWord::lock_at`].
     #[inline(always)]
     pub fn unlock(&self, tid: Tid) {
         debug_assert!(!tid.is_locked());
         self.0.store(tid.0, Ordering::Release);
     }
 
-    /// Reads something together with the version it belongs to: a seqlock (the software twin of
-    /// DBX's Algorithm 2, which wraps the two reads in a region).
+    /// Reads something together with the version to which it belongs, by a seqlock. This is the software twin
+    /// of DBX's Algorithm 2, which puts the two reads in a region.
     ///
-    /// `read` must use acquire loads, whose partners are release stores made under the lock: if
-    /// it sees anything of a newer version, it sees that version's lock as well, and the second
-    /// look at the word differs from the first.
+    /// `read` must use acquire loads, and their partners must be release stores made under the lock. Then, if
+    /// `read` sees anything of a newer version, the second load of the word sees at least that version's
+    /// lock, and differs from the first.
     #[inline(always)]
     pub fn read_with<R: Copy>(&self, read: impl Fn() -> R) -> (Tid, R) {
         loop {
@@ -287,9 +287,9 @@ impl TidWord {
     }
 }
 
-/// The fence between locking the write set and validating the read set: no validation load may
-/// be satisfied before every write lock is visible, or two transactions could each miss the
-/// other's lock (write skew). Its partner is the same fence in the other transaction.
+/// Separates the locking of the write set from the validation of the read set: a fence. No validation load
+/// may be satisfied before every write lock is visible. Otherwise two transactions could each miss the
+/// other's lock (write skew). The partner is the same fence in the other transaction.
 #[inline(always)]
 pub fn fence_before_validation() {
     fence(Ordering::SeqCst);
@@ -357,7 +357,7 @@ mod loom_tests {
         true
     }
 
-    /// A reader pairs a row with the version that installed it, never with another's.
+    /// A reader pairs a row with the version that installed it, and with no other version.
     #[test]
     fn loom_version_install_and_read() {
         loom::model(|| {
@@ -375,8 +375,8 @@ mod loom_tests {
         });
     }
 
-    /// Two transactions, each of which locks its own record and then validates the other's
-    /// version, cannot both commit (write skew).
+    /// Two transactions cannot both commit if each locks its own record and then validates the other's
+    /// version (write skew).
     #[test]
     fn loom_locks_are_visible_before_validation() {
         loom::model(|| {

@@ -1,4 +1,4 @@
-//! Versions: a row, and what snapshots need to know of it.
+//! Versions: rows, with what snapshots need to know of them.
 //!
 //! ```text
 //!   -16              -8               0
@@ -7,15 +7,15 @@
 //!  +----------------+----------------+-----+
 //! ```
 //!
-//! - *number*: the snapshot number at which the version's transaction came (DBX §5.4 calls it the
-//!   local snapshot number). Until that transaction has committed, and for a moment longer, the
-//!   version is [`UNNUMBERED`], which is greater than any snapshot's.
-//! - *previous*: the row of the version that this one replaced, as long as some snapshot may need
-//!   it; null otherwise. It is set before the version is published.
+//! - *number*: the snapshot number of the transaction that wrote the version (DBX §5.4 calls it the local
+//!   snapshot number). Until that transaction has committed, and for a moment longer, the version is
+//!   [`UNNUMBERED`], a value greater than the number of any snapshot.
+//! - *previous*: the row of the version that this one replaced, as long as some snapshot may need it; null
+//!   otherwise. It is set before the version is published.
 //!
-//! A deleted row stays its record's newest one until the record leaves its index. Which snapshots
-//! it is deleted for depends on the number of the deletion. While snapshots are open that number
-//! needs a place: a [`Deletion`], put between the version and its predecessor.
+//! A deleted row remains its record's newest row until the record leaves its index. Which snapshots still see
+//! it depends on the number of the deletion. While snapshots are open, that number is stored in a
+//! [`Deletion`], which is put between the version and its predecessor.
 //!
 //! ```text
 //!   newest                              (deleted at 9)
@@ -25,31 +25,32 @@
 //!                 +----- | 1 ---->
 //! ```
 //!
-//! While none is open it suffices to say that the row was deleted, since all snapshots to come are
-//! later: its number becomes [`NEVER`].
+//! While no snapshot is open, it is enough to record that the row was deleted, since all later snapshots come
+//! after the deletion: the row's number becomes [`NEVER`].
 //!
 //! # Who changes a chain
 //!
-//! Every version that was replaced has one *owner*: the transaction that replaced it, until it is
-//! either unlinked from the chain, or put on a list of the [snapshots](crate::snapshot), which then
-//! owns it. Only the owner unlinks it, in one of two ways:
+//! Every replaced version has one *owner*. At first this is the transaction that replaced it. That
+//! transaction either unlinks the version from the chain, or puts it on a list of the
+//! [snapshots](crate::snapshot), which then owns it. Only the owner unlinks the version, in one of two ways:
 //!
-//! - If nothing hangs below it, one compare-and-swap of `previous` in the version that the owner
-//!   itself has put above it, from the replaced row to null ([`VersionHeader::cut`]). That version
-//!   may be about to be unlinked itself. Then its `previous` is [frozen](VersionHeader::freeze), and
-//!   the compare-and-swap fails.
-//! - Else under the record's *chain lock* ([`ChainLocks`]): freeze its `previous`, find whoever
-//!   leads to it from the newest version on, and let that lead to what hung below it.
+//! - If nothing hangs below the version: by one compare-and-swap of `previous` in the version directly above,
+//!   which the owner itself has installed. It replaces the row's address by null ([`VersionHeader::cut`]). If
+//!   the version above is itself being unlinked, its `previous` is already [frozen](VersionHeader::freeze),
+//!   and the compare-and-swap fails.
+//! - Otherwise under the record's *chain lock* ([`ChainLocks`]): the owner freezes the version's `previous`,
+//!   searches from the newest version for the one whose `previous` leads to it, and makes that one lead to
+//!   what hung below.
 //!
-//! So `previous` of a version that is neither frozen nor locked never leads to something that was
-//! unlinked, and a reader who is pinned and meets a frozen one begins anew at the newest version.
+//! So if a version is neither frozen nor locked, its `previous` never leads to something that was unlinked. A
+//! pinned reader that meets a frozen version starts again at the newest one.
 
 use std::alloc::Layout;
 use std::ptr::{self, NonNull};
 
 use weft_htm::word::{Ordering, Word, WordPointer, spin_loop, yield_now};
 
-/// What lies before every row.
+/// The header in front of every row.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct VersionHeader {
@@ -57,24 +58,24 @@ pub struct VersionHeader {
     previous: WordPointer<u8>,
 }
 
-/// The number of a version whose transaction has not committed, or only just.
+/// The number of a version whose transaction has not committed yet, or has committed only a moment ago.
 pub const UNNUMBERED: u64 = u64::MAX;
 
-/// The number of a row that was deleted when no snapshot was open: no snapshot sees it, nor what it
-/// has replaced.
+/// The number of a row that was deleted while no snapshot was open. No snapshot sees the row, nor any version
+/// that it replaced.
 pub const NEVER: u64 = u64::MAX - 1;
 
-/// A value of `previous`: the version was unlinked.
+/// The value of `previous` in a version that was unlinked.
 const FROZEN: usize = 2;
 
-/// A bit of `previous`: a [`Deletion`] comes before the predecessor.
+/// The bit of `previous` that says that a [`Deletion`] comes before the predecessor.
 const DELETION: usize = 1;
 
-/// When a row was deleted. It takes the place of `previous`, and leads on to the predecessor.
+/// The deletion of a row. The version's `previous` leads to it, and it leads on to the predecessor.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub struct Deletion {
-    /// The snapshot number at which the row's deletion came.
+    /// The snapshot number of the transaction that deleted the row.
     pub number: u64,
     /// As `previous` of a version.
     previous: WordPointer<u8>,
@@ -85,34 +86,34 @@ impl Deletion {
     pub const LAYOUT: Layout = Layout::new::<Deletion>();
 }
 
-/// What a version's `previous` leads to.
+/// Where a version's `previous` leads.
 #[derive(Clone, Copy, Debug)]
 enum Previous {
     /// The predecessor, if there is one.
     Version(*mut u8),
     /// The version's deletion, and behind it the predecessor.
     Deletion(NonNull<Deletion>),
-    /// The version is not in the chain any more.
+    /// Nowhere: the version is no longer in the chain.
     Frozen,
 }
 
-/// What a record holds for a snapshot.
+/// What a snapshot sees of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// This row.
+    /// The snapshot sees this row.
     Row(NonNull<u8>),
-    /// Nothing.
+    /// The snapshot sees no row.
     Absent,
-    /// The chain has changed meanwhile: begin anew at the newest version.
+    /// The chain has changed during the search: start again at the newest version.
     Changed,
 }
 
 impl VersionHeader {
-    /// What it adds to a row.
+    /// The number of bytes that the header adds to a row.
     pub const BYTES: usize = size_of::<VersionHeader>();
 
-    /// The layout of a version with a row of layout `row`. The row takes at least a byte, so that
-    /// its address is nobody else's.
+    /// Returns the layout of a version with a row of layout `row`. An empty row takes one byte, so that no
+    /// other row has its address.
     pub fn layout_with(row: Layout) -> Layout {
         let row = Layout::from_size_align(row.size().max(1), row.align()).expect("one byte more");
         let (layout, offset) =
@@ -121,10 +122,10 @@ impl VersionHeader {
         layout
     }
 
-    /// The row of a version that lies in `block`, with a header that nobody can see yet.
+    /// Initialises the header of a version in `block`, and returns the address for its row.
     ///
     /// # Safety
-    /// The block is the caller's alone, and holds at least a header.
+    /// Only the caller can reach the block, and it holds at least a header.
     #[inline(always)]
     pub unsafe fn initialise(block: NonNull<u8>) -> NonNull<u8> {
         let header = VersionHeader {
@@ -138,24 +139,24 @@ impl VersionHeader {
         }
     }
 
-    /// The block that a row of its own block lies in.
+    /// Returns the block in which a row lies, if the row has a block of its own.
     #[inline(always)]
     pub fn block(row: NonNull<u8>) -> NonNull<u8> {
         // SAFETY: every row lies behind a header, in the same block.
         unsafe { row.sub(Self::BYTES) }
     }
 
-    /// The header before a row.
+    /// Returns the header in front of a row.
     ///
     /// # Safety
-    /// `row` is a row of a record, whose block is not freed for `'a`.
+    /// `row` is a row of a record, and its block is not freed for `'a`.
     #[inline(always)]
     pub unsafe fn of<'a>(row: NonNull<u8>) -> &'a VersionHeader {
-        // SAFETY: every row lies behind a header, which was initialised before the row was.
+        // SAFETY: in front of every row lies a header, which was initialised before the row.
         unsafe { Self::block(row).cast().as_ref() }
     }
 
-    /// The snapshot number, [`UNNUMBERED`] or [`NEVER`].
+    /// Returns the snapshot number, [`UNNUMBERED`] or [`NEVER`].
     ///
     /// Acquire: pairs with [`VersionHeader::set_number`].
     #[inline(always)]
@@ -165,35 +166,36 @@ impl VersionHeader {
 
     /// Sets the number of a version whose transaction has committed.
     ///
-    /// Release: whoever sees the number sees all that its transaction has installed before. (A
-    /// snapshot that may see the number waits for the end of the commit in any case.)
+    /// Release: a thread that sees the number also sees everything that the transaction has installed before.
+    /// (A snapshot that may see the number waits for the end of the commit in any case.)
     #[inline(always)]
     pub fn set_number(&self, number: u64) {
         self.number.store(number, Ordering::Release);
     }
 
-    /// Sets the predecessor of a version that nobody else can see yet.
+    /// Sets the predecessor of a version that no other thread can see yet.
     #[inline(always)]
     pub fn set_previous(&self, previous: *mut u8) {
         // Relaxed: the row is published after this.
         self.previous.store(previous, Ordering::Relaxed);
     }
 
-    /// The row's predecessor, while nobody else can change it.
+    /// Returns the row's predecessor. No other thread can change it at this time.
     #[inline(always)]
     pub fn private_previous(&self) -> *mut u8 {
         self.previous.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing hangs below the version: no predecessor, no deletion. It stays so.
+    /// Returns whether nothing hangs below the version: no predecessor, no deletion. Once true, this stays
+    /// true.
     #[inline(always)]
     pub fn is_last(&self) -> bool {
-        // Acquire: whoever cut the predecessor off was done with it.
+        // Acquire: the thread that cut off the predecessor had finished with it.
         self.previous.load(Ordering::Acquire).is_null()
     }
 
-    /// Unlinks the predecessor, `row`, below which nothing hangs. False if this version was
-    /// unlinked meanwhile, and another one leads to `row`.
+    /// Unlinks the predecessor, `row`, below which nothing hangs. Returns false if this version was unlinked
+    /// in the meantime, so that another version leads to `row`.
     #[inline(always)]
     pub fn cut(&self, row: NonNull<u8>) -> bool {
         // Release: pairs with `is_last`.
@@ -214,14 +216,14 @@ impl VersionHeader {
             FROZEN => Previous::Frozen,
             address if address & DELETION != 0 => {
                 let deletion = word.map_addr(|address| address & !DELETION).cast();
-                // SAFETY: the address of a deletion, with a bit that is no part of it.
+                // SAFETY: the address of a deletion, with the flag bit cleared.
                 Previous::Deletion(unsafe { NonNull::new_unchecked(deletion) })
             }
             _ => Previous::Version(word),
         }
     }
 
-    /// When the row was deleted, if that is written down.
+    /// Returns the row's deletion, if it was recorded in a block.
     pub fn deletion(&self) -> Option<NonNull<Deletion>> {
         match self.previous() {
             Previous::Deletion(deletion) => Some(deletion),
@@ -229,12 +231,12 @@ impl VersionHeader {
         }
     }
 
-    /// Whether the row was deleted.
+    /// Returns whether the row was deleted.
     pub fn is_deleted(&self) -> bool {
         self.number() == NEVER || matches!(self.previous(), Previous::Deletion(_))
     }
 
-    /// The row that hangs below the version, or below its deletion. The version is linked.
+    /// Returns the row that hangs below the version, or below its deletion. The version must be linked.
     ///
     /// # Safety
     /// As for [`VersionHeader::of`].
@@ -243,15 +245,15 @@ impl VersionHeader {
         NonNull::new(unsafe { self.link() }.load(Ordering::Acquire))
     }
 
-    /// Notes that the row was deleted at `number`, in a block for a [`Deletion`]. The chain is
-    /// locked.
+    /// Records that the row was deleted at `number`, in a block for a [`Deletion`]. The caller has locked the
+    /// chain.
     ///
     /// # Safety
-    /// The block is the caller's alone, and has the layout of a deletion.
+    /// Only the caller can reach the block, and it has the layout of a deletion.
     pub unsafe fn mark_deleted(&self, number: u64, block: NonNull<u8>) {
         let deletion = block.cast::<Deletion>();
-        // Nobody else changes a predecessor while the chain is locked, but for a compare-and-swap
-        // of the version's own transaction, which cuts it off.
+        // While the chain is locked, only the version's own transaction can change `previous`: the
+        // compare-and-swap in `cut` takes no lock.
         let mut previous = self.previous.load(Ordering::Acquire);
         loop {
             debug_assert!(previous.addr() & (DELETION | FROZEN) == 0, "deleted once, and linked");
@@ -271,7 +273,7 @@ impl VersionHeader {
         }
     }
 
-    /// Declares the version unlinked, and returns what hung below it. The chain is locked.
+    /// Marks the version as unlinked, and returns what hung below it. The caller has locked the chain.
     ///
     /// # Safety
     /// As for [`VersionHeader::of`].
@@ -281,7 +283,7 @@ impl VersionHeader {
         while let Err(found) = self.previous.compare_exchange(
             previous,
             frozen,
-            // The compare-and-swap of `cut` fails from here on, or else was before.
+            // After this exchange a compare-and-swap in `cut` fails; one that succeeded came before it.
             Ordering::AcqRel,
             Ordering::Acquire,
         ) {
@@ -290,37 +292,38 @@ impl VersionHeader {
         if previous.addr() & DELETION == 0 {
             return previous;
         }
+        // The predecessor hangs below the deletion, which itself stays with the version.
         let deletion = previous.map_addr(|address| address & !DELETION).cast::<Deletion>();
-        // SAFETY: the version's deletion, which nobody frees before its owner does.
+        // SAFETY: the version's deletion, which is not freed before the version's owner frees it.
         unsafe { (*deletion).previous.load(Ordering::Acquire) }
     }
 
-    /// Where the predecessor's address is kept: in the version or in its deletion.
+    /// Returns the word that holds the predecessor's address: the version's or its deletion's.
     ///
     /// # Safety
     /// As for [`VersionHeader::of`].
     unsafe fn link(&self) -> &WordPointer<u8> {
         match self.previous() {
-            // SAFETY: deletions live as long as their versions.
+            // SAFETY: a deletion lives as long as its version.
             Previous::Deletion(deletion) => unsafe { &deletion.as_ref().previous },
             Previous::Version(_) | Previous::Frozen => &self.previous,
         }
     }
 }
 
-/// What a snapshot sees of a record whose newest row is `newest`.
+/// Returns what a snapshot sees of a record whose newest row is `newest` (DBX §5.4).
 ///
 /// # Safety
-/// The worker is pinned since before it loaded `newest`.
+/// The worker has been pinned since before it loaded `newest`.
 #[inline(always)]
 pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> Seen {
     let mut row = newest;
     while let Some(current) = row {
-        // SAFETY: pinned, and reached from the newest version: see the module.
+        // SAFETY: the worker is pinned, and the row was reached from the newest version: see the module.
         let header = unsafe { VersionHeader::of(current) };
         let number = header.number();
         if number == NEVER {
-            // Deleted when no snapshot was open: before this one was.
+            // The row was deleted while no snapshot was open, hence before this one was opened.
             return Seen::Absent;
         }
         let is_old_enough = number <= snapshot;
@@ -339,31 +342,33 @@ pub unsafe fn seen_at(newest: Option<NonNull<u8>>, snapshot: u64) -> Seen {
         if is_old_enough {
             return Seen::Row(current);
         }
+        // This version is too new for the snapshot: try the one that it replaced.
         row = NonNull::new(previous);
     }
     Seen::Absent
 }
 
-/// Unlinks `row` from the chain that begins at `newest`; its `previous` stays frozen. The chain is
-/// locked.
+/// Unlinks `row` from the chain that begins at `newest`. Its `previous` stays frozen. The caller has locked
+/// the chain.
 ///
 /// # Safety
-/// The caller owns the version, is pinned since before it came to own it, and `newest` is of the
-/// record that it belongs to.
+/// The caller owns the version, and has been pinned since before it came to own it. `newest` is the newest
+/// row of the record to which the version belongs.
 pub unsafe fn unlink(newest: Option<NonNull<u8>>, row: NonNull<u8>) {
     debug_assert_ne!(newest, Some(row), "only what was replaced is unlinked");
-    // SAFETY: pinned, in this function throughout: what is reached from the newest version is not
-    // freed.
+    // SAFETY: the worker is pinned throughout this function, so what is reached from the newest version is
+    // not freed.
     unsafe {
         let below = VersionHeader::of(row).freeze();
+        // Find the version whose link leads to `row`, and make that link skip `row`.
         let mut above = newest;
         while let Some(current) = above {
             let link = VersionHeader::of(current).link();
             let previous = link.load(Ordering::Acquire);
             if previous == row.as_ptr() {
-                // Release: pairs with the acquire in `previous`. A plain store, because nobody else
-                // changes this link: to cut off `row` is its owner's affair, who is the caller, and
-                // all else takes the lock.
+                // Release: pairs with the acquire in `previous`. A plain store is enough, because no other
+                // thread changes this link. Only the owner of `row`, which is the caller, may cut it off; all
+                // other changes take the lock.
                 link.store(below, Ordering::Release);
                 return;
             }
@@ -373,11 +378,11 @@ pub unsafe fn unlink(newest: Option<NonNull<u8>>, row: NonNull<u8>) {
     debug_assert!(false, "a version that is owned is linked");
 }
 
-/// Locks of the chains of versions, each for many records.
+/// Locks for the chains of versions. Many records share one lock.
 #[derive(Debug)]
 pub struct ChainLocks(Box<[Word]>);
 
-/// How many locks there are.
+/// The number of locks.
 const CHAIN_LOCKS: usize = if cfg!(loom) { 1 } else { 1024 };
 
 impl Default for ChainLocks {
@@ -387,7 +392,7 @@ impl Default for ChainLocks {
 }
 
 impl ChainLocks {
-    /// Locks the chain of the record in `block`, for as long as the result lives.
+    /// Locks the chain of the record in `block` until the result is dropped.
     pub fn lock(&self, block: NonNull<u8>) -> ChainGuard<'_> {
         // Fibonacci hashing; blocks are at least 16 bytes apart.
         let hash = (block.as_ptr() as usize as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -406,7 +411,7 @@ impl ChainLocks {
     }
 }
 
-/// A chain, locked.
+/// Keeps a chain locked until it is dropped.
 #[derive(Debug)]
 pub struct ChainGuard<'a>(&'a Word);
 

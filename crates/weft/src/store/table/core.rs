@@ -1,5 +1,5 @@
-//! What the type-erased layers below know of a table: records and access sets hold rows as plain
-//! addresses, and [`TableCore`] is what goes with them.
+//! The type-erased view of a table: records and access sets hold rows as plain addresses, and a [`TableCore`]
+//! says how to handle them.
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
@@ -14,30 +14,30 @@ use crate::store::record::version::VersionHeader;
 use crate::store::record::{RecordKind, Settled, newest, record_at};
 use crate::store::worker::WorkerMemory;
 
-/// What the type-erased layers know of a table, or of a secondary index. It is the first field
-/// of [`TableInner`](super::TableInner) and of [`Secondary`](super::Secondary), and its functions rely on that.
+/// What the type-erased layers know of a table, or of a secondary index. It is the first field of
+/// [`TableInner`](super::TableInner) and of [`Secondary`](super::Secondary), and its functions rely on that.
 #[derive(Debug)]
 pub struct TableCore {
     pub name: &'static str,
-    /// The secondary index's name, if it is one.
+    /// The secondary index's name, if this is one.
     pub index: Option<&'static str>,
-    /// Number among the database's indexes.
+    /// The number of the index among the database's indexes.
     pub number: usize,
     pub row_class: Class,
     pub record_class: Class,
-    /// What its records are under the database's protocol.
+    /// The kind of the table's records, by the database's protocol.
     pub records: &'static RecordKind,
-    /// Where a row's stamp lies, if the database is recorded: see [`crate::history`].
+    /// The offset of a row's stamp, if the database records a history: see [`crate::history`].
     #[cfg(feature = "history")]
     stamp_offset: Option<usize>,
-    /// Its number in the log; [`NOT_LOGGED`] for what is not: secondary indexes, volatile tables, and
-    /// everything in a database without a directory.
+    /// The table's number in the log, or [`NOT_LOGGED`]. Not logged are secondary indexes, volatile tables,
+    /// and everything in a database without a directory.
     log_number: Word,
-    /// Appends a row as it is stored.
+    /// Appends a row in its stored form.
     encode_row: unsafe fn(NonNull<u8>, &mut Vec<u8>),
-    /// Appends a row's key, and what has changed between two versions of it, as it is stored.
+    /// Appends a row's key, and what has changed between two versions of the row, in its stored form.
     encode_change: unsafe fn(NonNull<u8>, NonNull<u8>, &mut Vec<u8>),
-    /// Appends a row's primary key as it is stored.
+    /// Appends a row's primary key in its stored form.
     encode_key: unsafe fn(NonNull<u8>, &mut Vec<u8>),
     /// See [`TableCore::same_columns`].
     same_columns: unsafe fn(NonNull<u8>, NonNull<u8>, ColumnSet) -> bool,
@@ -49,53 +49,52 @@ pub struct TableCore {
     may_be_written: unsafe fn(NonNull<u8>) -> bool,
     /// Drops a row; `None` if rows own nothing.
     pub drop_row: Option<unsafe fn(NonNull<u8>)>,
-    /// Writes a copy of a row to another place.
+    /// Clones a row to another address.
     clone_row: unsafe fn(NonNull<u8>, NonNull<u8>),
-    /// A row's key, as the index holds it.
+    /// Returns a row's key, as the index holds it.
     index_key: unsafe fn(NonNull<u8>) -> EncodedKey,
-    /// The record in the index under a key.
+    /// Returns the record that the index holds under a key.
     find: unsafe fn(TableRef, &EncodedKey) -> Option<NonNull<u8>>,
-    /// The key of a row, for histories.
+    /// Returns the key of a row, for histories.
     #[cfg(feature = "history")]
     history_key: unsafe fn(NonNull<u8>) -> crate::history::HistoryKey,
-    /// The key of a row, for people.
+    /// Formats the key of a row, for messages.
     pub format_key: unsafe fn(NonNull<u8>) -> String,
-    /// Removes a record from under a key of the index; false if it was not there.
+    /// Removes a record from under a key of the index. Returns false if it was not there.
     unlink: unsafe fn(TableRef, NonNull<u8>, &EncodedKey, &WorkerMemory) -> bool,
 }
 
-/// The number in the log of what is not logged.
+/// The value of `log_number` in a table that is not logged.
 const NOT_LOGGED: u64 = u64::MAX;
 
 impl TableCore {
-    /// The table's number in the log, if it is logged.
+    /// Returns the table's number in the log, if it is logged.
     #[inline(always)]
     pub fn log_number(&self) -> Option<u32> {
-        // Relaxed: set before the database is opened.
+        // Relaxed: set before the database is open.
         let number = self.log_number.load(Ordering::Relaxed);
         (number != NOT_LOGGED).then_some(number as u32)
     }
 
-    /// Has the table logged from now on.
+    /// Makes the table logged from now on.
     pub fn set_log_number(&self, number: u32) {
         self.log_number.store(number.into(), Ordering::Relaxed);
     }
 
-    /// Appends a row as it is stored.
+    /// Appends a row to `output` in its stored form.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile; the table is logged.
+    /// `row` is a row of this table, and is not dropped during the call. The table is logged.
     #[inline(always)]
     pub unsafe fn encode_row(&self, row: NonNull<u8>, output: &mut Vec<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.encode_row)(row, output) };
     }
 
-    /// Appends a row's primary key, which columns are not as they were in an earlier version, and
-    /// their values.
+    /// Appends a row's primary key, which columns differ from an earlier version, and their values.
     ///
     /// # Safety
-    /// As for [`TableCore::encode_row`], of both.
+    /// As for [`TableCore::encode_row`], for both rows.
     #[inline(always)]
     pub unsafe fn encode_change(
         &self,
@@ -107,7 +106,7 @@ impl TableCore {
         unsafe { (self.encode_change)(row, before, output) };
     }
 
-    /// Appends a row's primary key as it is stored.
+    /// Appends a row's primary key to `output` in its stored form.
     ///
     /// # Safety
     /// As for [`TableCore::encode_row`].
@@ -117,23 +116,23 @@ impl TableCore {
         unsafe { (self.encode_key)(row, output) };
     }
 
-    /// Writes a copy of a row to another place.
+    /// Clones a row to the address `place`.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile; `place` has room for one, and is the
-    /// caller's own.
+    /// `row` is a row of this table, and is not dropped during the call. `place` has room for a row, and
+    /// belongs to the caller.
     pub unsafe fn clone_row(&self, row: NonNull<u8>, place: NonNull<u8>) {
         // SAFETY: passed on to the caller.
         unsafe { (self.clone_row)(row, place) };
     }
 
-    /// Whether it is known that these columns are alike in two versions of a row: [`Record::same_columns`]. Of
-    /// a secondary index's rows it never is.
+    /// Returns whether these columns are known to be equal in two versions of a row:
+    /// [`Record::same_columns`]. Always false for the rows of a secondary index.
     ///
     /// [`Record::same_columns`]: crate::Record::same_columns
     ///
     /// # Safety
-    /// As for [`TableCore::encode_row`], of both; the table need not be logged.
+    /// As for [`TableCore::encode_row`], for both rows; but the table need not be logged.
     pub unsafe fn same_columns(
         &self,
         row: NonNull<u8>,
@@ -144,21 +143,22 @@ impl TableCore {
         unsafe { (self.same_columns)(row, other, columns) }
     }
 
-    /// Writes to `place` what carrying a change over to another version of the row comes to:
-    /// [`Record::rebase`](crate::Record::rebase). False, and nothing is written, if it cannot be. A secondary
-    /// index's rows cannot.
+    /// Applies a change to another version of the row, and writes the result to `place`:
+    /// [`Record::rebase`](crate::Record::rebase). Returns false, and writes nothing, if that is not possible.
+    /// It never is for the rows of a secondary index.
     ///
-    /// Whether the row [may be written](TableCore::may_be_written), and the secondary indexes'
-    /// [entries](TableCore::same_index_keys), are the caller's concern.
+    /// The caller must check whether the row [may be written](TableCore::may_be_written), and whether the
+    /// [entries](TableCore::same_index_keys) of secondary indexes change.
     ///
     /// # Safety
-    /// As for [`TableCore::encode_row`], of all three rows; `place` has room for one, and is the caller's own.
+    /// As for [`TableCore::encode_row`], for all three rows. `place` has room for a row, and belongs to the
+    /// caller.
     pub unsafe fn rebase(&self, change: Rebase, place: NonNull<u8>) -> bool {
         // SAFETY: passed on to the caller.
         unsafe { (self.rebase)(change, place) }
     }
 
-    /// Whether two versions of a row have the same keys in all secondary indexes.
+    /// Returns whether two versions of a row have the same keys in all secondary indexes.
     ///
     /// # Safety
     /// As for [`TableCore::same_columns`].
@@ -167,100 +167,100 @@ impl TableCore {
         unsafe { (self.same_index_keys)(row, other) }
     }
 
-    /// Whether a row keeps to the table's constraints, and is not too large to be stored.
+    /// Returns whether a row meets the table's constraints, and is not too large to be stored.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped during the call.
+    /// `row` is a row of this table, and is not dropped during the call.
     pub unsafe fn may_be_written(&self, row: NonNull<u8>) -> bool {
         // SAFETY: passed on to the caller.
         unsafe { (self.may_be_written)(row) }
     }
 
-    /// The key of a row, for histories.
+    /// Returns the key of a row, for histories.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile.
+    /// `row` is a row of this table, and is not dropped during the call.
     #[cfg(feature = "history")]
     pub unsafe fn history_key(&self, row: NonNull<u8>) -> crate::history::HistoryKey {
         // SAFETY: passed on to the caller.
         unsafe { (self.history_key)(row) }
     }
 
-    /// A row's key, as the index holds it. Calls the user's code.
+    /// Returns a row's key, as the index holds it. This runs the user's code.
     ///
     /// # Safety
-    /// `row` is a row of this table that is not dropped meanwhile.
+    /// `row` is a row of this table, and is not dropped during the call.
     pub unsafe fn index_key(&self, row: NonNull<u8>) -> EncodedKey {
         // SAFETY: passed on to the caller.
         unsafe { (self.index_key)(row) }
     }
 
-    /// Whether a record's first row lies inline in it: see [`record`](crate::store::record).
+    /// Returns whether the first row of a record lies inline in it: see [`record`](crate::store::record).
     #[inline(always)]
     pub fn holds_rows_inline(&self) -> bool {
         self.drop_row.is_none()
     }
 
-    /// Writes behind a row who made it.
+    /// Writes the stamp of the transaction that made a row behind the row.
     ///
     /// # Safety
-    /// `row` is a row of this table, which nobody else has the address of.
+    /// `row` is a row of this table, and only the caller has its address.
     #[cfg(feature = "history")]
     pub(crate) unsafe fn set_stamp(&self, row: NonNull<u8>, stamp: crate::history::Stamp) {
         let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
-        // SAFETY: rows of this table have room for a stamp there, and it is the caller's alone.
+        // SAFETY: rows of this table have room for a stamp there, and only the caller can reach it.
         unsafe { row.add(offset).cast().write(stamp) };
     }
 
-    /// Who made a row.
+    /// Returns the stamp of the transaction that made a row.
     ///
     /// # Safety
-    /// `row` is a row of this table that was published, and is not freed meanwhile.
+    /// `row` is a row of this table that was published, and is not freed during the call.
     #[cfg(feature = "history")]
     pub(crate) unsafe fn stamp(&self, row: NonNull<u8>) -> crate::history::Stamp {
         let offset = self.stamp_offset.expect("the tables of a recorded database have stamps");
-        // SAFETY: every row was stamped before it was published, and is not changed since.
+        // SAFETY: every row is stamped before it is published, and does not change afterwards.
         unsafe { row.add(offset).cast().read() }
     }
 }
 
-/// A change to a row that is to be carried over to another version of it.
+/// A change to a row, to be applied to another version of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Rebase {
-    /// What the change has made.
+    /// The row that the change has made.
     pub row: NonNull<u8>,
-    /// Of which version.
+    /// The version of which the change has made it.
     pub before: NonNull<u8>,
-    /// The version that it is to be made of.
+    /// The version to which the change is to be applied.
     pub onto: NonNull<u8>,
-    /// The columns that the change has only added to.
+    /// The columns to which the change has only added.
     pub adds: ColumnSet,
 }
 
-/// The address of a [`TableCore`] (and of the table around it).
+/// The address of a [`TableCore`], and of the table or index that it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableRef(pub(super) NonNull<TableCore>);
 
-// SAFETY: a table core is never changed after it was made, and lives as long as its database;
-// table references go where records of that database go, and no further.
+// SAFETY: a table core does not change after it was made, except for shared words, and lives as long as its
+// database. Table references go where records of that database go, and no further.
 unsafe impl Send for TableRef {}
 
 impl TableRef {
-    /// A reference to no table, which is never asked for one.
+    /// Creates a reference to no table. It must not be followed.
     #[cfg(test)]
     pub fn dangling() -> TableRef {
         TableRef(NonNull::dangling())
     }
 
-    /// The core.
+    /// Returns the core.
     #[inline(always)]
     pub fn core(&self) -> &TableCore {
-        // SAFETY: see the Send impl: whoever holds a table reference belongs to the database,
-        // which owns the table.
+        // SAFETY: see the Send impl: the holder of a table reference belongs to the database, which owns the
+        // table.
         unsafe { self.0.as_ref() }
     }
 
-    /// The record under a key of the table, if there is one.
+    /// Returns the record under a key of the table, if there is one.
     ///
     /// # Safety
     /// The worker is pinned.
@@ -269,7 +269,7 @@ impl TableRef {
         unsafe { (self.core().find)(self, key) }
     }
 
-    /// Whether a row of a record of the table lies inline in it.
+    /// Returns whether a row of a record of the table lies inline in the record.
     pub fn is_inline(self, record: NonNull<u8>, row: NonNull<u8>) -> bool {
         let core = self.core();
         let inline = record.addr().get().wrapping_add(core.records.row_offset());
@@ -279,7 +279,8 @@ impl TableRef {
     /// Drops a record's newest row, if there is one.
     ///
     /// # Safety
-    /// The record is of this table. This is called once, before it is freed, and no other thread reaches it.
+    /// The record is of this table, and no other thread can reach it. This is called once, before the record
+    /// is freed.
     pub unsafe fn drop_newest(self, record: NonNull<u8>, memory: &WorkerMemory) {
         // SAFETY: by the contract.
         unsafe {
@@ -289,26 +290,26 @@ impl TableRef {
         }
     }
 
-    /// Decides what becomes of a deleted record of the table after its grace period:
+    /// Decides what to do with a deleted record of the table after its grace period: see
     /// [`Protocol::settle_deleted`](crate::protocol::Protocol::settle_deleted).
     ///
     /// # Safety
-    /// The record waits on this worker's list; the worker is pinned.
+    /// The record is on this worker's list of deleted records. The worker is pinned.
     pub unsafe fn settle_deleted(
         self,
         record: NonNull<u8>,
         key: &EncodedKey,
         memory: &WorkerMemory,
     ) -> Settled {
-        // Asked while nobody else writes the record: a row that was inserted, and deleted again, may
-        // be on its way to be marked.
+        // Called while no other transaction can write the record: until then a row may be inserted and
+        // deleted again, and its deletion may not be marked yet.
         let may_go = |epoch| {
             if memory.is_logging() && epoch >= memory.shared().clock.epoch() {
                 return false; // See `WorkerMemory::retire_deleted`.
             }
-            // SAFETY: on a list, so it is not freed; the worker is pinned.
+            // SAFETY: the record is on a list, which keeps it from being freed, and the worker is pinned.
             let header = unsafe { newest(record).map(|row| VersionHeader::of(row)) };
-            // SAFETY: likewise.
+            // SAFETY: as above.
             header.is_none_or(|header| unsafe { memory.may_unlink(header) })
         };
         // SAFETY: as above.
@@ -318,11 +319,11 @@ impl TableRef {
         }
     }
 
-    /// Removes a record from under a key of the index; false if it was not there. Then the index may
-    /// lead to it all the same, from another key, and it must not be freed.
+    /// Removes a record from under a key of the index. Returns false if it was not there. In that case the
+    /// index may hold the record under another key, so it must not be freed.
     ///
     /// # Safety
-    /// The record is of this table; the worker of `memory` is pinned.
+    /// The record is of this table. The worker of `memory` is pinned.
     #[must_use]
     pub unsafe fn unlink(
         self,
@@ -335,7 +336,7 @@ impl TableRef {
     }
 }
 
-/// What rows of type `R`, in an index of type `I` around the core, are to the layers below.
+/// What the type-erased layers need to know of the rows of an index. The index begins with a [`TableCore`].
 pub(super) trait RowsOf: Sized {
     type Row: Clone + 'static;
     fn key_text(row: &Self::Row) -> String;
@@ -431,7 +432,7 @@ pub(super) trait RowsOf: Sized {
 }
 
 unsafe fn clone_row<R: Clone>(row: NonNull<u8>, place: NonNull<u8>) {
-    // SAFETY: called through a `TableCore` whose rows are of type `R`, with a row and a place for one.
+    // SAFETY: called through a `TableCore` whose rows are of type `R`, with a row and room for one.
     unsafe { place.cast::<R>().write(row.cast::<R>().as_ref().clone()) };
 }
 
@@ -452,7 +453,7 @@ unsafe fn rebase<I: RowsOf>(change: Rebase, place: NonNull<u8>) -> bool {
         [row, before, onto].map(|row| unsafe { row.cast::<I::Row>().as_ref() });
     match I::rebase(row, before, onto, adds) {
         Some(rebased) => {
-            // SAFETY: the caller's place for a row.
+            // SAFETY: the caller's room for a row.
             unsafe { place.cast::<I::Row>().write(rebased) };
             true
         }
@@ -521,8 +522,8 @@ unsafe fn unlink<I: RowsOf>(
     key: &EncodedKey,
     memory: &WorkerMemory,
 ) -> bool {
-    // SAFETY: the core is the first field of an `I` (both are repr(C)), and the reference was
-    // made from the address of the whole.
+    // SAFETY: the core is the first field of an `I` (both are repr(C)), and the reference was made from the
+    // address of the whole `I`.
     let index = unsafe { table.0.cast::<I>().as_ref() };
     index.remove(key, record.as_ptr().expose_provenance() as u64, memory)
 }

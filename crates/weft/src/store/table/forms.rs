@@ -1,4 +1,4 @@
-//! The indexes under a table: a B+-tree or a hash table, over keys in the narrowest form that holds
+//! The indexes of a table: each is a B+-tree or a hash table, over keys in the narrowest form that holds
 //! them.
 
 use std::cell::UnsafeCell;
@@ -15,15 +15,15 @@ use crate::store::worker::WorkerMemory;
 /// The form in which an index holds its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `u64`: up to eight bytes.
+    /// `u64`: keys of up to eight bytes.
     Words1,
-    /// `u128`: up to sixteen.
+    /// `u128`: keys of up to sixteen bytes.
     Words2,
-    /// [`LongKey`]: more, or of varying width.
+    /// [`LongKey`]: longer keys, and keys of varying width.
     Long,
 }
 
-/// The narrowest form for keys of the given width.
+/// Returns the narrowest form for keys of the given width; `None` is a varying width.
 pub const fn form_of(width_bytes: Option<usize>) -> Form {
     match width_bytes {
         Some(0..=8) => Form::Words1,
@@ -54,7 +54,7 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
-    /// Asks for what [`FormIndex::get`] will look at first, where that is known without looking.
+    /// Prefetches what [`FormIndex::get`] will read first, if that is known without reading anything.
     #[inline(always)]
     pub fn prefetch(&self, key: &K) {
         if let FormIndex::Hash(table) = self {
@@ -76,7 +76,8 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
-    /// Calls `visit` with the address of every record. One that is there throughout is visited once.
+    /// Calls `visit` with the address of every record. A record that is in the index throughout the call is
+    /// visited once.
     pub fn for_each_address(&self, memory: &WorkerMemory, mut visit: impl FnMut(u64)) {
         match self {
             FormIndex::Ordered(tree) => {
@@ -100,7 +101,7 @@ impl<K: KeyForm> FormIndex<K> {
         }
     }
 
-    /// Visits every record and frees the index's memory.
+    /// Calls `visit`, if there is one, with every record, and frees the index's memory.
     pub(super) fn tear_down(&mut self, memory: &WorkerMemory, visit: Option<impl FnMut(u64)>) {
         match self {
             FormIndex::Ordered(tree) => {
@@ -119,11 +120,11 @@ impl<K: KeyForm> FormIndex<K> {
     }
 }
 
-/// An index that is shared until its database is dropped, and torn down then.
+/// An index that is shared until its database is dropped; then it is torn down.
 pub struct SharedIndex<I>(pub(super) UnsafeCell<I>);
 
-// SAFETY: indexes are made to be shared; exclusive access is taken only in `tear_down`, whose
-// caller has no other user of the index left.
+// SAFETY: indexes are made to be shared. Only `tear_down` takes exclusive access, and its caller guarantees
+// that nothing else uses the index any more.
 unsafe impl<I: Sync> Sync for SharedIndex<I> {}
 
 impl<I> SharedIndex<I> {
@@ -149,11 +150,11 @@ pub enum AnyIndex {
     Long(FormIndex<LongKey>),
 }
 
-/// Picks the index of one form out of any.
+/// A form of keys that can select its index from an index of any form.
 pub trait PickForm: KeyForm {
-    /// The index, which is of this form.
+    /// Returns the index, which must be of this form.
     fn pick(index: &AnyIndex) -> &FormIndex<Self>;
-    /// The secondary index, which is of this form.
+    /// Returns the secondary index, which must be of this form.
     fn pick_secondary(index: &AnySecondary) -> &Secondary<Self>;
 }
 
@@ -228,7 +229,7 @@ macro_rules! with_form {
 }
 pub use with_form;
 
-/// Evaluates an expression with a secondary index of whatever form.
+/// Evaluates an expression with a secondary index of any form.
 macro_rules! with_secondary {
     ($secondary:expr, |$index:ident| $body:expr) => {
         match $secondary {

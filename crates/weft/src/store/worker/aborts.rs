@@ -1,17 +1,18 @@
-//! Attempts that gave way to other transactions, by the table that they met in.
+//! Counts of aborted attempts, by the table in which the conflict was.
 
 use weft_htm::word::{Ordering, Word};
 
 use super::Counters;
 use crate::store::table::TableRef;
 
-/// How often attempts gave way over which table: like [`Counters`], for each worker, with a counter for each of
-/// the database's indexes. They are apart since there are as many as a database has of them.
+/// How often attempts were aborted because of a conflict in each table. Like [`Counters`], there is a set of
+/// counters for each worker, with one counter for each index of the database. They are not part of
+/// [`Counters`], because their number depends on the number of indexes.
 #[derive(Debug, Default)]
 pub struct AbortsByTable {
-    /// The table of each index, by the index's number: a table's indexes follow each other.
+    /// The table of each index, by the index's number. The indexes of one table have consecutive numbers.
     tables: Box<[&'static str]>,
-    /// So many lines for each worker.
+    /// The number of lines for each worker.
     lines: usize,
     counts: Box<[CountsLine]>,
 }
@@ -22,20 +23,20 @@ pub struct AbortsByTable {
 struct CountsLine([Word; 8]);
 
 impl AbortsByTable {
-    /// For so many workers of a database with these tables, one for each index.
+    /// Creates counters for up to `workers_max` workers. `tables` has the name of each index's table.
     pub fn new(workers_max: usize, tables: Box<[&'static str]>) -> Self {
         let lines = tables.len().div_ceil(8);
         let counts = (0..workers_max * lines).map(|_| CountsLine::default()).collect();
         AbortsByTable { tables, lines, counts }
     }
 
-    /// Counts one of the worker in `slot`.
+    /// Counts an abort of the worker in `slot`.
     pub fn count(&self, slot: usize, table: TableRef) {
         let number = table.core().number;
         Counters::count(&self.counts[slot * self.lines + number / 8].0[number % 8]);
     }
 
-    /// The sums over all workers, by table.
+    /// Returns the sums over all workers, by table.
     pub fn sums(&self) -> Vec<(&'static str, u64)> {
         let mut sums: Vec<(&'static str, u64)> = Vec::new();
         for (number, &table) in self.tables.iter().enumerate() {
@@ -59,7 +60,7 @@ mod tests {
     use crate::commit::{Dbx, Protocol, TwoPhaseLockingNoWait};
     use crate::{Database, Error, Record, Table, Transaction};
 
-    /// With an index, so that tables are not numbered one after the other.
+    /// A table with an index, so that the tables' numbers are not consecutive.
     #[derive(Clone, Record)]
     #[record(table = "first", index(name = by_value, columns(value)))]
     struct First {
@@ -97,19 +98,22 @@ mod tests {
             tables
         }
 
-        /// Lets a transaction that does something be met by another that has done the same.
+        /// Runs two transactions at once that both do `act`, and checks that exactly one of them commits.
         fn meet(&self, act: impl Fn(&Transaction<'_, P>) -> Result<(), Error> + Sync) {
             let met = self.database.begin().expect("begins");
-            act(&met).expect("nobody else is there");
+            act(&met).expect("no other transaction is running");
             let other = || {
                 let transaction = self.database.begin().expect("begins");
-                // Whoever was denied something cannot commit.
+                // A transaction whose operation was refused cannot commit.
                 let _denied = act(&transaction);
                 transaction.commit().map(drop)
             };
             let other = std::thread::scope(|scope| scope.spawn(other).join().expect("no panic"));
             let met = met.commit().map(drop);
-            assert!(met.is_ok() != other.is_ok(), "one of them gives way: {met:?}, {other:?}");
+            assert!(
+                met.is_ok() != other.is_ok(),
+                "exactly one of them commits: {met:?}, {other:?}"
+            );
         }
 
         fn aborts(&self) -> Vec<(&'static str, u64)> {
@@ -139,7 +143,7 @@ mod tests {
         counts::<TwoPhaseLockingNoWait>();
     }
 
-    /// Keys that came in a range of a secondary index: its table's.
+    /// A conflict over keys inserted in a range of a secondary index counts for the index's table.
     #[test]
     fn an_index_counts_for_its_table() {
         let tables = Tables::<Dbx>::open();

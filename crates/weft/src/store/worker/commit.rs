@@ -1,4 +1,4 @@
-//! What a commit does besides the protocol's part, the same for all protocols.
+//! The steps of a commit that are the same for all protocols.
 //!
 //! ```text
 //!   stage      encode the writes for the log                          the user's code runs here
@@ -9,11 +9,11 @@
 //!              unlink and retire it
 //! ```
 //!
-//! [`WorkerMemory::stage`] comes before the serialization point: if a row's encoding panics, the
-//! transaction rolls back like after any other panic. The three steps behind it are
-//! [`WorkerMemory::log`], and [`WorkerMemory::conclude`] for each record. See
+//! [`WorkerMemory::stage`] comes before the serialization point: if a row's encoding panics, the transaction
+//! rolls back as after any other panic. Of the three steps after it, [`WorkerMemory::log`] is the first, and
+//! [`WorkerMemory::conclude`] does the other two for each record. See
 //! [`version`](crate::store::record::version) for the chains of versions, and
-//! [`retention`](crate::store::retention) for which snapshots need what.
+//! [`retention`](crate::store::retention) for which snapshots need which versions.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -35,9 +35,10 @@ use crate::sync::clock::epoch_of;
 #[derive(Debug)]
 pub struct EngineLog {
     pub log: Arc<Log>,
-    /// For protocols whose versions do not order the writes of a record.
+    /// Numbers the writes, for protocols whose versions do not order the writes of a record.
     sequence: Word,
-    /// The last epoch that a writer has drawn, as far as others can have seen what it wrote.
+    /// The last epoch that a writer has drawn. It covers every writer of which another transaction can have
+    /// seen anything.
     last_epoch: Word,
 }
 
@@ -46,14 +47,16 @@ impl EngineLog {
         EngineLog { log, sequence: Word::new(0), last_epoch: Word::new(0) }
     }
 
-    /// Notes that a writer has drawn its number in this epoch, before it installs anything.
+    /// Notes that a writer has drawn its number in this epoch. Called before the writer installs anything.
     ///
     /// So a reader that has seen anything of the writer's finds at least the writer's epoch in
-    /// [`EngineLog::last_epoch`]: the row, the absence of a row, a changed index node, a record that was
-    /// unlinked since. Relaxed, all of it. The reader has acquired what the writer released later, so its
-    /// load comes after the writer's load or exchange here, and of one word a later load does not return
-    /// an older value. (`atomic` installs before it draws; but readers wait for the number, which comes
-    /// after this.)
+    /// [`EngineLog::last_epoch`]. It may have seen a row, the absence of a row, a changed index node, or a
+    /// record that was unlinked since.
+    ///
+    /// All accesses are Relaxed. The reader has acquired what the writer released later, so the reader's load
+    /// comes after the writer's load or exchange here, and a later load of one word does not return an older
+    /// value. (The protocol `atomic` installs before it draws. But its readers wait for the number, which
+    /// comes after this.)
     #[inline(always)]
     fn note_drawn(&self, epoch: u64) {
         if self.last_epoch.load(Ordering::Relaxed) < epoch {
@@ -72,8 +75,8 @@ impl EngineLog {
         }
     }
 
-    /// The last epoch in which anything was written that the caller can have seen: if it is durable, all of
-    /// that is.
+    /// Returns the last epoch in which anything was written that the caller can have seen. Once this epoch is
+    /// durable, everything that the caller has seen is.
     pub fn last_epoch(&self) -> u64 {
         self.last_epoch.load(Ordering::Relaxed)
     }
@@ -86,39 +89,39 @@ pub struct LoggedWrite {
     pub written: Written,
 }
 
-// SAFETY: rows and tables are the database's, on whatever thread.
+// SAFETY: rows and tables belong to the database, not to a thread.
 unsafe impl Send for LoggedWrite {}
 
-/// The position of a write that is not staged: nothing of it goes to the log.
+/// The position of a write that is not staged, and so does not go to the log.
 pub const NOT_STAGED: u32 = u32::MAX;
 
 /// Writes of the commit under way, encoded for the log.
 #[derive(Debug, Default)]
 pub struct Staged {
-    /// The writes to stage, while the executor lists them.
+    /// The writes to stage. Filled by the executor.
     list: Vec<LoggedWrite>,
-    /// One for each of the list.
+    /// One entry for each write in `list`.
     writes: Vec<StagedWrite>,
     bytes: Vec<u8>,
 }
 
-/// An entry of the log.
+/// A write that is encoded for the log.
 #[derive(Clone, Copy, Debug)]
 struct StagedWrite {
     kind: WriteKind,
     /// The table's number; `None` if the table is not logged.
     table: Option<u32>,
-    /// Where its bytes end, which begin where those of the one before end.
+    /// The end of its bytes in [`Staged::bytes`]. They begin where those of the previous write end.
     end: usize,
 }
 
-/// What a commit has made of a record.
+/// What a commit has done to a record.
 #[derive(Debug)]
 pub enum Outcome<'k> {
     /// A row was installed, perhaps in place of another.
     Written { row: NonNull<u8>, replaced: Option<Replaced> },
-    /// The row was deleted. It stays with the record until that is unlinked from under its key: older
-    /// snapshots may need it. If the record `is_queued`, it is on a list of deleted records already.
+    /// The row was deleted. It stays with the record until the record is unlinked from under its key, since
+    /// older snapshots may need it. If the record `is_queued`, it is already on a list of deleted records.
     Deleted { row: NonNull<u8>, key: &'k EncodedKey, is_queued: bool },
 }
 
@@ -126,7 +129,7 @@ pub enum Outcome<'k> {
 #[derive(Clone, Copy, Debug)]
 pub struct Replaced {
     pub row: NonNull<u8>,
-    /// Whether it was deleted before.
+    /// Whether it had been deleted before it was replaced.
     pub was_deleted: bool,
     /// Whether it lies inline in its record.
     pub inline: bool,
@@ -136,40 +139,40 @@ pub struct Replaced {
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedOperation<'a> {
     pub table: TableRef,
-    /// Orders the writes of a key within an epoch.
+    /// A number that orders the writes of a key within an epoch.
     pub order: u64,
     /// Its stored form.
     pub bytes: &'a [u8],
 }
 
-/// What was written.
+/// What a transaction has written under a key.
 #[derive(Clone, Copy, Debug)]
 pub enum Written {
-    /// A row, and nothing is known of what was there before.
+    /// A row. Nothing is known of what was there before.
     Row(NonNull<u8>),
-    /// A row, in place of another with the same key: that which the last write of the key, by the
-    /// order of the log, has left.
+    /// A row that replaces another one with the same key. The other one is the result of the previous write
+    /// of the key, in the order of the log.
     Changed {
         /// The row.
         row: NonNull<u8>,
-        /// The one that it has replaced.
+        /// The row that it replaced.
         before: NonNull<u8>,
     },
-    /// Nothing: this row was deleted.
+    /// No row: this row was deleted.
     Deleted(NonNull<u8>),
 }
 
-/// How many entries a worker gathers before it puts them on the common lists. (It does so with fewer when it
-/// collects its garbage.)
+/// How many entries a worker gathers before it puts them on the common lists. (When it collects its garbage,
+/// it does so with fewer, too.)
 const RETAINED_AT_ONCE: usize = if crate::store::IS_HASTY { 1 } else { 64 };
 
 impl WorkerMemory {
-    /// Draws the snapshot number of the transaction that is being committed, and returns its
-    /// epoch. From here to [`WorkerMemory::end_commit`] snapshots wait for it.
+    /// Draws the snapshot number of the transaction that is being committed, and returns its epoch. From here
+    /// until [`WorkerMemory::end_commit`] new snapshots wait for this commit.
     #[inline(always)]
     pub fn draw(&self) -> u64 {
         self.shared.commits.begin(self.slot);
-        // Relaxed, as all accesses of these two words: nobody else has them.
+        // Relaxed, as are all accesses to these two words: only this worker uses them.
         self.is_committing.store(1, Ordering::Relaxed);
         let number = self.shared.clock.number();
         self.drawn.store(number, Ordering::Relaxed);
@@ -180,9 +183,10 @@ impl WorkerMemory {
         epoch
     }
 
-    /// The epoch that has to be durable for the transaction that is committing to be so: its own or, if
-    /// it has written nothing, the last in which anything was written that it can have read. 0 if there is
-    /// no log. To be called before the commit [ends](WorkerMemory::end_commit).
+    /// Returns the epoch that must be durable before the committing transaction is. If the transaction has
+    /// written something, this is its own epoch; otherwise the last epoch in which anything was written that
+    /// it can have read. Returns 0 if there is no log. Must be called before the commit
+    /// [ends](WorkerMemory::end_commit).
     #[inline(always)]
     pub fn last_epoch_relied_on(&self) -> u64 {
         let drawn = epoch_of(self.drawn.load(Ordering::Relaxed));
@@ -193,36 +197,37 @@ impl WorkerMemory {
         }
     }
 
-    /// Ends the commit that [`WorkerMemory::draw`] began, if it did: what was committed has its
-    /// numbers.
+    /// Ends the commit that [`WorkerMemory::draw`] began, if there is one. Everything that was committed has
+    /// its number by now.
     #[inline(always)]
     pub fn end_commit(&self) {
         if self.is_committing.load(Ordering::Relaxed) != 0 {
             self.is_committing.store(0, Ordering::Relaxed);
-            // If the commit has failed, the next attempt may write nothing, and draws no number then.
+            // If the commit has failed, the next attempt may write nothing, and then draws no number.
             self.drawn.store(0, Ordering::Relaxed);
             self.shared.commits.end(self.slot);
         }
     }
 
-    /// Whether a commit of this worker is under way.
+    /// Returns whether a commit of this worker is under way.
     pub fn is_committing(&self) -> bool {
         self.is_committing.load(Ordering::Relaxed) != 0
     }
 
-    /// The epoch that the commit under way has drawn.
+    /// Returns the epoch that the commit under way has drawn.
     #[inline(always)]
     pub fn drawn_epoch(&self) -> u64 {
         epoch_of(self.drawn.load(Ordering::Relaxed))
     }
 
-    /// Whether commits are logged.
+    /// Returns whether commits are logged.
     #[inline(always)]
     pub fn is_logging(&self) -> bool {
         self.shared.log.get().is_some()
     }
 
-    /// Whether the worker's transactions only put together what others have committed, and logged.
+    /// Returns whether the worker's transactions only reconcile what others have already committed and
+    /// logged.
     #[inline(always)]
     pub fn is_reconciling(&self) -> bool {
         self.is_reconciling.get()
@@ -233,32 +238,33 @@ impl WorkerMemory {
         self.is_reconciling.set(is_reconciling);
     }
 
-    /// A number for the log, greater than all before, for protocols whose versions do not order the
-    /// writes of a record.
+    /// Returns a number for the log that is greater than all before it, for protocols whose versions do not
+    /// order the writes of a record.
     pub fn next_in_log(&self) -> u64 {
-        let log = self.shared.log.get().expect("asked only if commits are logged");
-        // Relaxed: two who write the same record draw one after the other.
+        let log = self.shared.log.get().expect("called only if commits are logged");
+        // Relaxed: two transactions that write the same record draw one after the other.
         log.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether the transaction's writes have to be staged.
+    /// Returns whether the transaction's writes must be staged.
     #[inline(always)]
     pub fn is_staging(&self) -> bool {
         self.is_logging() && !self.is_reconciling()
     }
 
-    /// Encodes writes for the log. `list_writes` lists them; the position of a write in the list is what
-    /// [`WorkerMemory::log`] knows it by.
+    /// Encodes writes for the log. `list_writes` lists them. [`WorkerMemory::log`] refers to a write by its
+    /// position in the list.
     ///
-    /// This runs the user's code. If that panics, nothing has happened yet. During the call the caller
-    /// borrows nothing from the worker.
+    /// This runs the user's code. If that panics, nothing has happened yet. During the call the caller must
+    /// not borrow anything from the worker.
     ///
     /// # Safety
-    /// The worker is pinned; the rows are of their tables, and not freed before it is unpinned.
+    /// The worker is pinned. The rows belong to their tables, and are not freed before the worker is
+    /// unpinned.
     #[cold]
     #[inline(never)]
     pub unsafe fn stage(&self, list_writes: impl FnOnce(&mut Vec<LoggedWrite>)) {
-        // Taken out while the user's code runs.
+        // Taken out of the worker, so that nothing is borrowed while the user's code runs.
         let mut staged = self.staged.take();
         let Staged { list, writes, bytes } = &mut staged;
         list.clear();
@@ -283,7 +289,7 @@ impl WorkerMemory {
                         Written::Deleted(row) => core.encode_key(row, bytes),
                     }
                 }
-                // What `stored_bytes` has said of the row was another length.
+                // Fails if the row is longer than `stored_bytes` has said.
                 assert!(
                     bytes.len().saturating_sub(start) <= format::ENTRY_BYTES_MAX,
                     "a row of table '{}' is too long for the log",
@@ -295,20 +301,20 @@ impl WorkerMemory {
         self.staged.replace(staged);
     }
 
-    /// An empty buffer, to be given back.
+    /// Takes an empty buffer, to be given back by [`WorkerMemory::give_scratch`].
     pub fn take_scratch(&self) -> Vec<u8> {
         let mut scratch = self.scratch.take();
         scratch.clear();
         scratch
     }
 
-    /// Gives back a buffer that was taken.
+    /// Gives a buffer back.
     pub fn give_scratch(&self, scratch: Vec<u8>) {
         self.scratch.replace(scratch);
     }
 
-    /// Appends staged writes of the commit under way to the log. Of each there is its position among the
-    /// staged ones, and a number that orders the writes of a key within an epoch.
+    /// Appends staged writes of the commit under way to the log. Each is given by its position among the
+    /// staged writes, and a number that orders the writes of a key within an epoch.
     #[inline(never)]
     pub fn log(&self, writes: impl Iterator<Item = (u32, u64)>) {
         let Some(engine) = self.shared.log.get().filter(|_| !self.is_reconciling()) else { return };
@@ -333,8 +339,8 @@ impl WorkerMemory {
         staged.writes.clear();
     }
 
-    /// Appends operations of the commit under way to the log; `is_more` says that its writes were
-    /// appended just now.
+    /// Appends operations of the commit under way to the log. If `is_more`, they continue the entry of its
+    /// writes, which was appended just before.
     pub fn log_operations<'o>(
         &self,
         operations: impl Iterator<Item = LoggedOperation<'o>>,
@@ -355,12 +361,13 @@ impl WorkerMemory {
         });
     }
 
-    /// Ends the commit under way as to one record: numbers the row that was installed, and supersedes the
-    /// one that was replaced; or marks a row as deleted, and queues its record to be unlinked.
+    /// Concludes the commit under way for one record. If a row was installed, numbers it, and supersedes the
+    /// row that it replaced. If the row was deleted, marks it as deleted, and queues its record to be
+    /// unlinked.
     ///
     /// # Safety
-    /// The commit has made this of the record in block `record`, of `table`, and is called once for it;
-    /// the worker is pinned since before.
+    /// `outcome` is what the commit has done to the record in block `record`, of `table`. This is called once
+    /// for each record. The worker has been pinned since before the commit.
     #[inline(always)]
     pub unsafe fn conclude(&self, table: TableRef, record: NonNull<u8>, outcome: Outcome<'_>) {
         // SAFETY: passed on to the caller.
@@ -388,19 +395,19 @@ impl WorkerMemory {
         }
     }
 
-    /// Gives a row that was installed by the commit under way its number.
+    /// Gives a row that the commit under way has installed its number.
     #[inline(always)]
     pub fn number(&self, row: NonNull<u8>) {
-        // SAFETY: pinned, and installed while it was.
+        // SAFETY: the worker is pinned, and has been since before it installed the row.
         unsafe { VersionHeader::of(row) }.set_number(self.drawn.load(Ordering::Relaxed));
     }
 
-    /// Retires a version that the commit under way has replaced: at once, or when no snapshot
-    /// needs it any more. `row` is what has replaced it, and has its number.
+    /// Retires a version that the commit under way has replaced: at once, or when no snapshot needs it any
+    /// more. `row` is the version that has replaced it, and already has its number.
     ///
     /// # Safety
-    /// The caller has replaced the version, in the record in block `record`, of `table`, and it
-    /// alone; the worker is pinned since before.
+    /// Only the caller has replaced the version, in the record in block `record`, of `table`. The worker has
+    /// been pinned since before.
     #[inline(always)]
     pub unsafe fn supersede(
         &self,
@@ -410,8 +417,10 @@ impl WorkerMemory {
         replaced: NonNull<u8>,
         inline: bool,
     ) {
-        // SAFETY: pinned, and each is or was the record's.
+        // SAFETY: the worker is pinned, and both rows are, or were, the record's.
         let (new, old) = unsafe { (VersionHeader::of(row), VersionHeader::of(replaced)) };
+        // The common case: no snapshot is open and nothing hangs below, so one compare-and-swap unlinks the
+        // version.
         if self.shared.retention.oldest() == NONE_OPEN && old.is_last() && new.cut(replaced) {
             self.retire_row(replaced, table, inline);
         } else {
@@ -420,7 +429,7 @@ impl WorkerMemory {
         }
     }
 
-    /// As [`WorkerMemory::supersede`], for a row that was deleted before. Whoever has deleted it has
+    /// As [`WorkerMemory::supersede`], for a row that had been deleted. The transaction that deleted it has
     /// committed, and is about to mark it.
     ///
     /// # Safety
@@ -443,6 +452,8 @@ impl WorkerMemory {
         }
     }
 
+    /// Keeps a replaced version for the snapshots that need it, or else unlinks and retires it.
+    ///
     /// # Safety
     /// As for [`WorkerMemory::supersede`].
     #[cold]
@@ -458,28 +469,30 @@ impl WorkerMemory {
         if needed_by.is_some() {
             self.retain(entry);
         } else {
-            // SAFETY: likewise.
+            // SAFETY: as above.
             unsafe { self.unlink_version(&entry) };
         }
     }
 
-    /// Lists the open snapshots, unless it is known which of them have smaller numbers than `end`. (Those
-    /// that are opened later need nothing that was replaced, or deleted, at `end`. One that is on the list
-    /// may be closed by now. Then something is kept until [`WorkerMemory::hand_over_retained`].)
+    /// Lists the open snapshots, unless the worker already knows all those with smaller numbers than `end`.
+    /// (Snapshots that are opened later need nothing that was replaced, or deleted, at `end`. One that is on
+    /// the list may be closed by now. Then an entry is kept for longer than necessary, until
+    /// [`WorkerMemory::hand_over_retained`].)
     fn know_open_snapshots(&self, end: u64) {
         if !self.open_snapshots.borrow().is_complete_below(end) {
             self.list_open_snapshots();
         }
     }
 
-    /// Lists the open snapshots.
+    /// Updates the worker's list of the open snapshots.
     pub fn list_open_snapshots(&self) {
         self.shared.retention.list_open(&self.shared.clock, &mut self.open_snapshots.borrow_mut());
     }
 
-    /// Whether a record may leave its index whose newest version this is: it was deleted, no snapshot needs
-    /// it, and no older version is on some list, which leads to the record. If it is not known which
-    /// snapshots are open, this returns false. (See [`WorkerMemory::list_open_snapshots`].)
+    /// Returns whether a record whose newest version this is may leave its index. The row must have been
+    /// deleted, no snapshot may need it, and no older version may be on a list, since such an entry leads to
+    /// the record. If the worker does not know which snapshots are open, this returns false. (See
+    /// [`WorkerMemory::list_open_snapshots`].)
     ///
     /// # Safety
     /// As for [`VersionHeader::of`].
@@ -501,10 +514,10 @@ impl WorkerMemory {
     /// Unlinks a version from its record, and retires it.
     ///
     /// # Safety
-    /// The caller owns the version, and is pinned since before it came to own it.
+    /// The caller owns the version, and has been pinned since before it came to own it.
     unsafe fn unlink_version(&self, entry: &Retained) {
         let Kept::Version(row) = entry.kept else { unreachable!("only versions are unlinked") };
-        // SAFETY: a record is not freed as long as something hangs below its newest version.
+        // SAFETY: a record is not freed as long as a version hangs below its newest one.
         let (deletion, inline) = unsafe {
             let deletion = VersionHeader::of(row).deletion();
             let chain = self.shared.retention.chains.lock(entry.record);
@@ -513,34 +526,35 @@ impl WorkerMemory {
             (deletion, entry.table.is_inline(entry.record, row))
         };
         if let Some(deletion) = deletion {
-            // SAFETY: it has gone with its version.
+            // SAFETY: nothing leads to the deletion any more, since its version is unlinked.
             unsafe { self.retire(deletion.cast(), Deletion::LAYOUT) };
         }
         self.retire_row(row, entry.table, inline);
     }
 
-    /// Marks a row as deleted by the commit under way: it stays its record's newest.
+    /// Marks a row as deleted by the commit under way. It stays its record's newest row.
     ///
     /// # Safety
-    /// The caller has deleted the row, and it alone; the worker is pinned since before.
+    /// Only the caller has deleted the row. The worker has been pinned since before.
     pub unsafe fn mark_deleted(&self, record: NonNull<u8>, row: NonNull<u8>) {
-        // SAFETY: pinned.
+        // SAFETY: the worker is pinned.
         let header = unsafe { VersionHeader::of(row) };
-        // Whoever has written the row has committed, and is about to number it.
+        // The transaction that wrote the row has committed, and is about to number it.
         while header.number() == UNNUMBERED {
             yield_now();
         }
+        // No snapshot is open, so none needs to know the number of the deletion.
         if self.shared.retention.oldest() == NONE_OPEN {
             header.set_number(NEVER);
             return;
         }
         let block = self.allocate(Deletion::LAYOUT);
         let _chain = self.shared.retention.chains.lock(record);
-        // SAFETY: a new block of that layout; the chain is locked.
+        // SAFETY: a new block with that layout; the chain is locked.
         unsafe { header.mark_deleted(self.drawn.load(Ordering::Relaxed), block) };
     }
 
-    /// Keeps something for the snapshots that are open.
+    /// Keeps an entry for the snapshots that are open.
     pub(super) fn retain(&self, entry: Retained) {
         self.retained.borrow_mut().push(entry);
         if self.retained.borrow().len() >= RETAINED_AT_ONCE {
@@ -548,37 +562,38 @@ impl WorkerMemory {
         }
     }
 
-    /// Puts what is to be kept on the lists of the snapshots. To be called while pinned.
+    /// Puts what is kept for snapshots on their lists. The worker must be pinned.
     pub(super) fn hand_over_retained(&self) {
         let mut entries = self.retained.take();
-        // Which snapshots need a version is known when it has its number.
-        // SAFETY: they are on this worker's own list, hence its own.
+        // It is known which snapshots need a version only once the version has its number. So the others
+        // wait.
+        // SAFETY: the entries are on this worker's own list, so this worker owns what they stand for.
         let mut unnumbered =
             entries.extract_if(.., |entry| unsafe { entry.is_unnumbered() }).collect::<Vec<_>>();
-        // SAFETY: as above, and the worker is pinned since before they came here.
+        // SAFETY: as above, and the worker has been pinned since before the entries came here.
         unsafe { self.decide(&mut entries, true) };
-        // The buffer is used again.
+        // Put the buffer back, to be used again.
         entries.append(&mut unnumbered);
         self.retained.replace(entries);
     }
 
-    /// Decides again about some of what was kept for snapshots that are closed now; false if there was
-    /// nothing. To be called while pinned.
+    /// Takes some of what was kept for snapshots that are closed now, and decides again whether to keep it.
+    /// Returns false if there was nothing. The worker must be pinned.
     pub fn release_retained(&self) -> bool {
         let mut entries = self.shared.retention.take_released();
         let is_any = !entries.is_empty();
-        // SAFETY: they were on the common lists, whose entries own what they stand for; the worker
+        // SAFETY: the entries were on the common lists, and such an entry owns what it stands for. The worker
         // was pinned before it took them.
         unsafe { self.decide(&mut entries, false) };
         is_any
     }
 
-    /// Keeps those entries that an open snapshot needs, and retires the others. `is_new` says that they
-    /// have not been on a list before. The retention's lock is taken twice, and nothing is looked up under
+    /// Keeps those entries that an open snapshot needs, and retires the others. `is_new` says that they have
+    /// not been on a list before. This takes the retention's lock twice, and looks nothing up while it holds
     /// it.
     ///
     /// # Safety
-    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    /// The entries own what they stand for, and the worker has been pinned since before they came here.
     unsafe fn decide(&self, entries: &mut Vec<Retained>, is_new: bool) {
         if entries.is_empty() {
             return;
@@ -605,8 +620,10 @@ impl WorkerMemory {
         unsafe { self.retire_unneeded(unneeded) };
     }
 
+    /// Retires what no snapshot needs: unlinks versions, and queues deleted records to be unlinked.
+    ///
     /// # Safety
-    /// The entries own what they stand for, and the worker is pinned since before they came here.
+    /// The entries own what they stand for, and the worker has been pinned since before they came here.
     unsafe fn retire_unneeded(&self, entries: Vec<Retained>) {
         for entry in entries {
             match entry.kept {
@@ -618,7 +635,7 @@ impl WorkerMemory {
     }
 }
 
-/// A commit under way, which ends with this value, whatever happens.
+/// A commit under way. It ends when this value is dropped, whatever happens.
 pub struct Committing<'w>(pub &'w WorkerMemory);
 
 impl Drop for Committing<'_> {

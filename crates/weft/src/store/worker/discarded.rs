@@ -1,18 +1,18 @@
-//! Values of the user's types that wait to be dropped: rows, and other values with a `Drop`.
+//! Discarded values of the user's types, rows or others, which wait to be dropped.
 //!
-//! Such a `Drop` may panic, block, or come back to the database. So the engine never runs one while it
+//! The `Drop` of such a value may panic, block, or call the database. So the engine never runs it while it
 //! has a transaction to end, garbage to collect, or a phase to change. It puts the value on a list of the
-//! worker's, and the worker drops what is on the list when its transaction is over: it is neither pinned
-//! nor in a transaction then, and the engine holds nothing of the worker's.
+//! worker's. The worker drops the values on the list when its transaction has ended. Then it is neither
+//! pinned nor in a transaction, and the engine holds nothing of the worker's.
 //!
 //! ```text
 //!   commit, abort, garbage collection      push  ->  | row | row | value |
 //!   the transaction has ended              pop and drop, one by one, each under a guard of its own
 //! ```
 //!
-//! A `Drop` that panics is counted ([`Metrics::drops_panicked`]), and does no more harm than that. One that
-//! blocks holds up its own thread, and what is behind it on the list. One that runs a transaction leaves
-//! the list to the call that is at work on it.
+//! A `Drop` that panics is counted ([`Metrics::drops_panicked`]), and has no other effect. One that blocks
+//! holds up its own thread, and with it the rest of the list. One that runs a transaction does not process
+//! the list again: it leaves that to the call that is already processing it.
 //!
 //! [`Metrics::drops_panicked`]: crate::Metrics::drops_panicked
 
@@ -28,31 +28,31 @@ use crate::store::table::TableRef;
 pub enum Discarded {
     /// A row, in a block of its own.
     Row(NonNull<u8>, TableRef),
-    /// Something else.
+    /// Any other value.
     Value(Box<dyn Send>),
 }
 
-// SAFETY: rows are Send, and only the list leads to them. (Tables are the database's.)
+// SAFETY: rows are Send, and only the list leads to them. (Tables belong to the database.)
 unsafe impl Send for Discarded {}
 
-/// A worker's list of what is to be dropped.
+/// A worker's list of values to drop.
 #[derive(Default)]
 pub struct DiscardedList {
     waiting: RefCell<VecDeque<Discarded>>,
-    /// Whether somebody is at work on the list: a `Drop` that runs a transaction comes here again.
+    /// Whether a call is processing the list. A `Drop` that runs a transaction would process it again.
     is_at_work: Cell<bool>,
-    /// How many wish that nothing is dropped now.
+    /// The number of live [`HeldDiscarded`]: while it is not 0, nothing is dropped.
     holds: Cell<u32>,
-    /// Whether values are dropped as they come: where no transaction can be under way.
+    /// Whether values are dropped at once. For workers that run no transactions.
     is_immediate: Cell<bool>,
-    /// How many values were waiting when the transaction under way began, which the simulated machine may
-    /// undo.
+    /// How many values were waiting when the transaction under way began. The simulated machine may undo that
+    /// transaction.
     #[cfg(weft_sim)]
     marked: Cell<usize>,
 }
 
 impl WorkerMemory {
-    /// Drops a value of the user's when the transaction under way is over.
+    /// Drops a value of a user's type when the transaction under way has ended.
     pub fn discard(&self, value: Discarded) {
         if self.discarded.is_immediate.get() {
             self.drop_discarded(value);
@@ -61,14 +61,14 @@ impl WorkerMemory {
         }
     }
 
-    /// Has values dropped as they come from now on. For memories of those who load a table, or drop the
-    /// database: no transaction is under way then.
+    /// Makes [`WorkerMemory::discard`] drop values at once from now on. For the memory with which a table is
+    /// loaded or the database dropped: no transaction is under way then.
     pub fn drop_immediately(&self) {
         self.discarded.is_immediate.set(true);
     }
 
-    /// Drops what was discarded, unless somebody [holds](WorkerMemory::hold_discarded) it. This runs the
-    /// user's code, which may come back to the database; so the worker is neither pinned nor active.
+    /// Drops what was discarded, unless it is [held](WorkerMemory::hold_discarded). This runs the user's
+    /// code, which may call the database; so the worker must be neither pinned nor active.
     #[inline(always)]
     pub fn run_discarded(&self) {
         if !self.discarded.waiting.borrow().is_empty() {
@@ -80,7 +80,7 @@ impl WorkerMemory {
     #[inline(never)]
     fn run_all_discarded(&self) {
         let list = &self.discarded;
-        // A thread that is unwinding has enough to do; the next transaction sees to it.
+        // A thread that is unwinding drops nothing here; its next transaction does.
         if list.holds.get() > 0 || std::thread::panicking() || list.is_at_work.replace(true) {
             return;
         }
@@ -95,25 +95,25 @@ impl WorkerMemory {
         list.is_at_work.set(false);
     }
 
-    /// Nothing is dropped while the result lives.
+    /// Until the result is dropped, keeps discarded values from being dropped.
     pub fn hold_discarded(&self) -> HeldDiscarded<'_> {
         self.discarded.holds.set(self.discarded.holds.get() + 1);
         HeldDiscarded(self)
     }
 
-    /// Takes what was discarded, when the database is being dropped.
+    /// Takes what was discarded. Called when the database is dropped.
     pub fn take_discarded(&self) -> VecDeque<Discarded> {
         self.discarded.waiting.take()
     }
 
-    /// Drops a value, whatever its `Drop` does.
+    /// Drops a value, and catches a panic of its `Drop`.
     pub fn drop_discarded(&self, value: Discarded) {
         let dropped = match value {
             Discarded::Row(row, table) => {
                 let dropped = contain(|| {
                     if let Some(drop_row) = table.core().drop_row {
-                        // SAFETY: the caller of `discard` had the row to itself, and it is taken from
-                        // the list once.
+                        // SAFETY: the caller of `discard` had exclusive access to the row, and the row is
+                        // taken from the list only once.
                         unsafe { drop_row(row) };
                     }
                 });
@@ -128,14 +128,14 @@ impl WorkerMemory {
         }
     }
 
-    /// Remembers what is waiting, to which [`WorkerMemory::undo`] goes back.
+    /// Marks the end of the list: [`WorkerMemory::undo`] goes back to it.
     #[cfg(weft_sim)]
     pub(super) fn mark_discarded(&self) {
         self.discarded.marked.set(self.discarded.waiting.borrow().len());
     }
 
-    /// Forgets what was discarded since the mark: the transaction that did so has not been, and the blocks
-    /// of its rows are given back. What the rows own is leaked.
+    /// Forgets what was discarded since the mark: the transaction that did so was undone, and the blocks of
+    /// its rows are given back. What the rows own is leaked.
     #[cfg(weft_sim)]
     pub(super) fn forget_discarded(&self) {
         let mut waiting = self.discarded.waiting.borrow_mut();
@@ -155,12 +155,12 @@ impl Drop for HeldDiscarded<'_> {
     }
 }
 
-/// Runs code of the user's; false if it has panicked. (The panic's message was printed by then.)
+/// Runs code of the user's. Returns false if it panicked. (By then the panic's message was printed.)
 pub fn contain(user_code: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(user_code)) {
         Ok(()) => true,
         Err(payload) => {
-            // The user's as well, and its `Drop` might panic, too.
+            // The payload is the user's as well, and its `Drop` might panic, too.
             std::mem::forget(payload);
             false
         }

@@ -1,9 +1,10 @@
-//! What idle workers hold, and how other workers take it over.
+//! Idle workers: how other workers take over what an idle worker has gathered.
 //!
-//! A worker gathers what it retires, and what is to be kept for snapshots, on lists of its own, and deals with
-//! them when they are long enough. If its thread runs no more transactions, the lists would stay as they are:
-//! deleted records in their indexes, where scans pass over them, and versions that no snapshot needs. So the other
-//! workers *visit* a worker that has finished no transaction for a while, and take over its lists.
+//! A worker gathers what it retires, and what must be kept for snapshots, on lists of its own, and processes
+//! them when they are long enough. If its thread runs no more transactions, nothing would process these
+//! lists. Deleted records would stay in their indexes, where scans pass over them, and so would versions that
+//! no snapshot needs. So the other workers *visit* a worker that has finished no transaction for a while, and
+//! take over its lists.
 //!
 //! ```text
 //!   worker    pinned (in a transaction): the lists are its own           begin_visit fails
@@ -12,9 +13,10 @@
 //!   visitor   begin_visit, move the lists out, end_visit                 a worker that pins waits
 //! ```
 //!
-//! Visits are part of a worker's collection of its own garbage, of one worker in an epoch. A worker counts as idle if
-//! it has finished no transaction since the collection of an earlier epoch. That is a guess, which may be wrong: the
-//! handshake of [`GracePeriods`](crate::sync::reclaim::GracePeriods) is what makes a visit safe.
+//! In each epoch one worker looks for idle workers, while it collects its own garbage. A worker counts as
+//! idle if it has finished no transaction since such a look in an earlier epoch. That is a guess, and it may
+//! be wrong. What makes a visit safe is the handshake in
+//! [`GracePeriods`](crate::sync::reclaim::GracePeriods).
 
 use std::collections::VecDeque;
 use std::ptr;
@@ -28,24 +30,24 @@ use crate::store::retention::Retained;
 
 /// The workers that may be visited.
 pub struct IdleWorkers {
-    /// By slot; null where there is no worker, or one that is not visited.
+    /// The workers' memories, by slot. Null for a slot without a worker, or whose worker is not visited.
     memories: Box<[WordPointer<WorkerMemory>]>,
     /// The last epoch in which a worker looked for idle ones.
     epoch: Word,
-    /// By slot.
+    /// What was last seen of each worker, by slot.
     watched: Mutex<Vec<Watched>>,
 }
 
-/// When a worker was seen to finish transactions.
+/// A worker's count of finished transactions, as another worker last saw it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Watched {
-    /// How many it had finished.
+    /// How many transactions the worker had finished.
     finished: u64,
-    /// The epoch in which it was seen first that it had.
+    /// The epoch in which this count was first seen.
     epoch: u64,
 }
 
-/// What a worker held.
+/// The lists that a visitor takes from a worker.
 #[derive(Default)]
 struct Holdings {
     retained: Vec<Retained>,
@@ -54,7 +56,7 @@ struct Holdings {
 }
 
 impl IdleWorkers {
-    /// For up to `workers_max` workers.
+    /// Creates the registry for up to `workers_max` workers.
     pub fn new(workers_max: usize) -> Self {
         IdleWorkers {
             memories: (0..workers_max).map(|_| WordPointer::new(ptr::null_mut())).collect(),
@@ -63,7 +65,7 @@ impl IdleWorkers {
         }
     }
 
-    /// Has a worker visited when it is idle.
+    /// Registers a worker, to be visited while it is idle.
     ///
     /// # Safety
     /// The memory belongs to the worker of `slot`, and stays where it is until
@@ -73,15 +75,15 @@ impl IdleWorkers {
         self.memories[slot].store(ptr::from_ref(memory).cast_mut(), Ordering::Release);
     }
 
-    /// Has a worker visited no more. The caller is that worker and visits itself, so no other visit is under
+    /// Ends a worker's registration. The caller is that worker and visits itself, so no other visit is under
     /// way.
     pub(super) fn unregister(&self, slot: usize) {
         self.memories[slot].store(ptr::null_mut(), Ordering::Release);
     }
 
-    /// Whether the caller is to look for idle workers: one worker does in an epoch.
+    /// Returns whether the caller should look for idle workers. True for one worker in each epoch.
     fn is_due(&self, epoch: u64) -> bool {
-        // Relaxed: the list that the caller goes on to is behind a lock.
+        // Relaxed: the list that the caller then uses is protected by a lock.
         let last = self.epoch.load(Ordering::Relaxed);
         last < epoch
             && self
@@ -92,16 +94,16 @@ impl IdleWorkers {
 }
 
 impl Shared {
-    /// Takes what the worker of a slot holds, if it is between two transactions.
+    /// Takes what the worker of a slot has gathered, if the worker is between two transactions.
     fn visit(&self, slot: usize) -> Option<Holdings> {
         if !self.grace.begin_visit(slot) {
             return None;
         }
         let memory = self.idle.memories[slot].load(Ordering::Acquire);
-        // SAFETY: it was registered, and is not unregistered before the visit has ended.
+        // SAFETY: the memory was registered, and the worker cannot unregister it before the visit has ended.
         let holdings = unsafe { memory.as_ref() }.map(|memory| {
-            // What the worker holds is touched by it while it is pinned or visits itself, and else
-            // by a visitor: by one thread at a time.
+            // The worker uses its lists only while it is pinned or visits itself; at other times only a
+            // visitor uses them. So one thread uses them at a time.
             Holdings {
                 retained: memory.retained.take(),
                 deleted: memory.deleted.take(),
@@ -120,7 +122,7 @@ impl Shared {
 }
 
 impl WorkerMemory {
-    /// Takes over what idle workers hold. To be called while this worker is pinned, and visits itself.
+    /// Takes over what idle workers have gathered. The calling worker must be pinned and visit itself.
     pub(super) fn take_over_idle(&self) {
         let shared = self.shared();
         let epoch = shared.clock.epoch();
@@ -131,7 +133,7 @@ impl WorkerMemory {
         watched.resize(shared.grace.slots_used(), Watched::default());
         for (slot, watched) in watched.iter_mut().enumerate() {
             let counters = &shared.counters[slot];
-            // Relaxed: a guess.
+            // Relaxed: whether a worker is idle is only a guess.
             let finished = counters.committed.load(Ordering::Relaxed)
                 + counters.rolled_back.load(Ordering::Relaxed);
             if watched.epoch == 0 || watched.finished != finished {
@@ -148,7 +150,7 @@ impl WorkerMemory {
     fn take_over(&self, holdings: Holdings) {
         self.retained.borrow_mut().extend(holdings.retained);
         self.hand_over_retained();
-        // If their epoch has not ended, that will be found out.
+        // If their epoch has not ended, that is found out when they are settled.
         for (_, deleted) in holdings.deleted {
             self.push_deleted(deleted);
         }

@@ -1,5 +1,4 @@
-//! Workers as threads have them: the executor of a protocol with all that it needs, and where a
-//! database keeps the workers of its threads.
+//! The worker as its thread uses it: its state under any protocol, with a buffer for each index.
 
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
@@ -13,44 +12,44 @@ use crate::row::encoding::KeyForm;
 
 /// What a worker remembers of one index within one transaction.
 pub struct IndexBuffer {
-    /// The transaction that it is good for.
+    /// The transaction for which the buffer is valid.
     serial: u64,
-    /// How often that was repaired when the buffer was used last.
+    /// How often that transaction had been repaired when the buffer was last used.
     pub round: u32,
     /// The workset cache (HTCC §4.1), under protocols that repair.
     pub workset: Workset,
-    /// The record used last, and its row: the paper's one-node buffer (DBX §6.2), by which an
-    /// update of a row just read needs no second look-up.
+    /// The record used last, and its row: the paper's one-node buffer (DBX §6.2). With it an update of a row
+    /// that was just read needs no second look-up.
     pub last: Option<(u64, NonNull<u8>)>,
-    /// Addresses of records that were prefetched, in the order in which they are expected.
+    /// Addresses of records that were prefetched, in the order in which their look-ups are expected.
     pub announced: Vec<u64>,
-    /// The position of the next one that is expected.
+    /// The position in `announced` of the next expected record.
     pub expected: usize,
     hints: LeafHints,
 }
 
-/// The records that a transaction has found in a table before it was repaired.
+/// The records that a transaction had found in a table before it was repaired.
 #[derive(Default)]
 pub struct Workset {
-    /// The addresses of those that it read, and of those that it was to write, in the order in which it did.
+    /// The addresses of the records read, and of the records to be written, each in the order of access.
     records: [Vec<u64>; 2],
-    /// Which of them are expected next.
+    /// The position of the next expected record in each list.
     next: [usize; 2],
-    /// How many records in a row were not among them.
+    /// How many records in a row were not found among the expected ones.
     misses: u32,
 }
 
-/// A record that may be looked for next. Some that were found before may not be looked for again.
+/// A record that may be looked for next. (Some records that were found before are not looked for again.)
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     pub address: u64,
-    /// Which of the two lists it is on.
+    /// The list that it is on.
     list: usize,
-    /// How many are expected before it on its list.
+    /// Its distance from the next expected position in that list.
     ahead: usize,
 }
 
-/// How many records of a list are expected.
+/// How many records of each list are candidates at a time.
 const WINDOW: usize = 4;
 
 impl Workset {
@@ -59,7 +58,7 @@ impl Workset {
         self.records[usize::from(is_written)].push(address);
     }
 
-    /// The records that may be looked for next, of those read and then of those written.
+    /// Returns the records that may be looked for next: those read, then those written.
     pub fn expected(&self) -> ArrayVec<Expected, { 2 * WINDOW }> {
         let mut expected = ArrayVec::new();
         for list in 0..2 {
@@ -69,12 +68,14 @@ impl Workset {
         expected
     }
 
-    /// Notes which of those that were [expected](Workset::expected) was looked for, if one was.
+    /// Notes which of the [expected](Workset::expected) records was looked for, or that none of them was.
     pub fn note(&mut self, found: Option<&Expected>) {
-        /// So many misses in a row, and the keys have moved: to look on would cost more than it saves.
+        /// After so many misses in a row the keys have probably changed: searching on would cost more than it
+        /// saves.
         const MISSES_MAX: u32 = 2;
         match found {
             Some(&Expected { list, ahead, .. }) => {
+                // Records that were passed over are not expected any more.
                 self.next[list] = (self.next[list] + ahead + 1).min(self.records[list].len());
                 self.misses = 0;
             }
@@ -95,22 +96,22 @@ impl Workset {
     }
 }
 
-/// A leaf hint for each form of keys; an index uses the one of its form.
+/// A leaf hint for each form of keys. An index uses the hint of its form.
 pub struct LeafHints {
     words1: LeafHint<u64>,
     words2: LeafHint<u128>,
     long: LeafHint<LongKey>,
 }
 
-/// A form of keys, with what the worker keeps for it.
+/// A form of keys for which the worker keeps leaf hints and scan pages.
 pub trait StoredForm: KeyForm {
-    /// The hint of this form.
+    /// Returns the leaf hint for this form.
     fn hint(hints: &mut LeafHints) -> &mut LeafHint<Self>;
-    /// The spare scan pages of this form.
+    /// Returns the spare scan pages for this form.
     fn pages(pages: &mut SparePages) -> &mut Vec<Page<Self>>;
 }
 
-/// Scan pages between two scans.
+/// Scan pages that no scan is using.
 #[derive(Default)]
 pub struct SparePages {
     words1: Vec<Page<u64>>,
@@ -154,7 +155,7 @@ impl IndexBuffer {
         }
     }
 
-    /// Forgets everything, for the transaction `serial`.
+    /// Forgets everything, and makes the buffer valid for the transaction `serial`.
     #[inline(always)]
     fn start(&mut self, serial: u64) {
         self.serial = serial;
@@ -164,7 +165,7 @@ impl IndexBuffer {
         self.hints.long.reset();
     }
 
-    /// Goes back to the beginning of the transaction, to run it once more.
+    /// Goes back to the beginning of the transaction, which runs again.
     #[inline(always)]
     pub fn rewind(&mut self, round: u32) {
         self.round = round;
@@ -174,7 +175,7 @@ impl IndexBuffer {
         self.expected = 0;
     }
 
-    /// The record that was announced and is expected next.
+    /// Returns the announced record that is expected next.
     #[inline(always)]
     pub fn next_announced(&self) -> Option<u64> {
         self.announced.get(self.expected).copied()
@@ -186,19 +187,19 @@ impl IndexBuffer {
     }
 }
 
-/// What a worker is under any protocol.
+/// A worker's state under any protocol.
 pub struct WorkerState {
     pub memory: WorkerMemory,
-    /// Whether it is in a transaction.
+    /// Whether the worker is in a transaction.
     pub active: Cell<bool>,
-    /// Counts its transactions.
+    /// The number of the worker's present transaction.
     serial: Cell<u64>,
-    /// How often the present one was repaired.
+    /// How often the present transaction was repaired.
     round: Cell<u32>,
     buffers: UnsafeCell<Vec<IndexBuffer>>,
     spare_pages: RefCell<SparePages>,
     pub random: RefCell<fastrand::Rng>,
-    /// Records its transactions, if they are recorded.
+    /// Records the worker's transactions, if a history is recorded.
     #[cfg(feature = "history")]
     pub(crate) recorder: Option<RefCell<crate::history::Recorder>>,
 }
@@ -213,7 +214,7 @@ impl WorkerState {
             round: Cell::new(0),
             buffers: UnsafeCell::new((0..indexes).map(|_| IndexBuffer::new()).collect()),
             spare_pages: RefCell::default(),
-            // For backoff only; results do not depend on it.
+            // Used for backoff only; results do not depend on it.
             random: RefCell::new(fastrand::Rng::with_seed(slot as u64)),
             #[cfg(feature = "history")]
             recorder: recording.map(|recording| RefCell::new(recording.recorder())),
@@ -233,20 +234,20 @@ impl WorkerState {
         buffer
     }
 
-    /// Starts the next transaction's count.
+    /// Begins the next transaction: counts it, and resets the round.
     #[inline(always)]
     pub fn next_serial(&self) {
         self.serial.set(self.serial.get() + 1);
         self.round.set(0);
     }
 
-    /// How often the transaction was repaired.
+    /// Returns how often the transaction was repaired.
     #[inline(always)]
     pub fn round(&self) -> u32 {
         self.round.get()
     }
 
-    /// Goes back to the beginning of the transaction, to run it once more.
+    /// Goes back to the beginning of the transaction, which runs again after a repair.
     pub fn next_round(&self) {
         self.round.set(self.round.get() + 1);
     }
@@ -260,7 +261,7 @@ impl WorkerState {
     }
 }
 
-/// A worker that is pinned, as in a transaction.
+/// A pinned worker, as in a transaction. It is unpinned when this is dropped.
 pub struct Pinned<'w>(&'w WorkerState);
 
 impl<'w> Pinned<'w> {

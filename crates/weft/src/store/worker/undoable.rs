@@ -1,10 +1,10 @@
-//! What a whole transaction in a region has done to a worker's blocks, on the simulated machine.
+//! Undoing what a whole transaction in a region has done to a worker's blocks, on the simulated machine.
 //!
-//! A processor that rolls a region back restores all of memory, the worker's lists of free blocks among
-//! it. The simulated machine restores shared words and nothing else. So a transaction that may be undone
-//! as a whole (`htm-naive`'s) has its allocations noted, to be given back, and what it frees is freed when
-//! it can no longer be undone. A retry then gets the blocks that the attempt before it had, as it would
-//! on a processor.
+//! When a processor rolls a region back, it restores all of memory, also the worker's lists of free blocks.
+//! The simulated machine restores shared words and nothing else. So if a transaction may be undone as a whole
+//! (under `htm-naive`), the blocks that it allocates are noted, to be given back. The blocks that it frees
+//! are freed only when it can no longer be undone. A retry then gets the blocks that the attempt before it
+//! had, as it would on a processor.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -16,21 +16,21 @@ use crate::store::record::arena::Class;
 /// Blocks, with the classes that they belong to.
 type Blocks = Vec<(NonNull<u8>, Class)>;
 
-/// The blocks of the transaction under way, if such transactions are noted.
+/// The blocks of the transaction under way, if its blocks are noted.
 #[derive(Debug, Default)]
 pub struct Undoable {
-    /// Whether the worker's transactions are noted: from the first that may be undone as a whole on, or, of a
-    /// transaction in pieces, as long as such a piece lasts.
+    /// Whether the worker's blocks are noted. That begins with the first transaction that may be undone as a
+    /// whole. For a transaction in pieces, it lasts only as long as a piece that may be undone.
     is_noted: bool,
     allocated: Blocks,
     freed: Blocks,
 }
 
-// SAFETY: nobody but the worker uses the blocks, on whatever thread.
+// SAFETY: only the worker uses the blocks, on whatever thread.
 unsafe impl Send for Undoable {}
 
 impl Undoable {
-    /// Begins a transaction. What the one before has freed can be freed now.
+    /// Begins a transaction. Returns the blocks that the previous one freed: they can be freed now.
     #[must_use]
     pub fn begin(&mut self) -> Blocks {
         self.is_noted = true;
@@ -38,12 +38,14 @@ impl Undoable {
         mem::take(&mut self.freed)
     }
 
-    /// What comes now is not undone as a whole. What was freed is freed when the next that may be begins.
+    /// Ends the noting: what follows is not undone as a whole. Blocks that were freed so far are freed when
+    /// the next transaction begins that may be undone.
     pub fn end(&mut self) {
         self.is_noted = false;
     }
 
-    /// The transaction was undone: nothing has been freed, and what was allocated is to be given back.
+    /// Undoes the transaction: nothing that it freed is freed. Returns the blocks that it allocated, to be
+    /// given back.
     #[must_use]
     pub fn undo(&mut self) -> Blocks {
         self.freed.clear();
@@ -57,8 +59,8 @@ impl Undoable {
         }
     }
 
-    /// Whether the block must not be freed now: it was freed within a region, or by what unwinds out of
-    /// one. If that region is not of a transaction that is noted, the block is never used again.
+    /// Returns whether the block must not be freed now, because it was freed inside a region, or by unwinding
+    /// out of one. If that region belongs to a transaction that is not noted, the block is never used again.
     pub fn note_freed(&mut self, block: NonNull<u8>, class: Class, regions: &Regions) -> bool {
         if regions.is_undone() {
             return true;

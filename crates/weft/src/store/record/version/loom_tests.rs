@@ -1,8 +1,8 @@
-//! Model-checked: `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`. Chains of
-//! versions under every interleaving of three threads, with two preemptions at most.
+//! Chains of versions under every interleaving of three threads, with at most two preemptions. Model-checked:
+//! `RUSTFLAGS="--cfg loom" cargo test -p weft --lib --release loom`.
 //!
-//! What a version holds is a cell of loom's. To free it is to write to the cell, when a grace period
-//! has passed. So loom reports whoever reaches what is freed.
+//! The content of a version is a loom cell. To free it is to write to the cell after a grace period. So loom
+//! reports any access to what was freed.
 
 use std::alloc::Layout;
 
@@ -14,7 +14,7 @@ use weft_htm::word::WordPointer;
 use super::*;
 use crate::sync::reclaim::GracePeriods;
 
-/// A version, and its row.
+/// A version with its row.
 #[repr(C, align(16))]
 struct Version {
     header: VersionHeader,
@@ -24,7 +24,7 @@ struct Version {
 const _: () = assert!(std::mem::offset_of!(Version, row) == VersionHeader::BYTES);
 
 impl Version {
-    /// The row of a version on top of another.
+    /// Creates a version that replaces `previous`, and returns its row.
     fn new(number: u64, previous: Option<NonNull<u8>>) -> NonNull<u8> {
         let previous = previous.map_or(ptr::null_mut(), NonNull::as_ptr);
         let header =
@@ -45,11 +45,11 @@ fn header<'a>(row: NonNull<u8>) -> &'a VersionHeader {
     unsafe { VersionHeader::of(row) }
 }
 
-/// A row, to be sent to another thread.
+/// A row that can be sent to another thread.
 #[derive(Clone, Copy)]
 struct Row(NonNull<u8>);
 
-// SAFETY: what it leads to is shared words, and a cell that loom watches.
+// SAFETY: it leads to shared words, and to a cell that loom watches.
 unsafe impl Send for Row {}
 
 impl Row {
@@ -86,36 +86,36 @@ impl Kernel {
         row
     }
 
-    /// Takes a version that nobody needs out of the chain.
+    /// Unlinks a version that no snapshot needs.
     fn unlink(&self, row: NonNull<u8>) {
         let _chain = self.chains.lock(row);
         // SAFETY: the model's thread is pinned, and owns the version.
         unsafe { unlink(self.newest(), row) };
     }
 
-    /// Likewise, for a version that `above` has replaced.
+    /// Unlinks a version that no snapshot needs, and that `above` has replaced.
     fn supersede(&self, above: NonNull<u8>, replaced: NonNull<u8>) {
         if !(header(replaced).is_last() && header(above).cut(replaced)) {
             self.unlink(replaced);
         }
     }
 
-    /// Frees what the worker, which is not pinned, has unlinked, if that may be.
+    /// Frees what the worker has unlinked, if its grace period has passed. The worker is not pinned.
     fn free(&self, row: NonNull<u8>) {
         let tag = self.grace.seal();
         if self.grace.horizon() >= tag {
-            // SAFETY: the grace period has passed: that is what is tested.
+            // SAFETY: the grace period has passed; that this is enough is what the test checks.
             Version::row(row).with_mut(|row| unsafe { *row = 0 });
         }
     }
 
-    /// What a snapshot sees.
+    /// Returns what a snapshot sees.
     fn see(&self, slot: usize, snapshot: u64) -> Option<u64> {
         self.grace.pin(slot);
         let seen = loop {
-            // SAFETY: pinned.
+            // SAFETY: this thread is pinned.
             match unsafe { seen_at(self.newest(), snapshot) } {
-                // SAFETY: reached while this thread is pinned: that is what is tested.
+                // SAFETY: reached while this thread is pinned; that this is enough is what the test checks.
                 Seen::Row(row) => break Some(Version::row(row).with(|row| unsafe { *row })),
                 Seen::Absent => break None,
                 Seen::Changed => yield_now(),
@@ -125,13 +125,13 @@ impl Kernel {
         seen
     }
 
-    /// The numbers in the chain.
+    /// Returns the numbers in the chain.
     fn chain(&self) -> Vec<u64> {
         let mut numbers = Vec::new();
         let mut row = self.newest();
         while let Some(current) = row {
             numbers.push(header(current).number());
-            // SAFETY: nobody else is there.
+            // SAFETY: the other threads have ended.
             row = unsafe { header(current).predecessor() };
         }
         numbers
@@ -144,7 +144,7 @@ fn model(test: impl Fn() + Sync + Send + 'static) {
     model.check(test);
 }
 
-/// Runs bodies at once, each pinned in a slot of its own; the first two unlink a version each.
+/// Runs three bodies at once. The first two are pinned, each in a slot of its own, and unlink a version each.
 fn at_once(
     kernel: &Arc<Kernel>,
     first: impl FnOnce(&Kernel) -> Row + Send + 'static,
@@ -167,9 +167,9 @@ fn at_once(
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// A version is replaced, and its replacement is, before the first transaction has let go of what it
-/// has replaced. Whoever takes what out of the chain, all of it goes, and a reader that comes upon it
-/// reads what is not freed.
+/// A version is replaced, and so is its replacement, before the first transaction has unlinked what it
+/// replaced. In whatever order the two transactions unlink, both old versions leave the chain, and a reader
+/// that reaches one of them reads no freed memory.
 #[test]
 fn loom_chain_two_writers_and_a_reader() {
     model(|| {
@@ -204,8 +204,7 @@ fn loom_chain_two_writers_and_a_reader() {
     });
 }
 
-/// A snapshot sees the version that it needs, while others above it, which it passes, are unlinked
-/// under its feet.
+/// A snapshot sees the version that it needs while versions above it, which it passes, are being unlinked.
 #[test]
 fn loom_chain_a_snapshot_among_those_who_unlink() {
     model(|| {
@@ -215,13 +214,13 @@ fn loom_chain_a_snapshot_among_those_who_unlink() {
         let kernel = Kernel::new(newest.0);
         at_once(
             &kernel,
-            // The snapshot that needed it is closed.
+            // The snapshot that needed the middle version is closed.
             move |kernel| {
                 let middle = middle.get();
                 kernel.unlink(middle);
                 Row(middle)
             },
-            // Nobody needs what this one replaces.
+            // No snapshot needs the version that this one replaces.
             move |kernel| {
                 let newest = newest.get();
                 let row = kernel.install(newest, 7);
@@ -234,8 +233,8 @@ fn loom_chain_a_snapshot_among_those_who_unlink() {
     });
 }
 
-/// A row is deleted while the transaction that wrote it lets go of what it had replaced. The deletion
-/// counts for later snapshots only, and nothing is left below it.
+/// A row is deleted while the transaction that wrote it unlinks what it had replaced. The deletion counts for
+/// later snapshots only, and nothing is left below it.
 #[test]
 fn loom_chain_a_deletion_and_a_cut() {
     model(|| {
