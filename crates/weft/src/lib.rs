@@ -120,36 +120,36 @@ mod transaction;
 // an application, which has not asked for the feature `internals`, cannot name it.
 #[cfg(not(feature = "internals"))]
 mod commit;
-#[cfg(not(feature = "internals"))]
-mod index;
-#[cfg(not(feature = "internals"))]
-mod plan;
-#[cfg(not(feature = "internals"))]
-mod raw_tree;
-#[cfg(not(feature = "internals"))]
-mod step;
-#[cfg(not(feature = "internals"))]
-mod store;
-#[cfg(not(feature = "internals"))]
-mod sync;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod commit;
+#[cfg(not(feature = "internals"))]
+mod index;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod index;
+#[cfg(not(feature = "internals"))]
+mod plan;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod plan;
+#[cfg(not(feature = "internals"))]
+mod raw_tree;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod raw_tree;
+#[cfg(not(feature = "internals"))]
+mod step;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod step;
+#[cfg(not(feature = "internals"))]
+mod store;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod store;
+#[cfg(not(feature = "internals"))]
+mod sync;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod sync;

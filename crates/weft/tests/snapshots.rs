@@ -10,7 +10,9 @@ use weft::protocol::Protocol;
 use weft::{Database, Error, Failure, Record, Snapshot, Table};
 use weft_protocols::Atomic;
 
-use support::{Meeting, Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads};
+use support::{
+    Meeting, Seed, chaos, for_each_executor, for_each_protocol, on_a_thread, stress, threads,
+};
 
 #[derive(Clone, Debug, PartialEq, Record)]
 struct Item {

@@ -38,7 +38,8 @@ impl Meeting {
             return;
         }
         let before = come.meetings;
-        let waited = self.all_came.wait_timeout_while(come, PATIENCE, |come| come.meetings == before);
+        let waited =
+            self.all_came.wait_timeout_while(come, PATIENCE, |come| come.meetings == before);
         let (come, waited) = waited.expect("nobody panics with the lock");
         drop(come);
         assert!(!waited.timed_out(), "another thread of this test did not come");
