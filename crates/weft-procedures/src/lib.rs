@@ -138,7 +138,7 @@ pub use operations::Rows;
 pub use operations::{At, Scanned};
 pub use place::Place;
 #[doc(hidden)]
-pub use slot::Slot;
+pub use slot::ResultSlot;
 #[doc(hidden)]
 pub use walk::Walk;
 
@@ -213,7 +213,7 @@ pub enum Selection {
     /// All instances: in a first pass, or in one that starts again.
     Everything,
     /// The instances of this step and of all later ones: a piece, and what follows it.
-    From(usize),
+    FromStep(usize),
     /// These instances, and those that they reach.
     Stale(Vec<Instance>),
 }
@@ -223,9 +223,9 @@ pub enum Selection {
 pub enum Passes {
     /// One pass only. Nothing is kept, and the driver is told only which step [comes next](Driver::come_to).
     One,
-    /// Passes that run from some step on: [`Selection::From`]. Results are kept where [`Driver::keeps`] says
+    /// Passes that run from some step on: [`Selection::FromStep`]. Results are kept where [`Driver::keeps`] says
     /// so. Places are not kept, and [`Accessed::place`] is [nowhere](Place::NOWHERE).
-    From,
+    FromStep,
     /// Any passes.
     Any,
 }

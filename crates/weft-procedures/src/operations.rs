@@ -6,7 +6,7 @@ use std::ops::RangeBounds;
 use std::ptr;
 
 use crate::place::Place;
-use crate::slot::Slot;
+use crate::slot::ResultSlot;
 use crate::walk::{Decision, Walk};
 use crate::{Accessed, Driver, Passes};
 use weft::Error;
@@ -35,7 +35,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     #[inline(always)]
     fn operate<T: Record, R: Clone>(
         self,
-        slot: &Slot<R>,
+        slot: &ResultSlot<R>,
         table: &Table<T>,
         key: Option<&T::Key>,
         place: impl FnOnce() -> Place,
@@ -74,7 +74,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     #[inline(always)]
     fn point<T: Record, R: Clone>(
         self,
-        slot: &Slot<R>,
+        slot: &ResultSlot<R>,
         table: &Table<T>,
         key: &T::Key,
         is_same: impl FnOnce(&R, &R) -> bool,
@@ -85,7 +85,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     fn scan<T: Record>(
         self,
-        slot: &'w Slot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<Scanned<'tx, T>>,
         table: &'tx Table<T>,
         place: impl FnOnce() -> Place,
         scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
@@ -118,7 +118,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn get<T: Record>(
         self,
-        slot: &Slot<Option<&'tx T>>,
+        slot: &ResultSlot<Option<&'tx T>>,
         table: &Table<T>,
         key: &T::Key,
     ) -> Result<Option<&'tx T>, Error> {
@@ -127,7 +127,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn get_by<T: Record, K: Key>(
         self,
-        slot: &Slot<Option<&'tx T>>,
+        slot: &ResultSlot<Option<&'tx T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         key: &K,
@@ -140,7 +140,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     /// read besides the reads of a transaction.
     pub fn last_by<T: Record, K: Key>(
         self,
-        slot: &Slot<Option<&'tx T>>,
+        slot: &ResultSlot<Option<&'tx T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
@@ -154,7 +154,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     /// As [`Snapshot::get_many`](weft::Snapshot::get_many).
     pub fn get_many<T: Record>(
         self,
-        slot: &Slot<Vec<Option<&'tx T>>>,
+        slot: &ResultSlot<Vec<Option<&'tx T>>>,
         table: &Table<T>,
         keys: impl Iterator<Item = T::Key> + Clone,
     ) -> Result<impl Iterator<Item = Result<Option<&'tx T>, Error>>, Error> {
@@ -172,14 +172,19 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
     }
 
     #[inline]
-    pub fn insert<T: Record>(self, slot: &Slot<()>, table: &Table<T>, row: T) -> Result<(), Error> {
+    pub fn insert<T: Record>(
+        self,
+        slot: &ResultSlot<()>,
+        table: &Table<T>,
+        row: T,
+    ) -> Result<(), Error> {
         let key = row.key();
         self.point(slot, table, &key, PartialEq::eq, |tx| tx.insert(table, row))
     }
 
     pub fn update<T: Record, R: Clone>(
         self,
-        slot: &Slot<Option<R>>,
+        slot: &ResultSlot<Option<R>>,
         table: &Table<T>,
         key: &T::Key,
         change: impl FnOnce(&mut T) -> R,
@@ -200,7 +205,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn upsert<T: Record>(
         self,
-        slot: &Slot<bool>,
+        slot: &ResultSlot<bool>,
         table: &Table<T>,
         row: T,
     ) -> Result<bool, Error> {
@@ -210,7 +215,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn delete<T: Record>(
         self,
-        slot: &Slot<bool>,
+        slot: &ResultSlot<bool>,
         table: &Table<T>,
         key: &T::Key,
     ) -> Result<bool, Error> {
@@ -219,7 +224,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn range<T: Record>(
         self,
-        slot: &'w Slot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<Scanned<'tx, T>>,
         table: &'tx Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -229,7 +234,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn prefix<T: Record>(
         self,
-        slot: &'w Slot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<Scanned<'tx, T>>,
         table: &'tx Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -239,7 +244,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn range_by<T: Record, K: Key>(
         self,
-        slot: &'w Slot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<Scanned<'tx, T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         range: impl RangeBounds<K>,
@@ -250,7 +255,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn prefix_by<T: Record, K: Key>(
         self,
-        slot: &'w Slot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<Scanned<'tx, T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
@@ -261,7 +266,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn apply<T: Record, V: 'static, O: Operation<V>>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
@@ -276,7 +281,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn or<T: Record, V: 'static>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
@@ -290,7 +295,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn and<T: Record, V: 'static>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, V>,
@@ -304,7 +309,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn ordered_put<T: Record, O: Order, V: Payload>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, Ordered<O, V>>,
@@ -316,7 +321,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn top_k_insert<T: Record, O: Order, V: Payload, const K: usize>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, TopK<O, V, K>>,
@@ -328,7 +333,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn union<T: Record, V: Order, const N: usize>(
         self,
-        slot: &Slot<()>,
+        slot: &ResultSlot<()>,
         table: &Table<T>,
         key: &T::Key,
         column: ColumnOf<T, BoundedSet<V, N>>,
@@ -345,7 +350,7 @@ macro_rules! integer_operations {
             $(
                 pub fn $method<T: Record, V: Integer>(
                     self,
-                    slot: &Slot<()>,
+                    slot: &ResultSlot<()>,
                     table: &Table<T>,
                     key: &T::Key,
                     column: ColumnOf<T, V>,
@@ -401,7 +406,7 @@ pub struct Scanned<'tx, T> {
 pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     walk: &'w Walk<'tx, P, D>,
     instance: Instance,
-    slot: &'w Slot<Scanned<'tx, T>>,
+    slot: &'w ResultSlot<Scanned<'tx, T>>,
     is_kept: bool,
     state: State<'tx, T, P>,
     open: Option<OpenScan<'tx, P, D>>,

@@ -187,7 +187,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
         }
         self.open_scans.set(0);
         self.begin_again();
-        Next::Pass(Selection::From(self.first.get()))
+        Next::Pass(Selection::FromStep(self.first.get()))
     }
 
     /// Ends the region of the present piece, if one is open.
@@ -227,7 +227,7 @@ impl<'t, 'db, P: Protocol> Piecewise<'t, 'db, P> {
 struct RegionUndone;
 
 impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
-    const PASSES: Passes = Passes::From;
+    const PASSES: Passes = Passes::FromStep;
 
     /// Catches panics, because a panic may have followed from a conflict, and earlier pieces cannot be undone.
     fn run_pass<R>(&self, body: impl FnOnce() -> R) -> std::thread::Result<R> {
@@ -343,6 +343,6 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         }
         // A conflict in a later piece: only the piece is retried.
         self.undo();
-        Next::Pass(Selection::From(self.first.get()))
+        Next::Pass(Selection::FromStep(self.first.get()))
     }
 }

@@ -10,17 +10,17 @@ use weft::step::Iteration;
 /// The results of a step, one for each of its instances. There is one slot per step, in the frame of
 /// [`Procedure::execute`](crate::Procedure::execute), where the compiler infers its type.
 #[derive(Debug)]
-pub struct Slot<R>(RefCell<Entries<R>>);
+pub struct ResultSlot<R>(RefCell<Entries<R>>);
 
 /// Most steps have one entry; a step in a loop has one for each iteration.
-type Entries<R> = SmallVec<[Entry<R>; 1]>;
+type Entries<R> = SmallVec<[ResultEntry<R>; 1]>;
 
 /// The number of iterations for which room is allocated at once.
 const ITERATIONS: usize = 16;
 
 /// The result of one instance.
 #[derive(Debug)]
-pub(super) struct Entry<R> {
+pub(super) struct ResultEntry<R> {
     pub(super) iteration: Iteration,
     pub(super) place: Place,
     pub(super) result: R,
@@ -28,15 +28,15 @@ pub(super) struct Entry<R> {
     pub(super) pass: u32,
 }
 
-impl<R> Default for Slot<R> {
+impl<R> Default for ResultSlot<R> {
     fn default() -> Self {
-        Slot(RefCell::default())
+        ResultSlot(RefCell::default())
     }
 }
 
-impl<R> Slot<R> {
+impl<R> ResultSlot<R> {
     /// Returns the entry of an iteration. The entries are sorted, because loops run in order.
-    pub(super) fn find(&self, iteration: Iteration) -> Option<RefMut<'_, Entry<R>>> {
+    pub(super) fn find(&self, iteration: Iteration) -> Option<RefMut<'_, ResultEntry<R>>> {
         RefMut::filter_map(self.0.borrow_mut(), |entries| {
             // Mostly it is the last entry, which the first pass has just made.
             if entries.last().is_some_and(|last| last.iteration == iteration) {
@@ -49,7 +49,7 @@ impl<R> Slot<R> {
     }
 
     /// Puts an entry in, and replaces the earlier entry of the same iteration.
-    pub(super) fn put(&self, entry: Entry<R>) {
+    pub(super) fn put(&self, entry: ResultEntry<R>) {
         let mut entries = self.0.borrow_mut();
         if entries.last().is_none_or(|last| last.iteration < entry.iteration) {
             if entries.len() == 1 {
@@ -65,7 +65,7 @@ impl<R> Slot<R> {
     }
 
     /// Removes and returns the entry of an iteration.
-    pub(super) fn remove(&self, iteration: Iteration) -> Option<Entry<R>> {
+    pub(super) fn remove(&self, iteration: Iteration) -> Option<ResultEntry<R>> {
         let mut entries = self.0.borrow_mut();
         let found = entries.binary_search_by_key(&iteration, |entry| entry.iteration);
         found.ok().map(|position| entries.remove(position))

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 
 use crate::operations::At;
 use crate::place::Place;
-use crate::slot::{Entry, Slot};
+use crate::slot::{ResultEntry, ResultSlot};
 use crate::{Accessed, Again, Driver, Next, Passes, Selection};
 use weft::commit::Protocol;
 use weft::plan::{Dependency, Shape};
@@ -42,7 +42,7 @@ struct Writes {
     /// First those of this pass. Then those that this pass has not reached yet, as the last pass left them.
     all: Vec<Write>,
     /// How many of them this pass has reached.
-    come_by: usize,
+    reached: usize,
     /// Writes that have changed or are gone since the last pass that completed: the instance, the table and the
     /// place. A later instance that looks at such a place has to run again.
     changed: Vec<(Instance, &'static str, Place)>,
@@ -57,17 +57,17 @@ struct Write {
 
 impl Writes {
     /// Advances to `instance`. Earlier writes that this pass skipped are dropped.
-    fn come_to(&mut self, instance: Instance, shape: &Shape) {
+    fn advance_to(&mut self, instance: Instance, shape: &Shape) {
         let passed = |write: &Write| shape.precedes(write.instance, instance);
-        let behind = &self.all[self.come_by..];
+        let behind = &self.all[self.reached..];
         let gone = behind.iter().take_while(|write| passed(write)).count();
-        let gone = self.all.drain(self.come_by..self.come_by + gone);
+        let gone = self.all.drain(self.reached..self.reached + gone);
         self.changed.extend(gone.map(|Write { instance, table, place }| (instance, table, place)));
     }
 
     /// Whether the next write is this instance's.
     fn is_next(&self, instance: Instance) -> bool {
-        self.all.get(self.come_by).is_some_and(|write| write.instance == instance)
+        self.all.get(self.reached).is_some_and(|write| write.instance == instance)
     }
 }
 
@@ -99,7 +99,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     pub fn begin_pass(&self) {
         self.pass.set(self.pass.get() + 1);
         self.iteration.set(Iteration::NONE);
-        self.writes.borrow_mut().come_by = 0;
+        self.writes.borrow_mut().reached = 0;
     }
 
     /// Runs a pass. Returns a panic of the body, if the driver wants to be told of it.
@@ -124,7 +124,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         if matches!(D::PASSES, Passes::Any) && is_ok && self.pass.get() > 1 {
             self.changed.borrow_mut().iter_mut().for_each(Vec::clear);
             let writes = &mut *self.writes.borrow_mut();
-            writes.all.truncate(writes.come_by);
+            writes.all.truncate(writes.reached);
             writes.changed.clear();
         }
         match self.driver.end_pass(is_ok) {
@@ -143,7 +143,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// Notes what a step has written in the first pass. [`Walk::order_writes`] has to follow.
-    pub fn note_writes<R>(&self, step: usize, slot: &Slot<R>) {
+    pub fn note_writes<R>(&self, step: usize, slot: &ResultSlot<R>) {
         let described = &self.shape.steps[step];
         if described.access.writes() {
             let all = &mut self.writes.borrow_mut().all;
@@ -163,8 +163,8 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     }
 
     /// Forgets the instances of a step that a completed pass has not reached.
-    pub fn sweep<R>(&self, step: usize, slot: &Slot<R>) {
-        // A driver that walks `Passes::From` keeps nothing after the step with which a pass begins.
+    pub fn sweep<R>(&self, step: usize, slot: &ResultSlot<R>) {
+        // A driver that walks `Passes::FromStep` keeps nothing after the step with which a pass begins.
         if !matches!(D::PASSES, Passes::Any) || self.is_interrupted.get() {
             return;
         }
@@ -241,7 +241,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     pub(super) fn decide<T: Record, R, K>(
         &self,
         instance: Instance,
-        slot: &Slot<R>,
+        slot: &ResultSlot<R>,
         table: &Table<T>,
         key: Option<&T::Key>,
         place: &Place,
@@ -260,7 +260,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     fn decide_again<T: Record, R, K>(
         &self,
         instance: Instance,
-        slot: &Slot<R>,
+        slot: &ResultSlot<R>,
         table: &Table<T>,
         key: Option<&T::Key>,
         place: &Place,
@@ -268,7 +268,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     ) -> Result<Decision<R, K>, Error> {
         let access = self.shape.steps[instance.step].access;
         let accessed = |again| Accessed { instance, access, table, key, place, again };
-        if matches!(D::PASSES, Passes::From) {
+        if matches!(D::PASSES, Passes::FromStep) {
             if self.keeps::<T>(instance, place)
                 && let Some(entry) = slot.find(instance.iteration)
             {
@@ -280,7 +280,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
             self.driver.enter(&accessed(None))?;
             return Ok(Decision::Run(None));
         }
-        self.writes.borrow_mut().come_to(instance, self.shape);
+        self.writes.borrow_mut().advance_to(instance, self.shape);
         let (mut before, mut again) = (None, None);
         if let Some(mut entry) = slot.find(instance.iteration) {
             let is_same = entry.place == *place;
@@ -329,7 +329,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         }
         match &*self.selection.borrow() {
             Selection::Everything => false,
-            Selection::From(first) => instance.step < *first,
+            Selection::FromStep(first) => instance.step < *first,
             Selection::Stale(stale) => {
                 !stale.contains(&instance)
                     && !self.is_reached(instance)
@@ -360,7 +360,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     fn note_kept(&self, instance: Instance) {
         let mut writes = self.writes.borrow_mut();
         if writes.is_next(instance) {
-            writes.come_by += 1;
+            writes.reached += 1;
         }
     }
 
@@ -368,12 +368,12 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         let writes = &mut *self.writes.borrow_mut();
         let write = Write { instance, table, place: place.clone() };
         if writes.is_next(instance) {
-            let before = std::mem::replace(&mut writes.all[writes.come_by], write);
+            let before = std::mem::replace(&mut writes.all[writes.reached], write);
             writes.changed.push((instance, table, before.place));
         } else {
-            writes.all.insert(writes.come_by, write);
+            writes.all.insert(writes.reached, write);
         }
-        writes.come_by += 1;
+        writes.reached += 1;
         writes.changed.push((instance, table, place.clone()));
     }
 
@@ -388,15 +388,15 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
     pub(super) fn is_kept(&self, instance: Instance) -> bool {
         match D::PASSES {
             Passes::One => false,
-            Passes::From => self.driver.keeps(instance.step),
+            Passes::FromStep => self.driver.keeps(instance.step),
             Passes::Any => true,
         }
     }
 
     /// Keeps the result of an instance.
-    pub(super) fn put<R>(&self, instance: Instance, slot: &Slot<R>, place: Place, result: R) {
+    pub(super) fn put<R>(&self, instance: Instance, slot: &ResultSlot<R>, place: Place, result: R) {
         let pass = self.pass.get();
-        slot.put(Entry { iteration: instance.iteration, place, result, pass });
+        slot.put(ResultEntry { iteration: instance.iteration, place, result, pass });
     }
 
     /// Returns an error that ends the pass. The pass is then walked again, and the instance, which was to be

@@ -234,7 +234,7 @@ impl Default for CanaryShared {
 const STALE_COMMITS_MAX: u64 = 4;
 
 /// A row that other transactions can see before its own has committed ([`DirtyRead`](Mutation::DirtyRead)).
-struct Published {
+struct EarlyRow {
     record: RecordPointer<CanaryHeader>,
     table: TableRef,
     row: NonNull<u8>,
@@ -250,7 +250,7 @@ pub struct CanaryExecutor {
     shared: Arc<CanaryShared>,
     /// The number of the last commit that a stale snapshot shows.
     snapshot: u64,
-    published: Vec<Published>,
+    early_rows: Vec<EarlyRow>,
 }
 
 // SAFETY: the sets are empty between transactions, when the executor may move to another thread.
@@ -305,7 +305,7 @@ impl Executor for CanaryExecutor {
             attempt: 0,
             shared: Arc::clone(shared),
             snapshot: 0,
-            published: Vec::new(),
+            early_rows: Vec::new(),
         }
     }
 
@@ -390,7 +390,7 @@ impl Executor for CanaryExecutor {
         if self.publishes_early() && is_first && !version.observed.is_absent() {
             // DirtyRead, AbortedWriteStays: visible before the commit.
             let before = swap_newest(stored(record), row.as_ptr());
-            self.published.push(Published { record, table, row, before });
+            self.early_rows.push(EarlyRow { record, table, row, before });
         }
         self.set.put(table, record, version, Some(row), None);
     }
@@ -509,7 +509,7 @@ impl Executor for CanaryExecutor {
             // NumberAfterInstallation: others may have read the rows, and have drawn smaller numbers.
             memory.draw();
         }
-        self.settle_published(memory, true);
+        self.settle_early_rows(memory, true);
         if !self.shared.mutation.has_snapshots() {
             self.retire_unchained(memory);
         }
@@ -518,7 +518,7 @@ impl Executor for CanaryExecutor {
     }
 
     fn abort(&mut self, memory: &WorkerMemory) {
-        self.settle_published(memory, false);
+        self.settle_early_rows(memory, false);
         // The placeholder stays in its index; the row for it is dropped.
         self.set.drop_private(memory, |_, _| ());
     }
@@ -622,7 +622,7 @@ impl CanaryExecutor {
                 // UnlockBeforeInstall: until the next step an old row goes with the new version.
                 header.tid.unlock(version);
             }
-            let is_published = self.published.iter().any(|one| Some(one.row) == write.row);
+            let is_published = self.early_rows.iter().any(|one| Some(one.row) == write.row);
             if let Some(row) = write.row
                 && !is_published
             {
@@ -654,9 +654,9 @@ impl CanaryExecutor {
     }
 
     /// Settles the rows that were visible too early: their transaction has committed, or takes them back.
-    fn settle_published(&mut self, memory: &WorkerMemory, has_committed: bool) {
+    fn settle_early_rows(&mut self, memory: &WorkerMemory, has_committed: bool) {
         let stays = has_committed || self.breaks(AbortedWriteStays);
-        for Published { record, table, row, before } in self.published.drain(..) {
+        for EarlyRow { record, table, row, before } in self.early_rows.drain(..) {
             // The transaction must not drop the row any more.
             self.set.superseded.retain(|superseded| superseded.row != row);
             let position = self.set.find_write(record).expect("published rows were written");

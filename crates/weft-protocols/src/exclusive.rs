@@ -21,7 +21,7 @@
 //! Otherwise rows and records are retired as under every other protocol. This includes a row that was never
 //! committed and that lies above a version kept for a snapshot: when that snapshot is closed, another thread
 //! may be walking down the chain to unlink the version. A deleted record stays in its index as long as a
-//! snapshot needs it. Until then it is on a list that later commits look through: see [`Deferred`].
+//! snapshot needs it. Until then it is on a list that later commits look through: see [`DeferredUnlinks`].
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
@@ -61,15 +61,15 @@ pub trait Exclusion: Default + Send + Sync + 'static {
 
     /// The deleted records whose unlinking was put off. They may be accessed only between `enter` and `leave`.
     #[doc(hidden)]
-    fn deferred(&self) -> &Deferred;
+    fn deferred(&self) -> &DeferredUnlinks;
 }
 
 /// The deleted records that stayed in their indexes because a snapshot was open. They belong to the transaction
 /// that has exclusive access to the database.
 #[derive(Debug, Default)]
-pub struct Deferred(UnsafeCell<DeferredRecords>);
+pub struct DeferredUnlinks(UnsafeCell<DeferredRecords>);
 
-/// The contents of [`Deferred`].
+/// The contents of [`DeferredUnlinks`].
 #[derive(Debug, Default)]
 struct DeferredRecords {
     /// The records by their addresses. None of them has a row.
@@ -87,9 +87,9 @@ const LOOKED_AT: usize = 32;
 
 // SAFETY: only the transaction with exclusive access to the database accesses it. The records and tables belong
 // to the database, not to a thread.
-unsafe impl Sync for Deferred {}
+unsafe impl Sync for DeferredUnlinks {}
 // SAFETY: as for `Sync`.
-unsafe impl Send for Deferred {}
+unsafe impl Send for DeferredUnlinks {}
 
 /// A flag of a record's pointer: the row that it leads to was deleted.
 const ABSENT: usize = 1;
@@ -131,7 +131,7 @@ struct Undo {
 }
 
 /// A row that no pointer leads to any more.
-struct Unused {
+struct UnusedRow {
     row: NonNull<u8>,
     record: RecordPointer<()>,
     table: TableRef,
@@ -139,7 +139,7 @@ struct Unused {
     is_passed: bool,
 }
 
-impl Unused {
+impl UnusedRow {
     /// Describes a row of this transaction's own that it has replaced, or that it rolls back. The transaction
     /// must still have exclusive access to the database.
     fn uncommitted(row: NonNull<u8>, step: &Undo) -> Self {
@@ -147,7 +147,7 @@ impl Unused {
         // When the last version that was kept has been unlinked, the thread that unlinked it no longer needs
         // this row.
         let is_passed = committed.is_some_and(|committed| !header(committed).is_last());
-        Unused { row, record: step.record, table: step.table, is_passed }
+        UnusedRow { row, record: step.record, table: step.table, is_passed }
     }
 }
 
@@ -157,10 +157,10 @@ pub struct ExclusiveExecutor<E> {
     exclusion: Arc<E>,
     log: Vec<Undo>,
     /// Rows and (in `unlinked`) records to be freed at the end of the transaction.
-    unused: Vec<Unused>,
+    unused: Vec<UnusedRow>,
     unlinked: Vec<(RecordPointer<()>, TableRef)>,
     /// Committed rows that were replaced, each with the row that has replaced it.
-    replaced: Vec<(Unused, NonNull<u8>)>,
+    replaced: Vec<(UnusedRow, NonNull<u8>)>,
     /// Deleted records whose unlinking this commit puts off.
     deferring: Vec<DeletedRecord>,
     /// Whether the last commit left deleted records in their indexes.
@@ -351,7 +351,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
             if let Some(row) = present(step.before)
                 && header(row).number() == UNNUMBERED
             {
-                self.unused.push(Unused::uncommitted(row, step));
+                self.unused.push(UnusedRow::uncommitted(row, step));
             }
         }
         // Find what was replaced or deleted.
@@ -411,7 +411,7 @@ impl<E: Exclusion> Executor for ExclusiveExecutor<E> {
                 if step.created {
                     self.unlinked.extend(unlink(memory, &step));
                 }
-                self.unused.push(Unused::uncommitted(row, &step));
+                self.unused.push(UnusedRow::uncommitted(row, &step));
             }
         }
         self.exclusion.leave(memory);
@@ -463,7 +463,12 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
                 if may_go {
                     if let Some(unlinked) = unlink(memory, step) {
                         self.unlinked.push(unlinked);
-                        self.unused.push(Unused { row: deleted, record, table, is_passed: false });
+                        self.unused.push(UnusedRow {
+                            row: deleted,
+                            record,
+                            table,
+                            is_passed: false,
+                        });
                     }
                 } else if let Some(key) = step.key.clone() {
                     let record = record.block();
@@ -473,7 +478,8 @@ impl<E: Exclusion> ExclusiveExecutor<E> {
             Some(row) => {
                 if let Some(replaced) = self.replaced_by(position) {
                     let is_passed = false;
-                    self.replaced.push((Unused { row: replaced, record, table, is_passed }, row));
+                    self.replaced
+                        .push((UnusedRow { row: replaced, record, table, is_passed }, row));
                 }
             }
         }
@@ -620,7 +626,7 @@ fn unlink(memory: &WorkerMemory, step: &Undo) -> Option<(RecordPointer<()>, Tabl
 }
 
 /// Drops a row that no pointer leads to.
-fn drop_row(memory: &WorkerMemory, unused: Unused) {
+fn drop_row(memory: &WorkerMemory, unused: UnusedRow) {
     let inline = is_inline(unused.table, unused.record, unused.row);
     // SAFETY: each row occurs in the log at most once as `before` without the flag, or was the record's newest
     // when the step that wrote it was undone. No reference to it is left: see "Memory" in the module's

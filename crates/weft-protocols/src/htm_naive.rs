@@ -55,7 +55,7 @@ use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::ElidedLock;
 
-use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
+use super::exclusive::{self, DeferredUnlinks, Exclusion, ExclusiveExecutor};
 
 /// Whole transactions in hardware regions. See the [module](self) for the papers and the idea.
 #[derive(Debug)]
@@ -70,8 +70,8 @@ unsafe impl Protocol for HtmNaive {
     const TWIN: Option<&'static str> = Some("one coarse lock for the whole transaction");
     const KEEPS_LOCKS: bool = true;
     type Header = ();
-    type Shared = Coarse;
-    type Executor = ExclusiveExecutor<Coarse>;
+    type Shared = CoarseLock;
+    type Executor = ExclusiveExecutor<CoarseLock>;
 
     fn settle_deleted(
         _record: &StoredRecord<()>,
@@ -84,12 +84,12 @@ unsafe impl Protocol for HtmNaive {
 
 /// The one lock of the database, which regions elide.
 #[derive(Debug, Default)]
-pub struct Coarse {
+pub struct CoarseLock {
     lock: ElidedLock,
-    deferred: Deferred,
+    deferred: DeferredUnlinks,
 }
 
-impl Exclusion for Coarse {
+impl Exclusion for CoarseLock {
     const IS_ONE_WORKER: bool = false;
 
     #[inline(always)]
@@ -106,7 +106,7 @@ impl Exclusion for Coarse {
     }
 
     #[inline(always)]
-    fn deferred(&self) -> &Deferred {
+    fn deferred(&self) -> &DeferredUnlinks {
         &self.deferred
     }
 }

@@ -18,7 +18,7 @@ use weft::store::record::StoredRecord;
 use weft::store::worker::WorkerMemory;
 use weft_htm::word::{Ordering, Word};
 
-use super::exclusive::{self, Deferred, Exclusion, ExclusiveExecutor};
+use super::exclusive::{self, DeferredUnlinks, Exclusion, ExclusiveExecutor};
 
 /// No concurrency control: one transaction at a time. See the [module](self).
 #[derive(Debug)]
@@ -32,8 +32,8 @@ unsafe impl Protocol for NoControl {
     const WORKERS_MAX: usize = 1;
     const USES_HTM: bool = false;
     type Header = ();
-    type Shared = Running;
-    type Executor = ExclusiveExecutor<Running>;
+    type Shared = RunningFlag;
+    type Executor = ExclusiveExecutor<RunningFlag>;
 
     fn settle_deleted(
         _record: &StoredRecord<()>,
@@ -46,12 +46,12 @@ unsafe impl Protocol for NoControl {
 
 /// The flag that a running transaction holds.
 #[derive(Debug, Default)]
-pub struct Running {
+pub struct RunningFlag {
     flag: Word,
-    deferred: Deferred,
+    deferred: DeferredUnlinks,
 }
 
-impl Exclusion for Running {
+impl Exclusion for RunningFlag {
     const IS_ONE_WORKER: bool = true;
 
     #[inline(always)]
@@ -71,7 +71,7 @@ impl Exclusion for Running {
     }
 
     #[inline(always)]
-    fn deferred(&self) -> &Deferred {
+    fn deferred(&self) -> &DeferredUnlinks {
         &self.deferred
     }
 }

@@ -115,7 +115,7 @@ pub struct OccMemory {
     /// The timestamp of its last commit.
     last: Tid,
     /// The locks of the commit in progress; empty between commits.
-    locks: Vec<Access>,
+    locks: Vec<RecordLock>,
 }
 
 impl Default for OccMemory {
@@ -129,14 +129,14 @@ unsafe impl Send for OccMemory {}
 
 /// A record that was accessed, and the mode in which the commit locks it.
 #[derive(Clone, Copy)]
-struct Access {
+struct RecordLock {
     record: RecordPointer<OccHeader>,
     mode: Mode,
 }
 
-impl std::fmt::Debug for Access {
+impl std::fmt::Debug for RecordLock {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("Access").field(&self.record.block()).field(&self.mode).finish()
+        formatter.debug_tuple("RecordLock").field(&self.record.block()).field(&self.mode).finish()
     }
 }
 
@@ -173,12 +173,13 @@ impl CommitPhases for Occ {
 /// Lists every record accessed, once, in the order of addresses. All commits lock in this order, so they cannot
 /// deadlock.
 #[inline(always)]
-fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<Access>) {
+fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<RecordLock>) {
     debug_assert!(locks.is_empty());
-    let reads = set.reads.iter().map(|read| Access { record: read.record, mode: Mode::Read });
-    let writes = set.writes.iter().map(|write| Access { record: write.record, mode: Mode::Write });
+    let reads = set.reads.iter().map(|read| RecordLock { record: read.record, mode: Mode::Read });
+    let writes =
+        set.writes.iter().map(|write| RecordLock { record: write.record, mode: Mode::Write });
     locks.extend(reads.chain(writes));
-    let address = |access: &Access| -> NonNull<u8> { access.record.block() };
+    let address = |access: &RecordLock| -> NonNull<u8> { access.record.block() };
     locks.sort_unstable_by_key(|access| (address(access), access.mode));
     locks.dedup_by_key(|access| address(access));
 }
@@ -187,7 +188,7 @@ fn list_accesses(set: &AccessSet<OccHeader>, locks: &mut Vec<Access>) {
 #[inline(always)]
 fn validate_and_write(
     set: &AccessSet<OccHeader>,
-    locks: &[Access],
+    locks: &[RecordLock],
     last: &mut Tid,
     epoch: &impl Fn() -> u64,
 ) -> Result<(), Abort> {

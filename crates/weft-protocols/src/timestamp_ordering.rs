@@ -151,7 +151,7 @@ unsafe impl Protocol for TimestampOrdering {
         let word = &record.header.tid;
         let tid = word.lock();
         // A reservation relies on the word as it was, so the flags must stay.
-        if record.header.pending.load(Ordering::Relaxed) != NOBODY {
+        if record.header.pending.load(Ordering::Relaxed) != NOT_PENDING {
             word.unlock(tid);
             Settled::Busy
         } else if !tid.is_absent() {
@@ -180,7 +180,7 @@ pub struct RecordTimestamps {
 }
 
 /// The value of `pending` when no transaction has reserved the record. Timestamps begin at 1.
-const NOBODY: u64 = 0;
+const NOT_PENDING: u64 = 0;
 
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<StoredRecord<RecordTimestamps>>() == 32);
@@ -190,7 +190,7 @@ impl Default for RecordTimestamps {
         RecordTimestamps {
             tid: TidWord::new(Tid::PLACEHOLDER),
             read: Word::new(0),
-            pending: Word::new(NOBODY),
+            pending: Word::new(NOT_PENDING),
         }
     }
 }
@@ -243,7 +243,7 @@ impl TimestampOrderingShared {
 
 /// The result of an access to a record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Access {
+enum AccessResult {
     /// The access was in time. Contains the record's version word, without the latch, and its newest row.
     Granted(Tid, *mut u8),
     /// An older transaction is about to write the record: try again after its end. Contains its timestamp.
@@ -281,23 +281,28 @@ fn exclusively<R>(record: &TimedRecord, regions: &Regions, step: impl Fn(Tid) ->
 
 /// Reads the record at timestamp `time`: the *read* of the module's description.
 #[inline(always)]
-fn read_at(record: &TimedRecord, time: u64, index: &IndexTimestamps, regions: &Regions) -> Access {
+fn read_at(
+    record: &TimedRecord,
+    time: u64,
+    index: &IndexTimestamps,
+    regions: &Regions,
+) -> AccessResult {
     exclusively(record, regions, |tid| {
         let pending = record.header.pending.load(Ordering::Relaxed);
-        if pending != NOBODY && pending < time {
-            return (tid, Access::Wait(pending));
+        if pending != NOT_PENDING && pending < time {
+            return (tid, AccessResult::Wait(pending));
         }
         if tid.is_removed() {
-            return (tid, Access::Granted(tid, ptr::null_mut()));
+            return (tid, AccessResult::Granted(tid, ptr::null_mut()));
         }
         // A placeholder does not know the write timestamp of a record that had the key before it. The index's
         // write timestamp stands in for that.
         let is_forgotten = tid == Tid::PLACEHOLDER && index.has_early_deletion_after(time);
         if tid.timestamp() > time || is_forgotten {
-            return (tid, Access::TooLate);
+            return (tid, AccessResult::TooLate);
         }
         mark_read(record, tid, time, index);
-        (tid, Access::Granted(tid, newest(record)))
+        (tid, AccessResult::Granted(tid, newest(record)))
     })
 }
 
@@ -315,22 +320,22 @@ fn mark_read(record: &TimedRecord, tid: Tid, time: u64, index: &IndexTimestamps)
 
 /// Makes `time` pending, unless it is already: the *reserve* of the module's description.
 #[inline(always)]
-fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> Access {
+fn reserve(record: &TimedRecord, time: u64, regions: &Regions) -> AccessResult {
     exclusively(record, regions, |tid| {
         let header = &record.header;
         let pending = header.pending.load(Ordering::Relaxed);
-        if pending != NOBODY && pending < time {
-            return (tid, Access::Wait(pending));
+        if pending != NOT_PENDING && pending < time {
+            return (tid, AccessResult::Wait(pending));
         }
         if tid.is_removed() {
-            return (tid, Access::Granted(tid, ptr::null_mut()));
+            return (tid, AccessResult::Granted(tid, ptr::null_mut()));
         }
         let read = header.read.load(Ordering::Relaxed);
         if pending > time || read > time || tid.timestamp() > time {
-            return (tid, Access::TooLate);
+            return (tid, AccessResult::TooLate);
         }
         header.pending.store(time, Ordering::Relaxed);
-        (tid, Access::Granted(tid, newest(record)))
+        (tid, AccessResult::Granted(tid, newest(record)))
     })
 }
 
@@ -344,7 +349,7 @@ fn install(record: &TimedRecord, after: Tid, row: Option<NonNull<u8>>, regions: 
             // without accessing the record (`Transaction::locate`).
             record.newest.store(Newest::of(row), Ordering::Release);
         }
-        record.header.pending.store(NOBODY, Ordering::Relaxed);
+        record.header.pending.store(NOT_PENDING, Ordering::Relaxed);
         (after, ())
     });
 }
@@ -357,7 +362,7 @@ fn release(record: &TimedRecord, read_at: Option<u64>, index: &IndexTimestamps, 
         if let Some(time) = read_at {
             mark_read(record, tid, time, index);
         }
-        record.header.pending.store(NOBODY, Ordering::Relaxed);
+        record.header.pending.store(NOT_PENDING, Ordering::Relaxed);
         (tid, ())
     });
 }
@@ -533,7 +538,7 @@ impl Executor for TimestampOrderingExecutor {
         let index = self.shared.index_of(table);
         loop {
             match read_at(stored(record), self.time, index, memory.regions()) {
-                Access::Granted(tid, newest) => return Ok(visible(tid, newest)),
+                AccessResult::Granted(tid, newest) => return Ok(visible(tid, newest)),
                 access => give_way_or_wait(access, table, record)?,
             }
         }
@@ -552,7 +557,7 @@ impl Executor for TimestampOrderingExecutor {
         }
         loop {
             match reserve(stored(record), self.time, memory.regions()) {
-                Access::Granted(tid, newest) => {
+                AccessResult::Granted(tid, newest) => {
                     if !was_pending && !tid.is_removed() {
                         self.reservations.push(Reservation { record, table });
                     }
@@ -736,12 +741,12 @@ impl TimestampOrderingExecutor {
 /// Waits after an access that was not granted, or returns why the transaction must abort.
 #[cold]
 fn give_way_or_wait(
-    access: Access,
+    access: AccessResult,
     table: TableRef,
     record: RecordPointer<RecordTimestamps>,
 ) -> Result<(), Abort> {
     match access {
-        Access::Wait(writer) if wait_for_end_of(writer, stored(record)) => Ok(()),
+        AccessResult::Wait(writer) if wait_for_end_of(writer, stored(record)) => Ok(()),
         _ => Err(abort_at(ConflictReason::TimestampOrder, table, record)),
     }
 }
@@ -758,7 +763,7 @@ fn discard_placeholder(
     debug_assert_eq!(tid, Tid::PLACEHOLDER);
     // SAFETY: the record is of the table, and the worker is pinned.
     let unlinked = unsafe { entry.table.unlink(entry.record.block(), key, memory) };
-    header.pending.store(NOBODY, Ordering::Relaxed);
+    header.pending.store(NOT_PENDING, Ordering::Relaxed);
     header.tid.unlock(if unlinked { tid.removed() } else { tid });
     if unlinked {
         memory.retire_record(entry.record.block(), entry.table);

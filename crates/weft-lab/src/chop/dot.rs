@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 
-use super::edges::{Place, Sort, edges, in_graph};
+use super::edges::{EdgeKind, InstancePiece, edges, in_graph};
 use super::text::{label, title};
 
 /// Returns the graph in Graphviz's language.
@@ -15,7 +15,7 @@ pub fn dot(chopping: &Chopping) -> String {
         let name = &chopping.outline(procedure).name;
         let pieces = &chopping.procedures[procedure].pieces;
         for instance in 1..=2 {
-            let node = |piece| node(chopping, Place { procedure, instance, piece });
+            let node = |piece| node(chopping, InstancePiece { procedure, instance, piece });
             let _ = writeln!(dot, "  subgraph \"cluster_{name}_{instance}\" {{");
             let _ = writeln!(dot, "    label=\"{name} ({instance})\";");
             for (position, piece) in pieces.iter().enumerate() {
@@ -39,9 +39,9 @@ pub fn dot(chopping: &Chopping) -> String {
     }
     for edge in edges(chopping) {
         let tables = edge.tables.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let style = match edge.sort {
-            Sort::Conflict => "",
-            Sort::Deferred => ", style=dashed",
+        let style = match edge.kind {
+            EdgeKind::Conflict => "",
+            EdgeKind::Deferred => ", style=dashed",
         };
         let (from, to) = (node(chopping, edge.from), node(chopping, edge.to));
         let _ = writeln!(
@@ -53,7 +53,7 @@ pub fn dot(chopping: &Chopping) -> String {
     dot
 }
 
-fn node(chopping: &Chopping, place: Place) -> String {
+fn node(chopping: &Chopping, place: InstancePiece) -> String {
     let name = &chopping.outline(place.procedure).name;
     format!("\"{name}_{}_{}\"", place.instance, place.piece + 1)
 }

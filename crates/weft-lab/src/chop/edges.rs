@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weft_procedures::chopping::{Chopping, Standing};
+use weft_procedures::chopping::{Chopping, ConflictTreatment};
 
 /// A piece of an instance, in a picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct InstancePiece {
     /// The procedure's position.
     pub procedure: usize,
     /// The instance: 1 or 2.
@@ -21,7 +21,7 @@ pub struct Place {
 
 /// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sort {
+pub enum EdgeKind {
     /// A C-edge.
     Conflict,
     /// From a deferred step to its reader.
@@ -31,25 +31,26 @@ pub enum Sort {
 /// An edge between pieces of two instances.
 #[derive(Clone, Debug)]
 pub struct Edge {
-    pub from: Place,
-    pub to: Place,
-    pub sort: Sort,
+    pub from: InstancePiece,
+    pub to: InstancePiece,
+    pub kind: EdgeKind,
     /// The tables in which the conflicts are.
     pub tables: BTreeSet<String>,
 }
 
 /// Returns all edges except S-edges.
 pub fn edges(chopping: &Chopping) -> Vec<Edge> {
-    let mut all: BTreeMap<(Place, Place, Sort), BTreeSet<String>> = BTreeMap::new();
+    let mut all: BTreeMap<(InstancePiece, InstancePiece, EdgeKind), BTreeSet<String>> =
+        BTreeMap::new();
     for conflict in &chopping.conflicts {
-        let sort = match conflict.standing {
-            Standing::Edge => Sort::Conflict,
-            Standing::Deferred { .. } => Sort::Deferred,
-            Standing::ByToken => continue,
+        let kind = match conflict.treatment {
+            ConflictTreatment::Edge => EdgeKind::Conflict,
+            ConflictTreatment::Deferred { .. } => EdgeKind::Deferred,
+            ConflictTreatment::ByToken => continue,
         };
         let place = |number, instance| {
             let piece = chopping.piece_of(number);
-            Place { procedure: number.procedure, instance, piece }
+            InstancePiece { procedure: number.procedure, instance, piece }
         };
         // Between two instances of the same procedure, a conflict of two steps gives two edges: draw both.
         let pairs = match conflict.one.procedure == conflict.other.procedure {
@@ -60,12 +61,12 @@ pub fn edges(chopping: &Chopping) -> Vec<Edge> {
             false => vec![(place(conflict.one, 2), place(conflict.other, 1))],
         };
         for (from, to) in pairs {
-            let tables = all.entry((from, to, sort)).or_default();
+            let tables = all.entry((from, to, kind)).or_default();
             tables.insert(chopping.step(conflict.one).table.clone());
         }
     }
     let edges = all.into_iter();
-    edges.map(|((from, to, sort), tables)| Edge { from, to, sort, tables }).collect()
+    edges.map(|((from, to, kind), tables)| Edge { from, to, kind, tables }).collect()
 }
 
 /// Returns the positions of the procedures that are in the graph.

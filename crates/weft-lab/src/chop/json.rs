@@ -15,7 +15,7 @@
 use serde::Serialize;
 use serde_json::json as value;
 use serde_json::{Value, to_string_pretty};
-use weft_procedures::chopping::{Chopping, Conflict, Standing, StepNumber};
+use weft_procedures::chopping::{Chopping, Conflict, ConflictTreatment, StepNumber};
 
 use super::names;
 use weft_bench::stop::Stop;
@@ -35,16 +35,16 @@ fn number(step: StepNumber) -> [usize; 2] {
 }
 
 fn conflict_value(chopping: &Chopping, conflict: &Conflict) -> Value {
-    let (standing, publisher) = match conflict.standing {
-        Standing::Edge => ("edge", None),
-        Standing::ByToken => ("by_token", None),
-        Standing::Deferred { publisher } => ("deferred", Some(number(publisher))),
+    let (standing, publisher) = match conflict.treatment {
+        ConflictTreatment::Edge => ("edge", None),
+        ConflictTreatment::ByToken => ("by_token", None),
+        ConflictTreatment::Deferred { publisher } => ("deferred", Some(number(publisher))),
     };
     value!({
         "steps": [number(conflict.one), number(conflict.other)],
         "table": chopping.step(conflict.one).table,
-        "rows": conflict.meeting.rows,
-        "columns": conflict.meeting.columns,
+        "rows": conflict.scope.rows,
+        "columns": conflict.scope.columns,
         "standing": standing,
         "publisher": publisher,
     })

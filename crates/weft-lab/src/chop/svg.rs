@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 
 use weft_procedures::chopping::{Chopping, PieceKind, StepNumber};
 
-use super::edges::{Edge, Place, Sort, edges, in_graph};
+use super::edges::{Edge, EdgeKind, InstancePiece, edges, in_graph};
 use super::text::{label, title};
 use crate::procedures::layout::{Arrow, Kind, lanes};
 use weft_bench::svg::Svg;
@@ -54,7 +54,7 @@ impl Shape {
 /// Returns the picture.
 pub fn svg(chopping: &Chopping) -> String {
     // Place the pieces: a column for each instance, from left to right.
-    let mut shapes: BTreeMap<Place, Shape> = BTreeMap::new();
+    let mut shapes: BTreeMap<InstancePiece, Shape> = BTreeMap::new();
     let (mut left, mut bottom) = (MARGIN, TOP);
     let mut columns: Vec<(usize, usize, f64)> = Vec::new();
     for procedure in in_graph(chopping) {
@@ -67,7 +67,7 @@ pub fn svg(chopping: &Chopping) -> String {
             let mut top = TOP;
             for (position, piece) in pieces.iter().enumerate() {
                 let height = piece.steps.len() as f64 * LINE + 2.0 * PADDING;
-                let place = Place { procedure, instance, piece: position };
+                let place = InstancePiece { procedure, instance, piece: position };
                 shapes.insert(place, Shape { left, top, width, height });
                 top += height + BETWEEN_PIECES;
             }
@@ -77,7 +77,7 @@ pub fn svg(chopping: &Chopping) -> String {
         }
     }
     let edges = edges(chopping);
-    let column = |place: Place| {
+    let column = |place: InstancePiece| {
         let found = columns.iter().position(|&(procedure, instance, _)| {
             (procedure, instance) == (place.procedure, place.instance)
         });
@@ -108,7 +108,7 @@ pub fn svg(chopping: &Chopping) -> String {
     }
     // Draw S-edges first, then C-edges, then the pieces, which cover the ends of the lines.
     for (place, shape) in &shapes {
-        let next = Place { piece: place.piece + 1, ..*place };
+        let next = InstancePiece { piece: place.piece + 1, ..*place };
         if let Some(below) = shapes.get(&next) {
             let x = shape.left + shape.width / 2.0;
             let (from, to) = (shape.top + shape.height, below.top);
@@ -158,7 +158,7 @@ fn draw_edge(
     bottom: f64,
 ) {
     let tables = edge.tables.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-    let broken = if edge.sort == Sort::Deferred { " stroke-dasharray=\"6 4\"" } else { "" };
+    let broken = if edge.kind == EdgeKind::Deferred { " stroke-dasharray=\"6 4\"" } else { "" };
     let (start, end) = (from.left + from.width, to.left);
     let path = match lane {
         None => format!("M{start:.1} {:.1}L{end:.1} {:.1}", from.middle(), to.middle()),
@@ -174,7 +174,7 @@ fn draw_edge(
     svg.shape("path", format_args!("class=\"c\" d=\"{path}\" {style}{broken}"), &tables);
 }
 
-fn draw_piece(svg: &mut Svg, chopping: &Chopping, place: Place, shape: &Shape) {
+fn draw_piece(svg: &mut Svg, chopping: &Chopping, place: InstancePiece, shape: &Shape) {
     let Shape { left, top, width, height } = *shape;
     let piece = &chopping.procedures[place.procedure].pieces[place.piece];
     let (rounded, fill) = match piece.kind {

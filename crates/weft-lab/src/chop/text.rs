@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft_procedures::chopping::{Chopping, Options, Standing, StepNumber};
+use weft_procedures::chopping::{Chopping, ConflictTreatment, Options, StepNumber};
 
 use super::names;
 
@@ -72,25 +72,25 @@ pub fn title(chopping: &Chopping) -> String {
 }
 
 fn write_conflicts(text: &mut String, chopping: &Chopping) {
-    let of = |wanted: fn(Standing) -> bool| {
-        let all = chopping.conflicts.iter().filter(move |conflict| wanted(conflict.standing));
-        all.map(|conflict| match conflict.standing {
-            Standing::Deferred { publisher } => {
+    let of = |wanted: fn(ConflictTreatment) -> bool| {
+        let all = chopping.conflicts.iter().filter(move |conflict| wanted(conflict.treatment));
+        all.map(|conflict| match conflict.treatment {
+            ConflictTreatment::Deferred { publisher } => {
                 let reader = conflict.across(publisher).unwrap_or(publisher);
                 let table = &chopping.step(publisher).table;
                 let (one, other) = (chopping.name(publisher), chopping.name(reader));
-                format!("{one}, for {other}: {table} ({})", conflict.meeting)
+                format!("{one}, for {other}: {table} ({})", conflict.scope)
             }
             _ => chopping.in_words(conflict),
         })
         .collect::<Vec<_>>()
     };
-    let sorts: [(&str, Vec<String>); 3] = [
-        ("Conflicts (C-edges):", of(|standing| standing == Standing::Edge)),
-        ("Deferred:", of(|standing| matches!(standing, Standing::Deferred { .. }))),
-        ("Decided by tokens:", of(|standing| standing == Standing::ByToken)),
+    let kinds: [(&str, Vec<String>); 3] = [
+        ("Conflicts (C-edges):", of(|treatment| treatment == ConflictTreatment::Edge)),
+        ("Deferred:", of(|treatment| matches!(treatment, ConflictTreatment::Deferred { .. }))),
+        ("Decided by tokens:", of(|treatment| treatment == ConflictTreatment::ByToken)),
     ];
-    for (title, lines) in sorts.iter().filter(|(_, lines)| !lines.is_empty()) {
+    for (title, lines) in kinds.iter().filter(|(_, lines)| !lines.is_empty()) {
         let _ = writeln!(text, "\n{title}");
         lines.iter().for_each(|line| write_wrapped(text, "  ", line));
     }

@@ -11,7 +11,7 @@ use syn::{
     Visibility, parse_quote,
 };
 
-use super::flow::{Flow, Found, Origins};
+use super::flow::{Flow, Origins, StepDependencies};
 use super::function::{Function, Kind, Parameter};
 use super::steps::{Site, Steps, columns_tokens};
 
@@ -246,7 +246,7 @@ fn execute(function: &Function, steps: &Steps) -> TokenStream {
         where
             Self: 'tx,
         {
-            #(let #slots = ::weft_procedures::Slot::default();)*
+            #(let #slots = ::weft_procedures::ResultSlot::default();)*
             let __weft_walk = ::weft_procedures::Walk::<#protocol, D>::new(
                 __weft_driver,
                 <Self as ::weft_procedures::Procedure<#protocol>>::shape(),
@@ -308,7 +308,7 @@ fn shape(function: &Function, steps: &Steps, flow: &Flow) -> Result<TokenStream,
     })
 }
 
-fn step(function: &Function, site: &Site, found: &Found) -> Result<TokenStream, Error> {
+fn step(function: &Function, site: &Site, found: &StepDependencies) -> Result<TokenStream, Error> {
     let method = site.method.name;
     let access = site.method.access.tokens(site.kind);
     let table = table(function, &site.table)?;

@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Options;
-use super::conflict::{Sight, meeting};
+use super::conflict::{Granularity, conflict_scope};
 use super::defer::Deferral;
 use super::graph::Graph;
-use super::order::{Before, Why, constraints};
+use super::order::{OrderConstraint, OrderReason, constraints};
 use super::outline::{Outline, OutlineAccess, OutlineStep, Outlines};
 use super::partition::Partition;
 use super::result::{
-    Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing, StepNumber,
+    Chopped, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred, Piece,
+    PieceKind, StepNumber,
 };
 use weft::OutlineError;
 
@@ -80,8 +81,10 @@ impl<'a> Analysis<'a> {
     }
 
     fn find_conflicts(&mut self) {
-        let sight =
-            Sight { columns: self.options.columns, commutativity: self.options.commutativity };
+        let granularity = Granularity {
+            columns: self.options.columns,
+            commutativity: self.options.commutativity,
+        };
         let steps: Vec<_> = self
             .in_graph()
             .flat_map(|(procedure, outline)| {
@@ -91,12 +94,12 @@ impl<'a> Analysis<'a> {
             .collect();
         for (position, &(one, touched)) in steps.iter().enumerate() {
             for &(other, its) in &steps[position..] {
-                let Some(meeting) = meeting(touched, its, sight) else { continue };
-                let standing = match self.tokens.contains_key(touched.table.as_str()) {
-                    true => Standing::ByToken,
-                    false => Standing::Edge,
+                let Some(scope) = conflict_scope(touched, its, granularity) else { continue };
+                let treatment = match self.tokens.contains_key(touched.table.as_str()) {
+                    true => ConflictTreatment::ByToken,
+                    false => ConflictTreatment::Edge,
                 };
-                self.conflicts.push(Conflict { one, other, meeting, standing });
+                self.conflicts.push(Conflict { one, other, scope, treatment });
             }
         }
     }
@@ -170,11 +173,12 @@ impl<'a> Analysis<'a> {
         before.extend(self.token_constraints(outline));
         let mut partition = Partition::new(outline.steps.len(), before);
         let mut merges = Vec::new();
-        let mut merge = |partition: &mut Partition, one: usize, other: usize, reason: Reason| {
-            if partition.merge(one, other) {
-                merges.push(Merge { one, other, reason });
-            }
-        };
+        let mut merge =
+            |partition: &mut Partition, one: usize, other: usize, reason: MergeReason| {
+                if partition.merge(one, other) {
+                    merges.push(Merge { one, other, reason });
+                }
+            };
 
         // Step 5: merge the steps on SC-cycles.
         let mut conflicting =
@@ -184,14 +188,14 @@ impl<'a> Analysis<'a> {
         for step in conflicting {
             let from = last.replace(step).expect("there is a first");
             if let Some(way) = graph.way(procedure, from, step) {
-                merge(&mut partition, from, step, Reason::Cycle(way));
+                merge(&mut partition, from, step, MergeReason::Cycle(way));
             }
         }
 
         // Subscribers read what is deferred in their conflicting piece.
         let subscribes = |step: usize| {
-            self.conflicts.iter().any(|conflict| match conflict.standing {
-                Standing::Deferred { publisher } => {
+            self.conflicts.iter().any(|conflict| match conflict.treatment {
+                ConflictTreatment::Deferred { publisher } => {
                     conflict.across(publisher) == Some(number(step))
                 }
                 _ => false,
@@ -202,7 +206,7 @@ impl<'a> Analysis<'a> {
             .collect();
         let moment = first.or(subscribing.first().copied());
         for &step in &subscribing {
-            merge(&mut partition, moment.expect("there is one"), step, Reason::Subscribes);
+            merge(&mut partition, moment.expect("there is one"), step, MergeReason::Subscribes);
         }
 
         // Steps 6 and 7: the order, and the first piece.
@@ -210,23 +214,24 @@ impl<'a> Analysis<'a> {
             (0..outline.steps.len()).filter(|&step| outline.steps[step].may_roll_back).collect();
         if let Some((&first, rest)) = rollbacks.split_first() {
             for &step in rest {
-                merge(&mut partition, first, step, Reason::Rollback { step });
+                merge(&mut partition, first, step, MergeReason::Rollback { step });
             }
         }
         loop {
             if let Some(circle) = partition.circle() {
-                for before in &circle {
-                    let reason = Reason::Order(circle.clone());
-                    merge(&mut partition, before.first, before.then, reason);
+                for constraint in &circle {
+                    let reason = MergeReason::Order(circle.clone());
+                    merge(&mut partition, constraint.first, constraint.then, reason);
                 }
                 continue;
             }
             let Some(&step) = rollbacks.first() else { break };
             match partition.before(partition.group(step)) {
-                Some(before) => {
-                    let reason =
-                        Reason::Rollback { step: rollback_after(&partition, &before, &rollbacks) };
-                    merge(&mut partition, before.first, before.then, reason);
+                Some(constraint) => {
+                    let reason = MergeReason::Rollback {
+                        step: rollback_after(&partition, &constraint, &rollbacks),
+                    };
+                    merge(&mut partition, constraint.first, constraint.then, reason);
                 }
                 None => break,
             }
@@ -253,7 +258,7 @@ impl<'a> Analysis<'a> {
 
     /// Returns the constraints by tokens: a token is inserted after its rows, and deleted before they are
     /// touched.
-    fn token_constraints(&self, outline: &'a Outline) -> Vec<Before> {
+    fn token_constraints(&self, outline: &'a Outline) -> Vec<OrderConstraint> {
         let mut all = Vec::new();
         for (of_row, row) in outline.steps.iter().enumerate() {
             let Some(&token) = self.tokens.get(row.table.as_str()) else { continue };
@@ -263,10 +268,18 @@ impl<'a> Analysis<'a> {
                 }
                 match step.access {
                     OutlineAccess::Insert => {
-                        all.push(Before { first: of_row, then: of_token, why: Why::Token });
+                        all.push(OrderConstraint {
+                            first: of_row,
+                            then: of_token,
+                            why: OrderReason::Token,
+                        });
                     }
                     OutlineAccess::Delete => {
-                        all.push(Before { first: of_token, then: of_row, why: Why::Token });
+                        all.push(OrderConstraint {
+                            first: of_token,
+                            then: of_row,
+                            why: OrderReason::Token,
+                        });
                     }
                     _ => {}
                 }
@@ -305,8 +318,12 @@ impl<'a> Analysis<'a> {
 }
 
 /// Returns the last of the steps that may roll back among those that the first piece has so far.
-fn rollback_after(partition: &Partition, before: &Before, rollbacks: &[usize]) -> usize {
-    let group = partition.group(before.then);
+fn rollback_after(
+    partition: &Partition,
+    constraint: &OrderConstraint,
+    rollbacks: &[usize],
+) -> usize {
+    let group = partition.group(constraint.then);
     let within = rollbacks.iter().copied().filter(|&step| partition.group(step) == group);
     within.max().expect("it is their piece")
 }

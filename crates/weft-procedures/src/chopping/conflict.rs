@@ -17,7 +17,7 @@ use weft::operation::OperationKind;
 
 /// What two steps conflict about.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Meeting {
+pub struct ConflictScope {
     /// Whether one of them may insert or delete rows for which the other looks.
     pub rows: bool,
     /// The columns that one of them writes, and the other reads or writes. `None` means any: it is not known
@@ -25,7 +25,7 @@ pub struct Meeting {
     pub columns: Option<BTreeSet<String>>,
 }
 
-impl fmt::Display for Meeting {
+impl fmt::Display for ConflictScope {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts: Vec<String> = Vec::new();
         parts.extend(self.rows.then(|| "rows".to_owned()));
@@ -39,26 +39,31 @@ impl fmt::Display for Meeting {
 
 /// The granularity at which conflicts are found.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sight {
+pub(super) struct Granularity {
     /// By columns; otherwise by tables.
     pub columns: bool,
     /// Whether commutative operations, and inserts, count as commuting.
     pub commutativity: bool,
 }
 
-impl Sight {
+impl Granularity {
     /// The finest granularity, for steps of one procedure: there it only matters whether one may run before the
     /// other.
-    pub(super) const FINE: Sight = Sight { columns: true, commutativity: true };
+    pub(super) const FINE: Granularity = Granularity { columns: true, commutativity: true };
 }
 
 /// Returns what two steps conflict about, if they conflict.
-pub(super) fn meeting(one: &OutlineStep, other: &OutlineStep, sight: Sight) -> Option<Meeting> {
+pub(super) fn conflict_scope(
+    one: &OutlineStep,
+    other: &OutlineStep,
+    granularity: Granularity,
+) -> Option<ConflictScope> {
     if one.table != other.table {
         return None;
     }
-    let rows = meet_in_rows(one.access, other.access, sight);
-    let (one, other) = (Touched::by(one, sight), Touched::by(other, sight));
+    let rows = conflict_in_rows(one.access, other.access, granularity);
+    let (one, other) =
+        (TouchedColumns::by(one, granularity), TouchedColumns::by(other, granularity));
     let meets = [
         common(&one.reads, &other.changes()),
         common(&one.changes(), &other.reads),
@@ -74,49 +79,49 @@ pub(super) fn meeting(one: &OutlineStep, other: &OutlineStep, sight: Sight) -> O
         Columns::Any => None,
         Columns::These(names) => Some(names),
     };
-    Some(Meeting { rows, columns })
+    Some(ConflictScope { rows, columns })
 }
 
-fn meet_in_rows(one: OutlineAccess, other: OutlineAccess, sight: Sight) -> bool {
+fn conflict_in_rows(one: OutlineAccess, other: OutlineAccess, granularity: Granularity) -> bool {
     use OutlineAccess::{Delete, Insert, Upsert};
     let changes_rows = |access| matches!(access, Insert | Upsert | Delete);
     match (one, other) {
-        (Insert, Insert) => !sight.commutativity,
+        (Insert, Insert) => !granularity.commutativity,
         _ => changes_rows(one) || changes_rows(other),
     }
 }
 
 /// The columns of an existing row that a step touches.
-struct Touched {
+struct TouchedColumns {
     reads: Columns,
     writes: Columns,
     operations: Vec<(String, OperationKind)>,
 }
 
-impl Touched {
-    fn by(step: &OutlineStep, sight: Sight) -> Touched {
+impl TouchedColumns {
+    fn by(step: &OutlineStep, granularity: Granularity) -> TouchedColumns {
         // An inserted row did not exist, and a deleted one is gone as a whole.
         if matches!(step.access, OutlineAccess::Insert | OutlineAccess::Delete) {
             let (reads, writes) = (Columns::NONE, Columns::NONE);
-            return Touched { reads, writes, operations: Vec::new() };
+            return TouchedColumns { reads, writes, operations: Vec::new() };
         }
         let OutlineStep { mut reads, mut writes, mut operations, .. } = step.clone();
-        let is_commutative = match sight.columns {
-            true => sight.commutativity,
-            false => sight.commutativity && step.operation().is_some(),
+        let is_commutative = match granularity.columns {
+            true => granularity.commutativity,
+            false => granularity.commutativity && step.operation().is_some(),
         };
         if !is_commutative {
             let names = operations.drain(..).map(|(name, _)| name);
             writes = union(writes, Columns::These(names.collect()));
         }
-        if !sight.columns {
+        if !granularity.columns {
             let any = |columns: Columns| match columns.is_none() {
                 true => columns,
                 false => Columns::Any,
             };
             (reads, writes) = (any(reads), any(writes));
         }
-        Touched { reads, writes, operations }
+        TouchedColumns { reads, writes, operations }
     }
 
     /// Returns the columns that it changes by operations.
@@ -130,7 +135,7 @@ impl Touched {
     }
 
     /// Returns the columns on which both apply operations, but of different kinds.
-    fn other_operations(&self, other: &Touched) -> Columns {
+    fn other_operations(&self, other: &TouchedColumns) -> Columns {
         let differ = |(name, kind): &&(String, OperationKind)| {
             other.operations.iter().any(|(its, of)| its == name && of != kind)
         };

@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::outline::{OutlineAccess, OutlineStep, Outlines};
-use super::result::{Conflict, NotDeferred, Standing, StepNumber};
+use super::result::{Conflict, ConflictTreatment, NotDeferred, StepNumber};
 
 /// The steps that are deferred, and those that cannot be, with the reason.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl Deferral {
                 let at = StepNumber { procedure, step: number };
                 let mut of_step = conflicts.iter().filter_map(|conflict| {
                     let other = conflict.across(at)?;
-                    (conflict.standing == Standing::Edge).then_some((conflict, other))
+                    (conflict.treatment == ConflictTreatment::Edge).then_some((conflict, other))
                 });
                 let only_operates = step.access == OutlineAccess::Update
                     && step.reads.is_none()
@@ -53,7 +53,7 @@ impl Deferral {
                 };
                 let is_read_elsewhere = of_step.clone().next().is_some()
                     && of_step.all(|(conflict, other)| {
-                        !conflict.meeting.rows && other.procedure != procedure
+                        !conflict.scope.rows && other.procedure != procedure
                     });
                 if only_operates
                     && !step.at_once
@@ -85,10 +85,10 @@ impl Deferral {
             for conflict in conflicts.iter_mut() {
                 let deferred =
                     [conflict.one, conflict.other].into_iter().find(|&it| self.contains(it));
-                conflict.standing = match (conflict.standing, deferred) {
-                    (Standing::ByToken, _) => Standing::ByToken,
-                    (_, Some(publisher)) => Standing::Deferred { publisher },
-                    (_, None) => Standing::Edge,
+                conflict.treatment = match (conflict.treatment, deferred) {
+                    (ConflictTreatment::ByToken, _) => ConflictTreatment::ByToken,
+                    (_, Some(publisher)) => ConflictTreatment::Deferred { publisher },
+                    (_, None) => ConflictTreatment::Edge,
                 };
             }
             let parts = Parts::new(outlines, conflicts);
@@ -105,8 +105,10 @@ impl Deferral {
         conflicts: &[Conflict],
     ) -> Option<(StepNumber, NotDeferred)> {
         let pairs = || {
-            conflicts.iter().filter_map(|conflict| match conflict.standing {
-                Standing::Deferred { publisher } => Some((publisher, conflict.across(publisher)?)),
+            conflicts.iter().filter_map(|conflict| match conflict.treatment {
+                ConflictTreatment::Deferred { publisher } => {
+                    Some((publisher, conflict.across(publisher)?))
+                }
                 _ => None,
             })
         };
@@ -152,7 +154,7 @@ struct Parts {
 impl Parts {
     fn new(outlines: &Outlines, conflicts: &[Conflict]) -> Parts {
         let mut of: Vec<usize> = (0..outlines.procedures.len()).collect();
-        for conflict in conflicts.iter().filter(|it| it.standing == Standing::Edge) {
+        for conflict in conflicts.iter().filter(|it| it.treatment == ConflictTreatment::Edge) {
             let (one, other) = (of[conflict.one.procedure], of[conflict.other.procedure]);
             of.iter_mut().filter(|part| **part == other).for_each(|part| *part = one);
         }
@@ -169,7 +171,7 @@ fn way(from: usize, to: usize, conflicts: &[Conflict]) -> Vec<usize> {
             let ends = (conflict.one.procedure, conflict.other.procedure);
             let next = if ends.0 == at { ends.1 } else { ends.0 };
             let is_at = ends.0 == at || ends.1 == at;
-            if conflict.standing == Standing::Edge
+            if conflict.treatment == ConflictTreatment::Edge
                 && is_at
                 && next != from
                 && !came_by.contains_key(&next)

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::outline::Outlines;
-use super::result::{Conflict, Standing, StepNumber, Vertex};
+use super::result::{Conflict, ConflictTreatment, StepNumber, Vertex};
 
 /// The chopping graph.
 pub(super) struct Graph<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Graph<'a> {
 impl<'a> Graph<'a> {
     pub(super) fn new(outlines: &'a Outlines, conflicts: &[Conflict]) -> Self {
         let mut edges: BTreeMap<StepNumber, Vec<StepNumber>> = BTreeMap::new();
-        for conflict in conflicts.iter().filter(|it| it.standing == Standing::Edge) {
+        for conflict in conflicts.iter().filter(|it| it.treatment == ConflictTreatment::Edge) {
             edges.entry(conflict.one).or_default().push(conflict.other);
             if conflict.one != conflict.other {
                 edges.entry(conflict.other).or_default().push(conflict.one);

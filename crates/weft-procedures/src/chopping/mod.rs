@@ -34,7 +34,7 @@
 //! # The analysis
 //!
 //! 1. Procedures that only read, and read from snapshots, leave the graph.
-//! 2. Each pair of steps of two instances that [conflict](Meeting) gets a C-edge.
+//! 2. Each pair of steps of two instances that [conflict](ConflictScope) gets a C-edge.
 //! 3. C-edges of tables whose rows are guarded by [tokens](Token) are dropped: the tokens' C-edges imply them.
 //! 4. Steps that may wait for the epoch's end are deferred, and lose their C-edges.
 //! 5. Steps on an SC-cycle are merged. By the paper's Theorem 1 each procedure then has at most one conflicting
@@ -94,13 +94,13 @@ mod text;
 
 pub use admit::{Change, NotAdmitted, admit};
 pub use analysis::chop;
-pub use conflict::Meeting;
-pub use order::{Before, Why};
+pub use conflict::ConflictScope;
+pub use order::{OrderConstraint, OrderReason};
 pub use outline::{Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token};
 pub use pieces::{one_piece_of, pieces_of};
 pub use result::{
-    Chopped, Chopping, Conflict, Merge, NotDeferred, Piece, PieceKind, Reason, Standing,
-    StepNumber, Vertex,
+    Chopped, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred, Piece,
+    PieceKind, StepNumber, Vertex,
 };
 pub use text::TextError;
 

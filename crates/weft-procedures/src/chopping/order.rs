@@ -1,22 +1,22 @@
 //! The order in which the steps of a procedure have to run.
 
-use super::conflict::{Sight, meeting};
+use super::conflict::{Granularity, conflict_scope};
 use super::outline::Outline;
 
 /// A constraint: one step has to run before another, or in the same piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Before {
+pub struct OrderConstraint {
     /// The step that has to run first.
     pub first: usize,
     /// The step that has to run after it.
     pub then: usize,
     /// The reason.
-    pub why: Why,
+    pub why: OrderReason,
 }
 
 /// The reason why a step has to run before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
+pub enum OrderReason {
     // Not called `Result`: with two public types and variants of that name in sight, the compiler spells out
     // `std::result::Result` in what it tells the users of this crate.
     /// The second step uses what the first has found.
@@ -32,27 +32,35 @@ pub enum Why {
 
 /// Returns the order constraints of a procedure. With `reorder` only the necessary ones, otherwise also the
 /// order as written.
-pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<Before> {
+pub(super) fn constraints(outline: &Outline, reorder: bool) -> Vec<OrderConstraint> {
     let mut all = Vec::new();
     let steps = &outline.steps;
     for (then, step) in steps.iter().enumerate() {
         let loops = outline.loops_around(then).flat_map(|number| &outline.loops[number].over);
         for first in step.dependencies().chain(loops.copied()).filter(|&on| on != then) {
-            all.push(Before { first, then, why: Why::Value });
+            all.push(OrderConstraint { first, then, why: OrderReason::Value });
         }
         for (first, earlier) in steps[..then].iter().enumerate() {
-            if meeting(earlier, step, Sight::FINE).is_some() {
-                all.push(Before { first, then, why: Why::SameRow });
+            if conflict_scope(earlier, step, Granularity::FINE).is_some() {
+                all.push(OrderConstraint { first, then, why: OrderReason::SameRow });
                 // The first step's next iteration comes after the second step's present one.
                 if outline.share_a_loop(first, then) {
-                    all.push(Before { first: then, then: first, why: Why::SameRow });
+                    all.push(OrderConstraint {
+                        first: then,
+                        then: first,
+                        why: OrderReason::SameRow,
+                    });
                 }
             }
         }
         if !reorder && then > 0 {
-            all.push(Before { first: then - 1, then, why: Why::Written });
+            all.push(OrderConstraint { first: then - 1, then, why: OrderReason::Written });
             if outline.share_a_loop(then - 1, then) {
-                all.push(Before { first: then, then: then - 1, why: Why::Written });
+                all.push(OrderConstraint {
+                    first: then,
+                    then: then - 1,
+                    why: OrderReason::Written,
+                });
             }
         }
     }

@@ -2,19 +2,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::order::Before;
+use super::order::OrderConstraint;
 
 /// The steps of a procedure in groups, and the order constraints between them.
 #[derive(Clone, Debug)]
 pub(super) struct Partition {
     /// For each step the number of its group, which is the number of the group's first step.
     groups: Vec<usize>,
-    constraints: Vec<Before>,
+    constraints: Vec<OrderConstraint>,
 }
 
 impl Partition {
     /// Starts with each step as a group of its own.
-    pub(super) fn new(steps: usize, constraints: Vec<Before>) -> Partition {
+    pub(super) fn new(steps: usize, constraints: Vec<OrderConstraint>) -> Partition {
         Partition { groups: (0..steps).collect(), constraints }
     }
 
@@ -36,38 +36,42 @@ impl Partition {
     }
 
     /// Returns the constraints between different groups.
-    fn between(&self) -> impl Iterator<Item = Before> {
-        let differ = |before: &&Before| self.group(before.first) != self.group(before.then);
+    fn between(&self) -> impl Iterator<Item = OrderConstraint> {
+        let differ = |constraint: &&OrderConstraint| {
+            self.group(constraint.first) != self.group(constraint.then)
+        };
         self.constraints.iter().filter(differ).copied()
     }
 
     /// Returns a constraint by which another group has to come before this one.
-    pub(super) fn before(&self, group: usize) -> Option<Before> {
-        self.between().find(|before| self.group(before.then) == group)
+    pub(super) fn before(&self, group: usize) -> Option<OrderConstraint> {
+        self.between().find(|constraint| self.group(constraint.then) == group)
     }
 
     /// Returns the shortest circle of constraints by which a group has to come before itself, if there is one.
-    pub(super) fn circle(&self) -> Option<Vec<Before>> {
+    pub(super) fn circle(&self) -> Option<Vec<OrderConstraint>> {
         let from = |group: usize| self.way_around(group);
         self.numbers().into_iter().filter_map(from).min_by_key(Vec::len)
     }
 
-    fn way_around(&self, start: usize) -> Option<Vec<Before>> {
+    fn way_around(&self, start: usize) -> Option<Vec<OrderConstraint>> {
         // A breadth-first search, so the first way that is found is the shortest.
-        let mut came_by: Vec<Option<Before>> = vec![None; self.groups.len()];
+        let mut came_by: Vec<Option<OrderConstraint>> = vec![None; self.groups.len()];
         let mut queue = VecDeque::from([start]);
         while let Some(group) = queue.pop_front() {
-            for before in self.between().filter(|before| self.group(before.first) == group) {
-                let next = self.group(before.then);
+            for constraint in
+                self.between().filter(|constraint| self.group(constraint.first) == group)
+            {
+                let next = self.group(constraint.then);
                 if came_by[next].is_some() {
                     continue;
                 }
-                came_by[next] = Some(before);
+                came_by[next] = Some(constraint);
                 if next != start {
                     queue.push_back(next);
                     continue;
                 }
-                let mut way = vec![before];
+                let mut way = vec![constraint];
                 while self.group(way[0].first) != start {
                     let earlier = came_by[self.group(way[0].first)];
                     way.insert(0, earlier.expect("it was come by"));
@@ -88,8 +92,9 @@ impl Partition {
         let mut pieces = Vec::new();
         while !left.is_empty() {
             let is_next = |group: usize| {
-                self.between().all(|before| {
-                    self.group(before.then) != group || !left.contains(&self.group(before.first))
+                self.between().all(|constraint| {
+                    self.group(constraint.then) != group
+                        || !left.contains(&self.group(constraint.first))
                 })
             };
             let begins = first.filter(|group| left.contains(group));

@@ -19,7 +19,8 @@ pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pi
         // A piece begins after each of these.
         let mut ends: Vec<usize> = (0..found.len().saturating_sub(1)).collect();
         if !finest {
-            let mut ends_that_matter = (0..found.len()).filter(|&end| !meets_nobody(&found[end]));
+            let mut ends_that_matter =
+                (0..found.len()).filter(|&end| !has_no_conflict(&found[end]));
             ends_that_matter.next_back();
             ends = ends_that_matter.collect();
         }
@@ -44,7 +45,7 @@ pub fn one_piece_of(procedure: &'static str, chopped: &Chopped) -> Pieces {
 /// Whether a piece has no conflict that matters, so that it can be anywhere among the pieces of others. It may
 /// access the same records as they do, but not the same columns, or only to add to them; a commit [by
 /// columns](Pieces::by_columns) takes account of that.
-fn meets_nobody(piece: &Piece) -> bool {
+fn has_no_conflict(piece: &Piece) -> bool {
     match piece.kind {
         PieceKind::Commutative | PieceKind::Reading | PieceKind::Static => true,
         PieceKind::Conflicting | PieceKind::Exclusive | PieceKind::Deferred => false,

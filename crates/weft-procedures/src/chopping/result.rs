@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::Options;
-use super::conflict::Meeting;
-use super::order::{Before, Why};
+use super::conflict::ConflictScope;
+use super::order::{OrderConstraint, OrderReason};
 use super::outline::{Outline, OutlineStep, Outlines};
 
 /// The number of a step of a procedure.
@@ -107,9 +107,9 @@ pub struct Conflict {
     /// The other step, or the same one.
     pub other: StepNumber,
     /// What they conflict about.
-    pub meeting: Meeting,
+    pub scope: ConflictScope,
     /// How the analysis treats it.
-    pub standing: Standing,
+    pub treatment: ConflictTreatment,
 }
 
 impl Conflict {
@@ -125,7 +125,7 @@ impl Conflict {
 
 /// How the analysis treats a conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ConflictTreatment {
     /// It is a C-edge.
     Edge,
     /// It is dropped, because the conflict of the tokens implies it.
@@ -145,17 +145,17 @@ pub struct Merge {
     /// The other step.
     pub other: usize,
     /// The reason.
-    pub reason: Reason,
+    pub reason: MergeReason,
 }
 
 /// The reason why two steps are in one piece.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reason {
+pub enum MergeReason {
     /// There is an SC-cycle: this path from the one to the other, closed by the S-edge between them.
     Cycle(Vec<Vertex>),
     /// Each has to run before the other: these constraints lead from the one to the other and back, or to
     /// another step of the one's piece.
-    Order(Vec<Before>),
+    Order(Vec<OrderConstraint>),
     /// The procedure may roll back at this step. So the step is in the first piece, with everything that has to
     /// run before it.
     Rollback {
@@ -226,7 +226,7 @@ impl Chopping {
     pub fn in_words(&self, conflict: &Conflict) -> String {
         let (one, other) = (self.name(conflict.one), self.name(conflict.other));
         let table = &self.step(conflict.one).table;
-        format!("{one} and {other}: {table} ({})", conflict.meeting)
+        format!("{one} and {other}: {table} ({})", conflict.scope)
     }
 
     /// Says in words why two steps are in one piece.
@@ -234,23 +234,25 @@ impl Chopping {
         let outline = self.outline(procedure);
         let label = |step: usize| outline.steps[step].label.as_str();
         match &merge.reason {
-            Reason::Cycle(way) => self.cycle_in_words(way),
-            Reason::Order(way) => {
-                let each = way.iter().map(|before| {
-                    let (first, then) = (label(before.first), label(before.then));
-                    match before.why {
-                        Why::Value => format!("{then} uses what {first} finds"),
-                        Why::SameRow => format!("{first} and {then} may be on the same row"),
-                        Why::Token => format!("{first} comes before {then}, by the token"),
-                        Why::Written => format!("{first} is written before {then}"),
+            MergeReason::Cycle(way) => self.cycle_in_words(way),
+            MergeReason::Order(way) => {
+                let each = way.iter().map(|constraint| {
+                    let (first, then) = (label(constraint.first), label(constraint.then));
+                    match constraint.why {
+                        OrderReason::Value => format!("{then} uses what {first} finds"),
+                        OrderReason::SameRow => {
+                            format!("{first} and {then} may be on the same row")
+                        }
+                        OrderReason::Token => format!("{first} comes before {then}, by the token"),
+                        OrderReason::Written => format!("{first} is written before {then}"),
                     }
                 });
                 format!("order: {}", each.collect::<Vec<_>>().join("; "))
             }
-            Reason::Rollback { step } => {
+            MergeReason::Rollback { step } => {
                 format!("it may roll back at {}, which is in the first piece", label(*step))
             }
-            Reason::Subscribes => "what others have deferred is read at one moment".to_owned(),
+            MergeReason::Subscribes => "what others have deferred is read at one moment".to_owned(),
         }
     }
 
@@ -276,7 +278,7 @@ impl Chopping {
                 let is_sibling = before.instance == vertex.instance
                     && before.step.procedure == vertex.step.procedure;
                 words += &match self.conflict(before.step, vertex.step) {
-                    Some(conflict) if !is_sibling => format!(" -C[{}]- ", conflict.meeting),
+                    Some(conflict) if !is_sibling => format!(" -C[{}]- ", conflict.scope),
                     _ => " -S- ".to_owned(),
                 };
             }

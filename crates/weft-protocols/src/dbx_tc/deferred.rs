@@ -53,9 +53,9 @@ pub type Batch = Vec<DeferredChange<TidOnly>>;
 const CHANGES_WAITING_MAX: u64 = 1 << 11;
 
 /// The changes of a database that wait to be published.
-pub struct Deferred {
+pub struct DeferredChanges {
     /// The waiting batches of each worker.
-    waiting: Box<[Waiting]>,
+    waiting: Box<[WaitingBatches]>,
     /// The number of batches that wait, or are being published.
     batches: Word,
     /// The number of changes that have been deferred since the last publication.
@@ -71,19 +71,22 @@ pub struct Deferred {
 
 #[repr(align(64))]
 #[derive(Default)]
-struct Waiting(Mutex<Vec<Batch>>);
+struct WaitingBatches(Mutex<Vec<Batch>>);
 
-impl std::fmt::Debug for Deferred {
+impl std::fmt::Debug for DeferredChanges {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Deferred").field("batches", &self.batches).finish_non_exhaustive()
+        formatter
+            .debug_struct("DeferredChanges")
+            .field("batches", &self.batches)
+            .finish_non_exhaustive()
     }
 }
 
-impl Deferred {
+impl DeferredChanges {
     /// Creates it empty, for up to `workers_max` workers.
-    pub fn new(workers_max: usize) -> Deferred {
-        Deferred {
-            waiting: (0..workers_max).map(|_| Waiting::default()).collect(),
+    pub fn new(workers_max: usize) -> DeferredChanges {
+        DeferredChanges {
+            waiting: (0..workers_max).map(|_| WaitingBatches::default()).collect(),
             batches: Word::new(0),
             changes: Word::new(0),
             since: Word::new(0),
@@ -145,7 +148,7 @@ impl Deferred {
         executor: &mut OptimisticExecutor<DbxTc>,
         memory: &WorkerMemory,
     ) -> Result<(), Failure> {
-        let _publishing = Publishing::begin(&self.publishing, memory)?;
+        let _publishing = PublishLock::begin(&self.publishing, memory)?;
         self.since.store(0, Ordering::Relaxed);
         self.changes.store(0, Ordering::Relaxed);
         let mut refused = None;
@@ -190,9 +193,9 @@ impl Deferred {
 
 /// A lock, held while a worker publishes. A mutex would not do: the code of the rows' types runs under it and
 /// may block, so the workers that wait must be able to give up.
-struct Publishing<'d>(&'d Word);
+struct PublishLock<'d>(&'d Word);
 
-impl<'d> Publishing<'d> {
+impl<'d> PublishLock<'d> {
     /// Takes the lock, and waits for another worker that publishes.
     fn begin(word: &'d Word, memory: &WorkerMemory) -> Result<Self, Failure> {
         // Acquire: pairs with the release in `drop`, so what the previous holder has published is visible.
@@ -200,11 +203,11 @@ impl<'d> Publishing<'d> {
             memory.keep_waiting()?;
             yield_now();
         }
-        Ok(Publishing(word))
+        Ok(PublishLock(word))
     }
 }
 
-impl Drop for Publishing<'_> {
+impl Drop for PublishLock<'_> {
     fn drop(&mut self) {
         // Release: pairs with the acquire in `begin`.
         self.0.store(0, Ordering::Release);
@@ -224,13 +227,13 @@ fn publish_batch(
         let changed = batch.iter().try_for_each(|change| make(change, executor, memory));
         let committing = Committing(memory);
         let committed = changed.and_then(|()| {
-            executor.commit(memory, || memory.draw()).map_err(|_| Unpublished::Conflict)
+            executor.commit(memory, || memory.draw()).map_err(|_| PublishError::Conflict)
         });
         match committed {
             Ok(()) => return Ok(()),
             Err(unpublished) => {
                 executor.abort(memory);
-                if let Unpublished::OutOfRange(table) = unpublished {
+                if let PublishError::OutOfRange(table) = unpublished {
                     return Err(Failure::DeferredOutOfRange { table: table.core().name });
                 }
             }
@@ -242,7 +245,7 @@ fn publish_batch(
 }
 
 /// The reason why a change could not be made.
-enum Unpublished {
+enum PublishError {
     Conflict,
     /// The sum is not a value of its column's type, in this table.
     OutOfRange(TableRef),
@@ -252,10 +255,10 @@ fn make(
     change: &DeferredChange<TidOnly>,
     executor: &mut OptimisticExecutor<DbxTc>,
     memory: &WorkerMemory,
-) -> Result<(), Unpublished> {
+) -> Result<(), PublishError> {
     let DeferredChange { table, record, sums } = change;
     let observed =
-        executor.read_for_write(*table, *record, memory).map_err(|_| Unpublished::Conflict)?;
+        executor.read_for_write(*table, *record, memory).map_err(|_| PublishError::Conflict)?;
     let Visible::Row(onto) = observed.visible else {
         // No procedure deletes rows of the table, by the analysis, and no stranger has run since the change was
         // deferred.
@@ -267,7 +270,7 @@ fn make(
     if !has_added {
         // SAFETY: the place is new, and no row was written there.
         unsafe { memory.free_block(VersionHeader::block(place), table.core().row_class) };
-        return Err(Unpublished::OutOfRange(*table));
+        return Err(PublishError::OutOfRange(*table));
     }
     executor.write(*table, *record, observed.version, place);
     Ok(())

@@ -82,12 +82,12 @@ use weft::{Database, Failure};
 use weft_procedures::chopping::{Chopping, NotAdmitted};
 
 use self::columns::Accesses;
-use self::deferred::{Batch, Deferred};
+use self::deferred::{Batch, DeferredChanges};
 pub use self::registered::DbxTcOptions;
 #[cfg(feature = "canary")]
 #[doc(hidden)]
 pub use self::registered::Flaw;
-use self::registered::{Known, Procedures};
+use self::registered::{Procedures, WorkerProcedures};
 
 /// DBX-TC: procedures in pieces. See the [module](self) for the paper and the idea.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl CommitPhases for DbxTc {
 #[derive(Debug)]
 pub struct DbxTcShared {
     gate: Arc<Gate>,
-    deferred: Deferred,
+    deferred: DeferredChanges,
     procedures: Procedures,
     /// Whether pieces are regions, where there is hardware for them.
     in_regions: bool,
@@ -172,7 +172,7 @@ impl ProtocolShared for DbxTcShared {
         let registered = given.chop(options.may_defer)?;
         let gate = Arc::new(registered.gate(options.workers_max));
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut deferred = Deferred::new(options.workers_max);
+        let mut deferred = DeferredChanges::new(options.workers_max);
         #[cfg(feature = "canary")]
         {
             deferred.is_forgotten = registered.is_publishing_forgotten;
@@ -212,7 +212,7 @@ impl ChoppedDatabase for Database<DbxTc> {
 
 /// The kind of transaction that a worker runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum TransactionKind {
     /// There is no transaction.
     Idle,
     /// A transaction that the analysis does not know.
@@ -230,8 +230,8 @@ pub struct PieceExecutor {
     optimistic: OptimisticExecutor<DbxTc>,
     slot: usize,
     /// The next transaction, if it is a registered procedure.
-    expected: Option<Expected>,
-    standing: Standing,
+    expected: Option<ExpectedProcedure>,
+    kind: TransactionKind,
     /// Whether the piece is a region. Written inside the region, so that an abort undoes it.
     is_in_region: bool,
     /// Rows that operations may have returned, and that no other transaction has seen.
@@ -241,7 +241,7 @@ pub struct PieceExecutor {
     deferred: Batch,
     /// Which step of the piece has accessed which record.
     accesses: Accesses,
-    known: Known,
+    procedures: WorkerProcedures,
     shared: Arc<DbxTcShared>,
 }
 
@@ -251,7 +251,7 @@ unsafe impl Send for PieceExecutor {}
 
 /// A registered procedure that begins next.
 #[derive(Clone, Copy, Debug)]
-struct Expected {
+struct ExpectedProcedure {
     /// Whether it has several pieces.
     in_pieces: bool,
     /// Whether it defers something when it runs in pieces.
@@ -291,16 +291,16 @@ impl PieceExecutor {
         }
         self.forget_deferring(memory);
         self.accesses.end();
-        match std::mem::replace(&mut self.standing, Standing::Idle) {
-            Standing::Stranger => self.shared.gate.leave(),
-            Standing::InPieces => {
+        match std::mem::replace(&mut self.kind, TransactionKind::Idle) {
+            TransactionKind::Stranger => self.shared.gate.leave(),
+            TransactionKind::InPieces => {
                 if !self.deferred.is_empty() {
                     let batch = std::mem::take(&mut self.deferred);
                     self.shared.deferred.push(self.slot, batch, memory.shared().clock.epoch());
                 }
                 self.shared.gate.end_pieces(self.slot);
             }
-            Standing::Whole | Standing::Idle => {}
+            TransactionKind::Whole | TransactionKind::Idle => {}
         }
     }
 }
@@ -323,13 +323,13 @@ impl Executor for PieceExecutor {
             optimistic: OptimisticExecutor::new(shared, slot),
             slot,
             expected: None,
-            standing: Standing::Idle,
+            kind: TransactionKind::Idle,
             is_in_region: false,
             garbage: Vec::new(),
             deferring: Batch::new(),
             deferred: Batch::new(),
             accesses: Accesses::default(),
-            known: Known::default(),
+            procedures: WorkerProcedures::default(),
             shared: Arc::clone(shared),
         }
     }
@@ -348,14 +348,16 @@ impl Executor for PieceExecutor {
         }
         // A registered procedure runs in pieces if no stranger is there. Otherwise it runs as one piece, or as
         // a stranger itself if it is a publisher.
-        self.standing = match expected {
-            Some(Expected { in_pieces: true, .. }) if self.shared.gate.begin_pieces(self.slot) => {
-                Standing::InPieces
+        self.kind = match expected {
+            Some(ExpectedProcedure { in_pieces: true, .. })
+                if self.shared.gate.begin_pieces(self.slot) =>
+            {
+                TransactionKind::InPieces
             }
-            Some(Expected { publishes: false, .. }) => Standing::Whole,
+            Some(ExpectedProcedure { publishes: false, .. }) => TransactionKind::Whole,
             Some(_) | None => {
                 self.come_through(memory)?;
-                Standing::Stranger
+                TransactionKind::Stranger
             }
         };
         self.optimistic.begin(attempt, memory)
@@ -491,7 +493,7 @@ impl Executor for PieceExecutor {
     /// Commits the transaction, or a piece of it.
     #[inline]
     fn commit(&mut self, memory: &WorkerMemory, epoch: impl Fn() -> u64) -> Result<(), Abort> {
-        if self.standing != Standing::InPieces {
+        if self.kind != TransactionKind::InPieces {
             self.optimistic.commit(memory, epoch)?;
             self.end(memory);
             return Ok(());
@@ -518,20 +520,20 @@ impl Executor for PieceExecutor {
 
 impl ChopsProcedures<TidOnly> for PieceExecutor {
     fn pieces_of(&mut self, shape: &'static Shape) -> Option<Arc<Pieces>> {
-        self.known.pieces_of(shape, &self.shared.procedures).cloned()
+        self.procedures.pieces_of(shape, &self.shared.procedures).cloned()
     }
 
     fn expect_procedure(&mut self, pieces: &Pieces) {
         let (in_pieces, publishes) = (pieces.are_one_by_one(), pieces.publishes());
-        self.expected = Some(Expected { in_pieces, publishes });
+        self.expected = Some(ExpectedProcedure { in_pieces, publishes });
     }
 
     #[inline]
     fn takes_notes(&mut self, attempt: u32) -> bool {
         if attempt > 0 {
-            self.known.meets_another();
+            self.procedures.note_conflict();
         }
-        self.known.takes_notes()
+        self.procedures.takes_notes()
     }
 
     fn defer(&mut self, change: DeferredChange<TidOnly>) {
@@ -539,7 +541,7 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
     }
 
     fn is_in_pieces(&self) -> bool {
-        self.standing == Standing::InPieces
+        self.kind == TransactionKind::InPieces
     }
 
     #[inline(always)]
@@ -560,7 +562,7 @@ impl ChopsProcedures<TidOnly> for PieceExecutor {
     }
 
     fn carry_over(&mut self, columns: &[StepColumns], memory: &WorkerMemory) -> Result<(), Abort> {
-        self.known.meets_another();
+        self.procedures.note_conflict();
         memory.in_user_code(|| PieceExecutor::carry_over(self, columns, memory))
     }
 

@@ -37,7 +37,7 @@ use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
 use weft_htm::{Opened, RetryPolicy};
 
-use super::{PieceExecutor, Standing};
+use super::{PieceExecutor, TransactionKind};
 
 /// After this many aborts for its size a region is given up. A single one may be caused by another thread on
 /// the same core.
@@ -61,10 +61,10 @@ impl PieceExecutor {
     /// Opens a region for a piece. See [`ChopsProcedures::open_region`](super::ChopsProcedures::open_region).
     #[inline]
     pub(super) fn open_region(&mut self, piece: usize, memory: &WorkerMemory) {
-        if !self.shared.in_regions || self.standing != Standing::InPieces {
+        if !self.shared.in_regions || self.kind != TransactionKind::InPieces {
             return;
         }
-        if !self.known.may_fit(piece) {
+        if !self.procedures.may_fit(piece) {
             return;
         }
         #[cfg(weft_sim)]
@@ -79,7 +79,7 @@ impl PieceExecutor {
             memory.end_undoable();
         }
         if opened == Opened::TooLarge {
-            self.known.does_not_fit(piece);
+            self.procedures.note_too_large(piece);
         }
     }
 

@@ -177,7 +177,7 @@ impl DbxTcOptions {
     }
 
     /// Chops the procedures.
-    pub(crate) fn chop(&self, may_defer: bool) -> Result<Registered, OutlineError> {
+    pub(crate) fn chop(&self, may_defer: bool) -> Result<ProcedureSet, OutlineError> {
         let deferral = self.chopping.deferral && may_defer && self.in_pieces;
         let options = Options { reordering: false, deferral, ..self.chopping };
         let outlines = Outlines {
@@ -187,7 +187,7 @@ impl DbxTcOptions {
         let chopping = chop(&outlines, options)?;
         let names = self.procedures.iter().map(|shape| shape.name).collect();
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
-        let mut registered = Registered::new(names, chopping, Cut::of(self));
+        let mut registered = ProcedureSet::new(names, chopping, PieceOptions::of(self));
         #[cfg(feature = "canary")]
         if let Some(flaw) = self.flaw {
             registered.break_by(flaw);
@@ -198,27 +198,27 @@ impl DbxTcOptions {
 
 /// How the pieces that the analysis finds are used. See the fields of [`DbxTcOptions`].
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct PieceOptions {
     in_pieces: bool,
     by_columns: bool,
     finest: bool,
     in_regions: bool,
 }
 
-impl Cut {
-    fn of(options: &DbxTcOptions) -> Cut {
+impl PieceOptions {
+    fn of(options: &DbxTcOptions) -> PieceOptions {
         let &DbxTcOptions { in_pieces, by_columns, finest, in_regions, .. } = options;
-        Cut { in_pieces, by_columns, finest, in_regions }
+        PieceOptions { in_pieces, by_columns, finest, in_regions }
     }
 }
 
 /// The registered procedures, with their pieces.
 #[derive(Clone, Debug)]
-pub struct Registered {
+pub struct ProcedureSet {
     pub chopping: Chopping,
     /// The procedures' names, in the order of the chopping's procedures.
     names: Vec<&'static str>,
-    cut: Cut,
+    options: PieceOptions,
     /// Each procedure's pieces, or `None` for a procedure that only reads and is left out.
     pieces: Vec<Option<Pieces>>,
     #[cfg(feature = "canary")]
@@ -229,9 +229,9 @@ pub struct Registered {
     neglects_columns: bool,
 }
 
-impl Registered {
-    fn new(names: Vec<&'static str>, chopping: Chopping, cut: Cut) -> Registered {
-        let Cut { in_pieces, by_columns, finest, in_regions } = cut;
+impl ProcedureSet {
+    fn new(names: Vec<&'static str>, chopping: Chopping, options: PieceOptions) -> ProcedureSet {
+        let PieceOptions { in_pieces, by_columns, finest, in_regions } = options;
         let pieces = names.iter().zip(&chopping.procedures).map(|(name, chopped)| {
             let pieces = match in_pieces {
                 false => one_piece_of(name, chopped),
@@ -240,11 +240,11 @@ impl Registered {
             };
             Some(if in_regions { pieces.in_regions() } else { pieces })
         });
-        Registered {
+        ProcedureSet {
             pieces: pieces.collect(),
             chopping,
             names,
-            cut,
+            options,
             #[cfg(feature = "canary")]
             is_gate_open: false,
             #[cfg(feature = "canary")]
@@ -256,7 +256,7 @@ impl Registered {
 
     /// Whether pieces are regions, where there is hardware for them.
     pub fn in_regions(&self) -> bool {
-        self.cut.in_regions
+        self.options.in_regions
     }
 
     /// Creates the gate between these procedures and all other transactions.
@@ -291,7 +291,7 @@ impl Registered {
 
     fn pieces_of(&self, shape: &'static Shape) -> Option<Pieces> {
         let pieces = self.pieces[self.position(shape)?].clone()?;
-        if !self.cut.by_columns {
+        if !self.options.by_columns {
             return Some(pieces);
         }
         #[cfg_attr(not(feature = "canary"), allow(unused_mut, reason = "nothing is wrong"))]
@@ -307,17 +307,17 @@ impl Registered {
 /// The procedures of a database, to which more can be added.
 #[derive(Debug)]
 pub struct Procedures {
-    registered: Mutex<Arc<Registered>>,
+    registered: Mutex<Arc<ProcedureSet>>,
     /// How often procedures have been added.
     changes: Word,
 }
 
 impl Procedures {
-    pub fn new(registered: Registered) -> Procedures {
+    pub fn new(registered: ProcedureSet) -> Procedures {
         Procedures { registered: Mutex::new(Arc::new(registered)), changes: Word::new(0) }
     }
 
-    pub fn get(&self) -> Arc<Registered> {
+    pub fn get(&self) -> Arc<ProcedureSet> {
         Arc::clone(&self.registered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -330,7 +330,7 @@ impl Procedures {
         let Chopping { outlines, options, .. } = &registered.chopping;
         let chopping = admit(outlines, &Outline::of(shape), *options)?;
         let names = registered.names.iter().copied().chain([shape.name]).collect();
-        *registered = Arc::new(Registered::new(names, chopping, registered.cut));
+        *registered = Arc::new(ProcedureSet::new(names, chopping, registered.options));
         // Relaxed: a worker that sees the change late runs the procedure as a stranger once more.
         self.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
@@ -340,7 +340,7 @@ impl Procedures {
 /// What a worker knows of procedures, by the address of the shape. Each worker has its own copy of the pieces,
 /// so that workers do not share a reference count.
 #[derive(Debug, Default)]
-pub struct Known {
+pub struct WorkerProcedures {
     changes: u64,
     procedures: Vec<KnownProcedure>,
     /// The position of the procedure that was asked for last.
@@ -368,9 +368,9 @@ const NOTED_EXECUTIONS: u32 = 16;
 const EXECUTIONS_WITHOUT_REGION: u32 = 32;
 
 // SAFETY: shapes are static.
-unsafe impl Send for Known {}
+unsafe impl Send for WorkerProcedures {}
 
-impl Known {
+impl WorkerProcedures {
     /// Returns the pieces of a procedure, if it is registered and not left out.
     #[inline]
     pub fn pieces_of(
@@ -417,7 +417,7 @@ impl Known {
 
     /// Notes that a piece of the procedure that was asked for last was too large for a region.
     #[cold]
-    pub fn does_not_fit(&mut self, piece: usize) {
+    pub fn note_too_large(&mut self, piece: usize) {
         let too_large = &mut self.procedures[self.present].too_large;
         if too_large.len() <= piece {
             too_large.resize(piece + 1, 0);
@@ -426,7 +426,7 @@ impl Known {
     }
 
     /// Notes that the procedure that was asked for last has had a conflict.
-    pub fn meets_another(&mut self) {
+    pub fn note_conflict(&mut self) {
         self.procedures[self.present].noted = NOTED_EXECUTIONS;
     }
 }

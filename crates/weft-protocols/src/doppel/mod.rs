@@ -99,10 +99,10 @@ use self::contention::Sketch;
 pub use self::labels::LabelledDatabase;
 use self::metrics::{Count, MetricWords};
 pub use self::options::PhaseOptions;
-use self::phases::{Phase, Phases, Present};
+use self::phases::{NumberedPhase, Phase, Phases};
 use self::splits::{SplitRecord, Splits};
 use self::transition::Plans;
-use self::turn::Turn;
+use self::turn::TurnLock;
 
 /// Phase reconciliation over optimistic concurrency control (Silo). See the [module](self) for the paper and
 /// the idea.
@@ -207,7 +207,7 @@ pub struct Reconciliation<J: Protocol> {
     /// The records that are split. Written only by the worker that changes the phase, while no worker is in a
     /// transaction.
     splits: UnsafeCell<Splits>,
-    slots: Box<[Slot]>,
+    slots: Box<[WorkerSlot]>,
     options: PhaseOptions,
     clock: PhaseClock,
     /// When the present phase began, in nanoseconds of `clock`.
@@ -221,7 +221,7 @@ pub struct Reconciliation<J: Protocol> {
     /// The number of stashes that hold transactions.
     stashes: Word,
     /// Held by the worker that changes the phase, or that prevents a change.
-    plans: Turn<Plans>,
+    plans: TurnLock<Plans>,
     metrics: MetricWords,
 }
 
@@ -236,7 +236,7 @@ unsafe impl<J: Protocol> Send for Reconciliation<J> {}
 /// What is kept for each worker.
 #[repr(align(128))]
 #[derive(Default)]
-struct Slot {
+struct WorkerSlot {
     sketch: UnsafeCell<Sketch>,
     /// The number of conflicts that the worker has had about records.
     conflicts: Count,
@@ -252,7 +252,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             joined: Arc::new(ProtocolShared::new(options)?),
             phases: Phases::new(options.workers_max),
             splits: UnsafeCell::default(),
-            slots: (0..options.workers_max).map(|_| Slot::default()).collect(),
+            slots: (0..options.workers_max).map(|_| WorkerSlot::default()).collect(),
             options: options.given.get::<PhaseOptions>().cloned().unwrap_or_default(),
             clock: PhaseClock(Instant::now()),
             began: Word::new(0),
@@ -260,7 +260,7 @@ impl<J: Protocol> ProtocolShared for Reconciliation<J> {
             chosen: Word::new(0),
             waiting: Word::new(0),
             stashes: Word::new(0),
-            plans: Turn::default(),
+            plans: TurnLock::default(),
             metrics: MetricWords::default(),
         })
     }
@@ -281,8 +281,9 @@ impl<J: Protocol> Reconciliation<J> {
     pub fn metrics(&self) -> PhaseMetrics {
         // Relaxed: statistics.
         let load = |word: &Word| word.load(Ordering::Relaxed);
-        let sum =
-            |count: fn(&Slot) -> &Count| self.slots.iter().map(|slot| count(slot).load()).sum();
+        let sum = |count: fn(&WorkerSlot) -> &Count| {
+            self.slots.iter().map(|slot| count(slot).load()).sum()
+        };
         let (awaited, stashed): (u64, u64) = (sum(|slot| &slot.awaited), sum(|slot| &slot.stashed));
         let mut metrics = PhaseMetrics::default();
         metrics.is_split = self.phases.present().phase() == Some(Phase::Split);
@@ -320,7 +321,7 @@ pub struct ReconcilingExecutor<J: JoinedProtocol> {
     shared: Arc<Reconciliation<J>>,
     slot: usize,
     /// The phase of the transaction.
-    present: Present,
+    present: NumberedPhase,
     is_split: bool,
     /// Whether the transaction has accessed anything that is not split.
     is_joined_used: bool,

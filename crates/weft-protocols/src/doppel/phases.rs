@@ -28,7 +28,7 @@ pub enum Phase {
 
 /// The present phase, with a number that grows from one phase to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Present {
+pub struct NumberedPhase {
     word: u64,
 }
 
@@ -38,7 +38,7 @@ const CHANGING: u64 = 2;
 const KIND: u64 = 3;
 const NUMBER_ONE: u64 = 4;
 
-impl Present {
+impl NumberedPhase {
     /// Returns the kind of the phase, or `None` while the phase changes.
     #[inline(always)]
     pub fn phase(self) -> Option<Phase> {
@@ -79,10 +79,10 @@ impl Phases {
 
     /// Returns the present phase.
     #[inline(always)]
-    pub fn present(&self) -> Present {
-        // Acquire: pairs with the release in `Change::end`. A worker that sees a phase sees what was prepared
+    pub fn present(&self) -> NumberedPhase {
+        // Acquire: pairs with the release in `PhaseChange::end`. A worker that sees a phase sees what was prepared
         // for it.
-        Present { word: self.word.0.load(Ordering::Acquire) }
+        NumberedPhase { word: self.word.0.load(Ordering::Acquire) }
     }
 
     /// Says that a worker is about to begin a transaction. A sequentially consistent fence must come between
@@ -95,13 +95,13 @@ impl Phases {
 
     /// Enters the present phase, after [`Phases::announce`] and a fence. Waits while it changes.
     #[inline(always)]
-    pub fn enter(&self, slot: usize) -> Present {
+    pub fn enter(&self, slot: usize) -> NumberedPhase {
         let present = self.present();
         if present.phase().is_some() { present } else { self.enter_next(slot) }
     }
 
     #[cold]
-    fn enter_next(&self, slot: usize) -> Present {
+    fn enter_next(&self, slot: usize) -> NumberedPhase {
         loop {
             self.leave(slot);
             while self.present().phase().is_none() {
@@ -132,12 +132,16 @@ impl Phases {
     /// Begins to change the phase, and waits until no transaction is running. Returns `None` if that takes more
     /// than `yields_max` yields. Only one worker may do this at a time, on a thread that runs no transaction
     /// itself. `slots` returns the number of slots that may have workers.
-    pub fn begin_change(&self, slots: impl Fn() -> usize, yields_max: u32) -> Option<Change<'_>> {
+    pub fn begin_change(
+        &self,
+        slots: impl Fn() -> usize,
+        yields_max: u32,
+    ) -> Option<PhaseChange<'_>> {
         let before = self.present();
         // Relaxed: the fence makes it visible. It pairs with the worker's fence after `announce`.
         self.word.0.store((before.number() * NUMBER_ONE) | CHANGING, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let change = Change { phases: self, before };
+        let change = PhaseChange { phases: self, before };
         let mut yields = 0;
         while self.is_anyone_running(slots()) {
             if yields == yields_max {
@@ -150,15 +154,15 @@ impl Phases {
     }
 }
 
-/// A phase change in progress: no worker is in a transaction. If it is dropped without an [end](Change::end),
+/// A phase change in progress: no worker is in a transaction. If it is dropped without an [end](PhaseChange::end),
 /// also by a panic, the phase is again what it was before.
 #[derive(Debug)]
-pub struct Change<'a> {
+pub struct PhaseChange<'a> {
     phases: &'a Phases,
-    before: Present,
+    before: NumberedPhase,
 }
 
-impl Change<'_> {
+impl PhaseChange<'_> {
     /// Ends the change. The next phase is of this kind.
     pub fn end(self, next: Phase) {
         let kind = match next {
@@ -172,7 +176,7 @@ impl Change<'_> {
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for PhaseChange<'_> {
     fn drop(&mut self) {
         // Release: pairs with the acquire in `present`.
         self.phases.word.0.store(self.before.word, Ordering::Release);
@@ -183,7 +187,7 @@ impl Drop for Change<'_> {
 mod tests {
     use super::*;
 
-    fn begin(phases: &Phases, slot: usize) -> Present {
+    fn begin(phases: &Phases, slot: usize) -> NumberedPhase {
         phases.announce(slot);
         fence(Ordering::SeqCst);
         phases.enter(slot)

@@ -281,14 +281,14 @@ impl BlockHeader {
 /// `row` is a row of the table, and not freed during the call.
 pub unsafe fn copy_row(table: TableRef, row: NonNull<u8>, memory: &WorkerMemory) -> NonNull<u8> {
     /// Gives the block back if the user's code panics.
-    struct Place<'w>(NonNull<u8>, TableRef, &'w WorkerMemory);
-    impl Drop for Place<'_> {
+    struct CopyBlock<'w>(NonNull<u8>, TableRef, &'w WorkerMemory);
+    impl Drop for CopyBlock<'_> {
         fn drop(&mut self) {
             // SAFETY: allocated below, and there is no row in it.
             unsafe { self.2.free_block(VersionHeader::block(self.0), self.1.core().row_class) };
         }
     }
-    let place = Place(memory.allocate_row(table), table, memory);
+    let place = CopyBlock(memory.allocate_row(table), table, memory);
     // SAFETY: by the contract; the place is new.
     unsafe { table.core().clone_row(row, place.0) };
     let copy = place.0;

@@ -71,7 +71,7 @@ const LOOK_INTERVAL_MAX: u32 = 4096;
 #[derive(Default)]
 pub struct Plans {
     /// The records that are to be split.
-    chosen: Vec<Chosen>,
+    candidates: Vec<SplitCandidate>,
     /// The number of transactions committed when the present phase began.
     commits_before: u64,
     /// The number of transactions committed when records were last chosen. Conflicts are counted since then.
@@ -79,7 +79,7 @@ pub struct Plans {
 }
 
 /// A record that is to be split in every split phase, or was and is barred.
-struct Chosen {
+struct SplitCandidate {
     /// The record, with the key under which it is found again.
     contended: Contended,
     operations: SmallVec<[ColumnOperation; 4]>,
@@ -111,13 +111,13 @@ impl Contention {
     }
 }
 
-impl Chosen {
+impl SplitCandidate {
     fn new(
         contended: Contended,
         operations: SmallVec<[ColumnOperation; 4]>,
         contention: Contention,
-    ) -> Chosen {
-        Chosen {
+    ) -> SplitCandidate {
+        SplitCandidate {
             contended,
             operations,
             contention,
@@ -144,7 +144,7 @@ impl Chosen {
 impl Plans {
     /// Returns the number of records that are to be split.
     fn active(&self) -> u64 {
-        self.chosen.iter().filter(|chosen| chosen.is_active).count() as u64
+        self.candidates.iter().filter(|candidate| candidate.is_active).count() as u64
     }
 }
 
@@ -300,20 +300,25 @@ pub fn label<J: JoinedProtocol>(
     operation: ColumnOperation,
 ) {
     let mut plans = database.protocol.plans.take();
-    let is_it = |chosen: &&mut Chosen| chosen.is_of(labelled.table, Some(labelled.record));
-    let chosen = match plans.chosen.iter_mut().find(is_it) {
-        Some(chosen) => chosen,
+    let is_it =
+        |candidate: &&mut SplitCandidate| candidate.is_of(labelled.table, Some(labelled.record));
+    let candidate = match plans.candidates.iter_mut().find(is_it) {
+        Some(candidate) => candidate,
         None => {
-            plans.chosen.push(Chosen::new(labelled, SmallVec::new(), Contention::default()));
-            plans.chosen.last_mut().expect("just pushed")
+            plans.candidates.push(SplitCandidate::new(
+                labelled,
+                SmallVec::new(),
+                Contention::default(),
+            ));
+            plans.candidates.last_mut().expect("just pushed")
         }
     };
-    if !mem::replace(&mut chosen.is_labelled, true) {
-        chosen.operations.clear();
+    if !mem::replace(&mut candidate.is_labelled, true) {
+        candidate.operations.clear();
     }
-    chosen.operations.retain(|other| other.column() != operation.column());
-    chosen.operations.push(operation);
-    chosen.is_active = true;
+    candidate.operations.retain(|other| other.column() != operation.column());
+    candidate.operations.push(operation);
+    candidate.is_active = true;
     database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
 }
 
@@ -324,9 +329,10 @@ pub fn remove_labels<J: JoinedProtocol>(
     record: NonNull<u8>,
 ) {
     let mut plans = database.protocol.plans.take();
-    let is_it = |chosen: &Chosen| chosen.is_labelled && chosen.is_of(table, Some(record));
-    if let Some(position) = plans.chosen.iter().position(is_it) {
-        plans.chosen.swap_remove(position);
+    let is_it =
+        |candidate: &SplitCandidate| candidate.is_labelled && candidate.is_of(table, Some(record));
+    if let Some(position) = plans.candidates.iter().position(is_it) {
+        plans.candidates.swap_remove(position);
         database.protocol.chosen.store(plans.active(), Ordering::Relaxed);
     }
 }
@@ -431,19 +437,19 @@ fn split<J: JoinedProtocol>(
     choose(database, plans);
     let cores = database.shared.grace.slots_used();
     let mut records: Vec<SplitRecord> = Vec::new();
-    plans.chosen.retain(|chosen| {
-        if !chosen.is_active {
+    plans.candidates.retain(|candidate| {
+        if !candidate.is_active {
             return true;
         }
-        let Some(record) = chosen.contended.find() else { return false };
+        let Some(record) = candidate.contended.find() else { return false };
         // SAFETY: the worker has been pinned since before the record was found.
         let stored = unsafe { record.cast::<StoredRecord<J::Header>>().as_ref() };
         if stored.header.tid().load_unlocked().is_absent() {
             return false; // It has no row, so it cannot be split.
         }
         if records.iter().all(|split| split.record != record) {
-            let operations = chosen.operations.iter().copied();
-            records.push(SplitRecord::new(record, chosen.contended.table, operations, cores));
+            let operations = candidate.operations.iter().copied();
+            records.push(SplitRecord::new(record, candidate.contended.table, operations, cores));
         }
         true
     });
@@ -467,33 +473,36 @@ fn choose<J: JoinedProtocol>(database: &Database<J>, plans: &mut Plans) {
     let committed = commits.saturating_sub(plans.commits_before);
     let committed_since_choice = commits.saturating_sub(plans.commits_at_choice);
     plans.commits_at_choice = commits;
-    plans.chosen.iter_mut().for_each(|chosen| chosen.barred = chosen.barred.saturating_sub(1));
+    plans
+        .candidates
+        .iter_mut()
+        .for_each(|candidate| candidate.barred = candidate.barred.saturating_sub(1));
     for contended in contended {
         let operations = most_of_each_column(&contended.operations);
         let record = contended.find();
-        let is_it = |known: &&mut Chosen| known.is_of(contended.table, record);
+        let is_it = |candidate: &&mut SplitCandidate| candidate.is_of(contended.table, record);
         let (conflicts, splittable) = (contended.conflicts, contended.splittable());
         let contention = Contention { conflicts, committed: committed_since_choice };
         let is_worth_it = match shared.options.is_hasty {
             true => is_mostly_splittable(conflicts, splittable),
             false => is_worth_splitting(conflicts, splittable, committed),
         };
-        let is_room = plans.chosen.len() < SPLITS_MAX;
-        match plans.chosen.iter_mut().find(is_it) {
-            Some(known) if is_worth_it && !known.is_active && known.barred == 0 => {
-                known.operations = operations;
-                known.contention = contention;
-                known.is_active = true;
+        let is_room = plans.candidates.len() < SPLITS_MAX;
+        match plans.candidates.iter_mut().find(is_it) {
+            Some(candidate) if is_worth_it && !candidate.is_active && candidate.barred == 0 => {
+                candidate.operations = operations;
+                candidate.contention = contention;
+                candidate.is_active = true;
             }
             Some(_) => {}
             None if is_worth_it && is_room => {
-                plans.chosen.push(Chosen::new(contended, operations, contention));
+                plans.candidates.push(SplitCandidate::new(contended, operations, contention));
             }
             None => {}
         }
     }
     // A record that is not contended when its bar ends is forgotten.
-    plans.chosen.retain(|chosen| chosen.is_active || chosen.barred > 0);
+    plans.candidates.retain(|candidate| candidate.is_active || candidate.barred > 0);
 }
 
 /// Whether a record is worth splitting, by the conflicts about it, the conflicts about its most frequent
@@ -536,7 +545,7 @@ fn reconcile<J: JoinedProtocol>(
     let phase = shared.phases.present().number();
     // SAFETY: no worker is in a transaction, and this worker changes the phase.
     let splits = unsafe { shared.splits() };
-    let reconciling = Reconciling::begin(worker);
+    let reconciling = ReconcilingGuard::begin(worker);
     for split in splits.records() {
         // SAFETY: as above.
         if unsafe { split.is_touched(phase) } {
@@ -604,17 +613,17 @@ fn merge<J: JoinedProtocol>(
 }
 
 /// A guard: as long as it lives, the worker's transactions reconcile.
-struct Reconciling<'w, J: JoinedProtocol>(&'w WorkerOf<J>);
+struct ReconcilingGuard<'w, J: JoinedProtocol>(&'w WorkerOf<J>);
 
-impl<'w, J: JoinedProtocol> Reconciling<'w, J> {
+impl<'w, J: JoinedProtocol> ReconcilingGuard<'w, J> {
     fn begin(worker: &'w WorkerOf<J>) -> Self {
         worker.executor().is_reconciling = true;
         worker.memory.set_reconciling(true);
-        Reconciling(worker)
+        ReconcilingGuard(worker)
     }
 }
 
-impl<J: JoinedProtocol> Drop for Reconciling<'_, J> {
+impl<J: JoinedProtocol> Drop for ReconcilingGuard<'_, J> {
     fn drop(&mut self) {
         self.0.executor().is_reconciling = false;
         self.0.memory.set_reconciling(false);
@@ -628,11 +637,11 @@ fn reconsider(
     plans: &mut Plans,
     is_hasty: bool,
 ) {
-    let is_it = |chosen: &Chosen| chosen.is_of(split.table, Some(split.record));
-    let Some(position) = plans.chosen.iter().position(is_it) else { return };
+    let is_it = |candidate: &SplitCandidate| candidate.is_of(split.table, Some(split.record));
+    let Some(position) = plans.candidates.iter().position(is_it) else { return };
     // SAFETY: this worker changes the phase.
     let counts = unsafe { split.counts(now) };
-    if plans.chosen[position].is_labelled {
+    if plans.candidates[position].is_labelled {
         return;
     }
     let wanted = counts.refused_operation.map_or(0, |(_, count)| count);
@@ -649,20 +658,20 @@ fn reconsider(
                 add(&mut operations, selected, 1);
             }
         });
-        plans.chosen[position].operations = most_of_each_column(&operations);
+        plans.candidates[position].operations = most_of_each_column(&operations);
     } else if is_hasty {
         // Keep the record split, as if it were worth it.
     } else if !is_used(counts.gathered, committed) {
-        plans.chosen.swap_remove(position);
+        plans.candidates.swap_remove(position);
     } else if pays(
         counts.gathered,
         refused,
-        plans.chosen[position].contention.among(committed),
+        plans.candidates[position].contention.among(committed),
         counts.waited,
     ) {
-        plans.chosen[position].penalty /= 2;
+        plans.candidates[position].penalty /= 2;
     } else {
-        plans.chosen[position].bar();
+        plans.candidates[position].bar();
     }
 }
 

@@ -8,31 +8,31 @@ use weft_htm::word::{Ordering, Word, yield_now};
 /// The lock, and the value that its holder may use.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Turn<T> {
+pub struct TurnLock<T> {
     /// 1 while a worker holds the lock.
     taken: Word,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: only the holder of the lock reaches the value.
-unsafe impl<T: Send> Sync for Turn<T> {}
+unsafe impl<T: Send> Sync for TurnLock<T> {}
 
 /// A guard that holds the lock until it is dropped.
 #[derive(Debug)]
-pub struct Taken<'a, T>(&'a Turn<T>);
+pub struct TurnGuard<'a, T>(&'a TurnLock<T>);
 
-impl<T> Turn<T> {
+impl<T> TurnLock<T> {
     /// Takes the lock if it is free. Never waits.
-    pub fn try_take(&self) -> Option<Taken<'_, T>> {
+    pub fn try_take(&self) -> Option<TurnGuard<'_, T>> {
         // Acquire: pairs with the release in `drop`. The plain load comes first, so that workers that find the
         // lock taken do not take its cache line away from the holder.
         let is_free = self.taken.load(Ordering::Relaxed) == 0;
         let take = || self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
-        (is_free && take().is_ok()).then(|| Taken(self))
+        (is_free && take().is_ok()).then(|| TurnGuard(self))
     }
 
     /// Takes the lock, and waits until it is free.
-    pub fn take(&self) -> Taken<'_, T> {
+    pub fn take(&self) -> TurnGuard<'_, T> {
         loop {
             match self.try_take() {
                 Some(taken) => return taken,
@@ -42,7 +42,7 @@ impl<T> Turn<T> {
     }
 }
 
-impl<T> Deref for Taken<'_, T> {
+impl<T> Deref for TurnGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -51,14 +51,14 @@ impl<T> Deref for Taken<'_, T> {
     }
 }
 
-impl<T> DerefMut for Taken<'_, T> {
+impl<T> DerefMut for TurnGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: the guard holds the lock, so no other thread uses the value.
         unsafe { &mut *self.0.value.get() }
     }
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T> Drop for TurnGuard<'_, T> {
     fn drop(&mut self) {
         // Release: pairs with the acquire in `try_take`.
         self.0.taken.store(0, Ordering::Release);
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_one_s_turn_at_a_time() {
-        let turn = Turn::<u32>::default();
+    fn one_holder_at_a_time() {
+        let turn = TurnLock::<u32>::default();
         let mut first = turn.try_take().expect("it is free");
         *first += 1;
         assert!(turn.try_take().is_none());

@@ -50,17 +50,17 @@ impl Kernel {
     }
 
     /// Reads or reserves a record, and waits as an executor does. Returns `None` if the access comes too late.
-    fn access(&self, index: usize, access: impl Fn(&TimedRecord) -> Access) -> Option<usize> {
+    fn access(&self, index: usize, access: impl Fn(&TimedRecord) -> AccessResult) -> Option<usize> {
         let record = &self.records[index];
         loop {
             match access(record) {
-                Access::Granted(_, row) => return Some(value_of(row)),
-                Access::Wait(writer) => {
+                AccessResult::Granted(_, row) => return Some(value_of(row)),
+                AccessResult::Wait(writer) => {
                     while record.header.pending.load(Ordering::Relaxed) == writer {
                         yield_now();
                     }
                 }
-                Access::TooLate => return None,
+                AccessResult::TooLate => return None,
             }
         }
     }
@@ -237,7 +237,7 @@ fn loom_an_unlinked_record_leaves_its_readers_behind() {
                     return None;
                 }
                 match read_at(&kernel.records[0], time, &kernel.index, &software()) {
-                    Access::Granted(tid, _) if !tid.is_removed() => Some(time),
+                    AccessResult::Granted(tid, _) if !tid.is_removed() => Some(time),
                     _ => None,
                 }
             })

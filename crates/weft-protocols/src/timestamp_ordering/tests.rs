@@ -39,11 +39,11 @@ impl Fixture {
         }
     }
 
-    fn read(&self, time: u64) -> Access {
+    fn read(&self, time: u64) -> AccessResult {
         read_at(&self.record, time, &self.index, &self.regions)
     }
 
-    fn reserve(&self, time: u64) -> Access {
+    fn reserve(&self, time: u64) -> AccessResult {
         reserve(&self.record, time, &self.regions)
     }
 
@@ -56,15 +56,15 @@ impl Fixture {
     }
 }
 
-fn granted(version: u64, number: usize) -> Access {
-    Access::Granted(Tid::at(version), row(number).as_ptr())
+fn granted(version: u64, number: usize) -> AccessResult {
+    AccessResult::Granted(Tid::at(version), row(number).as_ptr())
 }
 
 #[test]
 fn whoever_is_older_than_the_newest_version_comes_too_late() {
     let fixture = Fixture::written(5);
-    assert_eq!(fixture.read(4), Access::TooLate);
-    assert_eq!(fixture.reserve(4), Access::TooLate);
+    assert_eq!(fixture.read(4), AccessResult::TooLate);
+    assert_eq!(fixture.reserve(4), AccessResult::TooLate);
     assert_eq!(fixture.read(6), granted(5, 1));
     assert_eq!(fixture.reserve(7), granted(5, 1));
 }
@@ -74,7 +74,7 @@ fn a_write_below_a_younger_read_comes_too_late() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.read(9), granted(1, 1));
     assert_eq!(fixture.read(3), granted(1, 1), "an older read does not matter");
-    assert_eq!(fixture.reserve(8), Access::TooLate);
+    assert_eq!(fixture.reserve(8), AccessResult::TooLate);
     assert_eq!(fixture.reserve(9), granted(1, 1), "the reader itself may write");
 }
 
@@ -83,13 +83,13 @@ fn the_younger_waits_for_a_pending_write_and_the_older_does_not() {
     let fixture = Fixture::written(1);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     assert_eq!(fixture.reserve(5), granted(1, 1), "reserving again changes nothing");
-    assert_eq!(fixture.read(6), Access::Wait(5));
-    assert_eq!(fixture.reserve(6), Access::Wait(5));
+    assert_eq!(fixture.read(6), AccessResult::Wait(5));
+    assert_eq!(fixture.reserve(6), AccessResult::Wait(5));
     assert_eq!(fixture.read(4), granted(1, 1), "the version before its place");
-    assert_eq!(fixture.reserve(4), Access::TooLate);
+    assert_eq!(fixture.reserve(4), AccessResult::TooLate);
     fixture.install(5, 2);
     assert_eq!(fixture.read(6), granted(5, 2));
-    assert_eq!(fixture.read(4), Access::TooLate);
+    assert_eq!(fixture.read(4), AccessResult::TooLate);
 }
 
 #[test]
@@ -101,13 +101,13 @@ fn a_reservation_that_is_given_up_leaves_only_a_read() {
     fixture.release(None);
     assert_eq!(fixture.reserve(5), granted(1, 1));
     fixture.release(Some(5));
-    assert_eq!(fixture.reserve(4), Access::TooLate, "committed: it counts as a read");
+    assert_eq!(fixture.reserve(4), AccessResult::TooLate, "committed: it counts as a read");
 }
 
 #[test]
 fn what_was_found_absent_is_remembered_beyond_the_record() {
     let fixture = Fixture::placeholder();
-    assert!(matches!(fixture.read(7), Access::Granted(tid, _) if tid.is_absent()));
+    assert!(matches!(fixture.read(7), AccessResult::Granted(tid, _) if tid.is_absent()));
     assert!(!fixture.index.admits(6), "7 would have found it");
     assert!(fixture.index.admits(7) && fixture.index.admits(8));
 
@@ -143,10 +143,10 @@ fn a_placeholder_does_not_hide_a_deletion_that_was_forgotten() {
     let fixture = Fixture::placeholder();
     fixture.record.header.pending.store(9, Ordering::Relaxed);
     fixture.index.mark_early_deletion(5);
-    assert_eq!(fixture.read(3), Access::TooLate, "there was a row in its place");
-    let absent = Access::Granted(Tid::PLACEHOLDER, ptr::null_mut());
+    assert_eq!(fixture.read(3), AccessResult::TooLate, "there was a row in its place");
+    let absent = AccessResult::Granted(Tid::PLACEHOLDER, ptr::null_mut());
     assert_eq!(fixture.read(6), absent, "no row between the deletion and the insertion");
-    assert_eq!(fixture.read(10), Access::Wait(9));
+    assert_eq!(fixture.read(10), AccessResult::Wait(9));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     let fixture = Fixture::written(1);
     let deleted = fixture.record.header.tid.load().deleted_at(Tid::at(2));
     install(&fixture.record, deleted, None, &fixture.regions);
-    assert!(matches!(fixture.reserve(3), Access::Granted(..)));
+    assert!(matches!(fixture.reserve(3), AccessResult::Granted(..)));
     let settle = |unlinked: &mut bool| {
         TimestampOrdering::settle_deleted(
             &fixture.record,
@@ -171,7 +171,7 @@ fn a_deleted_record_stays_while_somebody_is_to_write_it() {
     assert!(!unlinked);
     assert_eq!(settle(&mut unlinked), Settled::Unlinked);
     assert!(unlinked && fixture.record.header.tid.load().is_removed());
-    let removed = |access| matches!(access, Access::Granted(tid, _) if tid.is_removed());
+    let removed = |access| matches!(access, AccessResult::Granted(tid, _) if tid.is_removed());
     assert!(removed(fixture.read(9)) && removed(fixture.reserve(9)));
     assert!(fixture.index.admits(0), "a removed record is not read");
 }
@@ -190,14 +190,14 @@ const RECORDS: usize = 3;
 
 /// A transaction in progress: what it has read, and which records it has reserved.
 #[derive(Default)]
-struct Running {
+struct OpenTransaction {
     time: u64,
     reads: Vec<(usize, usize)>,
     reserved: Vec<usize>,
 }
 
 /// A transaction that has committed.
-struct Committed {
+struct CommittedTransaction {
     time: u64,
     reads: Vec<(usize, usize)>,
     /// The records that it wrote. Each holds the row whose number is the transaction's timestamp.
@@ -205,13 +205,13 @@ struct Committed {
 }
 
 /// Runs transactions step by step, in a random order, and returns those that committed.
-fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
+fn interleave(random: &mut fastrand::Rng) -> Vec<CommittedTransaction> {
     // Rows are numbered by the timestamps that wrote them.
     let records: Vec<_> = (0..RECORDS).map(|_| Fixture::written(1)).collect();
-    let mut running: Vec<Running> = Vec::new();
+    let mut running: Vec<OpenTransaction> = Vec::new();
     let mut committed = Vec::new();
     for time in 2..40 {
-        running.push(Running { time, ..Running::default() });
+        running.push(OpenTransaction { time, ..OpenTransaction::default() });
         for _ in 0..random.u32(0..6) {
             if running.is_empty() {
                 break;
@@ -231,7 +231,7 @@ fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
                     false => records[record].release(Some(ended.time)),
                 }
             }
-            committed.push(Committed { time: ended.time, reads: ended.reads, writes });
+            committed.push(CommittedTransaction { time: ended.time, reads: ended.reads, writes });
         }
         // Now and then a transaction rolls back.
         if random.u8(..8) == 0 && !running.is_empty() {
@@ -246,21 +246,25 @@ fn interleave(random: &mut fastrand::Rng) -> Vec<Committed> {
 
 /// Makes a random access. Returns false if the transaction is to end instead. An access that is not granted has
 /// no effect: other transactions do not notice whether this one goes on.
-fn step(records: &[Fixture], transaction: &mut Running, random: &mut fastrand::Rng) -> bool {
+fn step(
+    records: &[Fixture],
+    transaction: &mut OpenTransaction,
+    random: &mut fastrand::Rng,
+) -> bool {
     let record = random.usize(..RECORDS);
     let access = match random.u8(..5) {
         0 => return false,
         1 | 2 => records[record].read(transaction.time),
         _ => {
             let access = records[record].reserve(transaction.time);
-            let reserved = matches!(access, Access::Granted(..));
+            let reserved = matches!(access, AccessResult::Granted(..));
             if reserved && !transaction.reserved.contains(&record) {
                 transaction.reserved.push(record);
             }
             access
         }
     };
-    if let Access::Granted(_, row) = access {
+    if let AccessResult::Granted(_, row) = access {
         transaction.reads.push((record, row.addr() / 16));
     }
     true

@@ -266,7 +266,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
             }
             Plan::Piece(first, _) if self.passes.get() == 1 => {
                 self.undo(|instance| instance.step >= *first);
-                Next::Pass(Selection::From(*first))
+                Next::Pass(Selection::FromStep(*first))
             }
             _ => Next::Return,
         }

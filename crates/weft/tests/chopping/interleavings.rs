@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft::operation::OperationKind;
-use weft_procedures::chopping::{Chopping, OutlineAccess, PieceKind, Standing, StepNumber};
+use weft_procedures::chopping::{
+    Chopping, ConflictTreatment, OutlineAccess, PieceKind, StepNumber,
+};
 
 use crate::program::{COLUMNS, ITERATIONS, KeyOf, Program, Set, applied, has};
 
@@ -313,8 +315,10 @@ pub fn explore(set: &Set, runs: &[Run], chopping: &Chopping) -> Explored {
             let piece = &pieces(run)[state.progress[run].pieces];
             let subscribes = piece.steps.iter().any(|&step| {
                 let number = StepNumber { procedure: runs[run].program, step };
-                chopping.conflicts.iter().any(|it| match it.standing {
-                    Standing::Deferred { publisher } => it.across(publisher) == Some(number),
+                chopping.conflicts.iter().any(|it| match it.treatment {
+                    ConflictTreatment::Deferred { publisher } => {
+                        it.across(publisher) == Some(number)
+                    }
                     _ => false,
                 })
             });

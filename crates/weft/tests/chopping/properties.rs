@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_procedures::chopping::{
-    Chopping, NotAdmitted, Options, Outlines, PieceKind, Standing, StepNumber, admit, chop,
+    Chopping, ConflictTreatment, NotAdmitted, Options, Outlines, PieceKind, StepNumber, admit, chop,
 };
 
 use crate::generate::{Generator, options};
@@ -15,7 +15,7 @@ type Vertex = (u8, StepNumber);
 /// procedure.
 fn reached(chopping: &Chopping, procedure: usize, from: usize) -> BTreeSet<usize> {
     let mut edges: BTreeMap<Vertex, Vec<Vertex>> = BTreeMap::new();
-    for conflict in chopping.conflicts.iter().filter(|it| it.standing == Standing::Edge) {
+    for conflict in chopping.conflicts.iter().filter(|it| it.treatment == ConflictTreatment::Edge) {
         for (one, other) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
             if conflict.one.procedure == conflict.other.procedure && one == other {
                 continue;

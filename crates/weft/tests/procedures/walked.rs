@@ -157,7 +157,7 @@ fn what_a_stale_read_reaches_runs_again_and_nothing_else() {
 fn a_piece_that_fails_runs_again_and_those_before_it_do_not() {
     let (database, nodes) = loaded();
     let tx = database.begin().expect("begins");
-    let driver = Told::new(&tx).then(Selection::From(1), || ());
+    let driver = Told::new(&tx).then(Selection::FromStep(1), || ());
     driver.refuses.set(Some(2));
     assert_eq!(Look::new(&nodes, 2).execute(&driver).expect("no error"), (30, 90));
     assert_eq!(driver.taken(), "+0 +1 refused error ~0 =1 +2 ok");

@@ -7,7 +7,7 @@ use syn::spanned::Spanned;
 use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, Macro};
 
 use super::state::{Origins, Value, Variable};
-use super::{Analysis, Found};
+use super::{Analysis, StepDependencies};
 use crate::procedure::methods::{self, Argument};
 use crate::procedure::{captured_by_literal, is_walk, number_of};
 
@@ -127,7 +127,7 @@ impl Analysis<'_> {
         let roles = site.method.arguments;
         // The first argument is the slot.
         let mut arguments = call.args.iter().skip(1);
-        let mut found = Found::default();
+        let mut found = StepDependencies::default();
         if let Some(table) = arguments.next() {
             let table = self.expression(table);
             found.keys.add(&table.origins);

@@ -29,11 +29,11 @@ use syn::{Block, Error, Expr, Pat};
 use super::function::{Kind, Parameter};
 use super::steps::Steps;
 pub use state::Origins;
-use state::{Held, State, Value, Variable};
+use state::{State, Value, Variable, VariableState};
 
 /// The dependencies of a step.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct StepDependencies {
     pub keys: Origins,
     pub values: Origins,
     /// The origins of a row that is written out, column by column.
@@ -43,7 +43,7 @@ pub struct Found {
 
 /// The result of the analysis for the whole body.
 pub struct Flow {
-    pub steps: Vec<Found>,
+    pub steps: Vec<StepDependencies>,
     /// What decides about the iterations of each loop.
     pub loops: Vec<Origins>,
     /// The places where the body may end with an error of its own: the number of steps that may have run
@@ -65,7 +65,7 @@ pub fn analyse(parameters: &[Parameter], steps: &Steps) -> Result<Flow, Error> {
             Kind::Owned => !is_plain(&parameter.of),
         };
         let aliases = if may_change { BTreeSet::from([variable]) } else { BTreeSet::new() };
-        analysis.state.0.insert(variable, Held { aliases, ..Held::default() });
+        analysis.state.0.insert(variable, VariableState { aliases, ..VariableState::default() });
     }
     analysis.block(&steps.body);
     analysis.note_tail(&steps.body);
@@ -123,7 +123,7 @@ struct Frame {
 
 struct Analysis<'a> {
     steps: &'a Steps,
-    found: Vec<Found>,
+    found: Vec<StepDependencies>,
     loop_guards: Vec<Origins>,
     rollbacks: Vec<(usize, usize)>,
     state: State,
@@ -152,7 +152,7 @@ impl<'a> Analysis<'a> {
     fn new(steps: &'a Steps) -> Self {
         Analysis {
             steps,
-            found: vec![Found::default(); steps.sites.len()],
+            found: vec![StepDependencies::default(); steps.sites.len()],
             loop_guards: vec![Origins::default(); steps.loops.len()],
             rollbacks: Vec::new(),
             state: State::default(),
@@ -193,7 +193,7 @@ impl<'a> Analysis<'a> {
         let variable = self.kinds.len();
         let (guards, frames) = (self.guards.len(), self.frames.len());
         self.kinds.push(VariableKind { guards, frames, ..VariableKind::default() });
-        self.state.0.insert(variable, Held::default());
+        self.state.0.insert(variable, VariableState::default());
         let scope = self.scopes.last_mut().expect("there is a scope");
         scope.push((name.to_owned(), variable));
         variable
@@ -250,7 +250,7 @@ impl<'a> Analysis<'a> {
         kind.is_mutable || kind.is_exclusive_reference || has_aliases
     }
 
-    fn held(&self, variable: Variable) -> Held {
+    fn held(&self, variable: Variable) -> VariableState {
         self.state.0.get(&variable).cloned().unwrap_or_default()
     }
 
@@ -338,7 +338,10 @@ impl<'a> Analysis<'a> {
                     let variable = self.declare(&name);
                     self.kinds[variable].is_mutable = ident.mutability.is_some();
                     let Value { origins: whole, aliases } = value.clone();
-                    self.state.0.insert(variable, Held { whole, aliases, ..Held::default() });
+                    self.state.0.insert(
+                        variable,
+                        VariableState { whole, aliases, ..VariableState::default() },
+                    );
                 }
                 if let Some((_, sub)) = &ident.subpat {
                     self.bind(sub, value);

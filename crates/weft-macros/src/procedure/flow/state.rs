@@ -48,7 +48,7 @@ pub type Variable = usize;
 
 /// What a variable may hold.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Held {
+pub struct VariableState {
     pub whole: Origins,
     /// The origins of what was written to single fields.
     pub fields: BTreeMap<String, Origins>,
@@ -56,7 +56,7 @@ pub struct Held {
     pub aliases: BTreeSet<Variable>,
 }
 
-impl Held {
+impl VariableState {
     /// Returns the origins of the whole value.
     pub fn all(&self) -> Origins {
         self.fields.values().fold(self.whole.clone(), Origins::and)
@@ -75,7 +75,7 @@ impl Held {
 
 /// What is known of all variables at a point.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct State(pub BTreeMap<Variable, Held>);
+pub struct State(pub BTreeMap<Variable, VariableState>);
 
 impl State {
     /// Joins the state of another path that leads to the same point.

@@ -22,7 +22,7 @@ use weft::protocol::Dbx;
 use weft::schema::Record;
 use weft::{Error, Transaction};
 use weft_procedures::chopping::{
-    Chopping, Options, PieceKind, Standing, StepNumber, Token, admit, chop,
+    Chopping, ConflictTreatment, Options, PieceKind, StepNumber, Token, admit, chop,
 };
 use weft_procedures::{Access, Accessed, Driver, Next, Place, Procedure};
 
@@ -93,8 +93,10 @@ delivery | deferred | add customer
     let deferred: BTreeSet<(&str, &str)> = chopping
         .conflicts
         .iter()
-        .filter_map(|conflict| match conflict.standing {
-            Standing::Deferred { publisher } => Some((publisher, conflict.across(publisher)?)),
+        .filter_map(|conflict| match conflict.treatment {
+            ConflictTreatment::Deferred { publisher } => {
+                Some((publisher, conflict.across(publisher)?))
+            }
             _ => None,
         })
         .map(|(publisher, subscriber)| {
