@@ -33,15 +33,15 @@ pub(crate) struct Fault {
     pub(crate) transaction: u32,
     pub(crate) key: u32,
     /// What was seen.
-    pub(crate) seen: Seen,
+    pub(crate) seen: Observation,
     /// What the transaction's own past, or its own write, requires instead.
-    pub(crate) expected: Option<Seen>,
+    pub(crate) expected: Option<Observation>,
     pub(crate) scan: u32,
 }
 
 /// What a transaction saw of a key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Seen {
+pub(crate) enum Observation {
     Version(u64),
     Absent,
 }
@@ -64,8 +64,8 @@ pub(crate) trait Sink {
 struct View {
     /// The transaction's run that this belongs to. Views of earlier runs are void.
     run: u32,
-    seen: Seen,
-    /// Whether `seen` is its own write (of a row, or [`Seen::Absent`] for a delete).
+    seen: Observation,
+    /// Whether `seen` is its own write (of a row, or [`Observation::Absent`] for a delete).
     own: bool,
     /// The slot of its own last write of the key, already made or still to come, or [`NONE`].
     own_final: u32,
@@ -75,7 +75,7 @@ struct View {
 
 impl View {
     const VOID: View =
-        View { run: NONE, seen: Seen::Absent, own: false, own_final: NONE, scan: NONE };
+        View { run: NONE, seen: Observation::Absent, own: false, own_final: NONE, scan: NONE };
 }
 
 /// From this number of successors on, a fork represents them.
@@ -146,11 +146,13 @@ impl<'a> Resolver<'a> {
             let (key, version) = (operation.target, operation.version);
             match operation.kind {
                 OperationKind::Read => {
-                    self.look(transaction, key, Seen::Version(version), NONE, sink);
+                    self.look(transaction, key, Observation::Version(version), NONE, sink);
                 }
-                OperationKind::ReadAbsent => self.look(transaction, key, Seen::Absent, NONE, sink),
-                OperationKind::Write => self.wrote(key, Seen::Version(version)),
-                OperationKind::Delete => self.wrote(key, Seen::Absent),
+                OperationKind::ReadAbsent => {
+                    self.look(transaction, key, Observation::Absent, NONE, sink)
+                }
+                OperationKind::Write => self.wrote(key, Observation::Version(version)),
+                OperationKind::Delete => self.wrote(key, Observation::Absent),
                 OperationKind::Scan => self.scan(transaction, operation.target, sink),
             }
         }
@@ -192,7 +194,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Notes that a write has been made.
-    fn wrote(&mut self, key: u32, seen: Seen) {
+    fn wrote(&mut self, key: u32, seen: Observation) {
         let view = self.view(key);
         view.seen = seen;
         view.own = true;
@@ -209,14 +211,21 @@ impl<'a> Resolver<'a> {
     }
 
     /// Handles what the transaction saw of a key, by a scan or (`NONE`) a read.
-    fn look(&mut self, transaction: u32, key: u32, seen: Seen, scan: u32, sink: &mut impl Sink) {
+    fn look(
+        &mut self,
+        transaction: u32,
+        key: u32,
+        seen: Observation,
+        scan: u32,
+        sink: &mut impl Sink,
+    ) {
         let view = *self.view(key);
         if !self.has_looked(key) {
             self.touch(key);
             self.view(key).seen = seen;
             return match seen {
-                Seen::Version(version) => self.saw(transaction, key, version, scan, sink),
-                Seen::Absent => self.missed(transaction, key, scan, sink),
+                Observation::Version(version) => self.saw(transaction, key, version, scan, sink),
+                Observation::Absent => self.missed(transaction, key, scan, sink),
             };
         }
         if view.seen == seen {
@@ -224,11 +233,11 @@ impl<'a> Resolver<'a> {
         }
         if self.is_absence(key, view.seen) && self.is_absence(key, seen) {
             match (view.own, view.seen, seen) {
-                (_, _, Seen::Absent) => return,
+                (_, _, Observation::Absent) => return,
                 // It saw its own tombstone, after its own delete.
                 (true, ..) if !self.is_foreign(transaction, key, seen) => return,
                 // Only this read says which absence it was.
-                (false, Seen::Absent, Seen::Version(version)) => {
+                (false, Observation::Absent, Observation::Version(version)) => {
                     self.view(key).seen = seen;
                     return self.saw(transaction, key, version, scan, sink);
                 }
@@ -242,10 +251,10 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns whether what was seen is no row.
-    fn is_absence(&self, key: u32, seen: Seen) -> bool {
+    fn is_absence(&self, key: u32, seen: Observation) -> bool {
         match seen {
-            Seen::Absent => true,
-            Seen::Version(version) => self
+            Observation::Absent => true,
+            Observation::Version(version) => self
                 .versions
                 .find(key, version)
                 .is_some_and(|slot| self.versions.slot(slot).is_tombstone()),
@@ -253,10 +262,10 @@ impl<'a> Resolver<'a> {
     }
 
     /// Returns whether what was seen is a version that another transaction wrote.
-    fn is_foreign(&self, transaction: u32, key: u32, seen: Seen) -> bool {
+    fn is_foreign(&self, transaction: u32, key: u32, seen: Observation) -> bool {
         match seen {
-            Seen::Absent => false,
-            Seen::Version(version) => self
+            Observation::Absent => false,
+            Observation::Version(version) => self
                 .versions
                 .find(key, version)
                 .is_none_or(|slot| self.versions.slot(slot).writer != transaction),
@@ -270,7 +279,7 @@ impl<'a> Resolver<'a> {
             kind,
             transaction: reader,
             key,
-            seen: Seen::Version(version),
+            seen: Observation::Version(version),
             expected: None,
             scan,
         };
@@ -331,8 +340,8 @@ impl<'a> Resolver<'a> {
         let times = (record.invoke_ns, record.complete_ns);
         let Some(found) = self.absences.consequences(versions, key, own, times) else {
             let kind = AnomalyKind::ImpossibleAbsence;
-            let expected = (own != NONE).then(|| Seen::Version(versions.slot(own).version));
-            let (transaction, seen) = (reader, Seen::Absent);
+            let expected = (own != NONE).then(|| Observation::Version(versions.slot(own).version));
+            let (transaction, seen) = (reader, Observation::Absent);
             return sink.fault(Fault { kind, transaction, key, seen, expected, scan });
         };
         let anti_dependency =
@@ -359,7 +368,7 @@ impl<'a> Resolver<'a> {
         self.splits.clear();
         for row in history.row_range(scan as usize) {
             let (key, version) = (history.row_keys[row], history.row_versions[row]);
-            self.look(transaction, key, Seen::Version(version), scan, sink);
+            self.look(transaction, key, Observation::Version(version), scan, sink);
             self.view(key).scan = scan;
             self.splits.push(tree.rank(key));
         }
@@ -371,7 +380,7 @@ impl<'a> Resolver<'a> {
             let is_missed = ranks.contains(&rank) && !self.has_looked(key);
             if is_missed {
                 // The key is absent to every later scan too, until the transaction writes it.
-                self.look(transaction, key, Seen::Absent, scan, sink);
+                self.look(transaction, key, Observation::Absent, scan, sink);
             }
         }
         self.cover_gaps(transaction, scan, ranks, sink);
@@ -390,7 +399,7 @@ impl<'a> Resolver<'a> {
             let key = self.touched[index];
             let rank = tree.rank(key);
             if self.views[key as usize].scan != scan && ranks.contains(&rank) {
-                self.look(transaction, key, Seen::Absent, scan, sink);
+                self.look(transaction, key, Observation::Absent, scan, sink);
                 self.splits.push(rank);
             }
         }

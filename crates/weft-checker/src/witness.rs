@@ -53,13 +53,13 @@ pub(crate) struct Search<'a> {
     scope: Vec<u32>,
     scopes: u32,
     /// The search that last reached each node, from where and at what distance.
-    reached: Vec<Reached>,
+    reached: Vec<Visit>,
     searches: u32,
     edges_seen: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Reached {
+struct Visit {
     search: u32,
     distance: u32,
     parent: u32,
@@ -68,7 +68,7 @@ struct Reached {
 
 impl<'a> Search<'a> {
     pub(crate) fn new(graph: &'a Graph, transactions: u32, strict: bool) -> Self {
-        let nothing = Reached {
+        let nothing = Visit {
             search: 0,
             distance: 0,
             parent: NONE,
@@ -190,7 +190,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 let search = self.searches;
-                self.reached[to as usize] = Reached { search, distance: next, parent: node, tag };
+                self.reached[to as usize] = Visit { search, distance: next, parent: node, tag };
                 // Breadth-first with weights 0 and 1: targets at the same distance go to the front of the queue.
                 if weight == 0 {
                     queue.push_front((to, next));
@@ -208,7 +208,7 @@ impl<'a> Search<'a> {
         let mut to = start;
         let mut node = start;
         loop {
-            let Reached { parent, tag, .. } = self.reached[node as usize];
+            let Visit { parent, tag, .. } = self.reached[node as usize];
             if parent < self.transactions {
                 edges.push(CycleEdge { from: parent, to, tag });
                 to = parent;

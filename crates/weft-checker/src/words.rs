@@ -5,7 +5,7 @@ use std::ops::Bound;
 use crate::history::{History, INITIAL, Vocabulary};
 use crate::key;
 use crate::report::{AnomalyKind, EdgeKind};
-use crate::resolve::{Fault, Reason, Seen};
+use crate::resolve::{Fault, Observation, Reason};
 use crate::versions::{NONE, Versions};
 
 /// Describes the parts of a history in words.
@@ -175,27 +175,30 @@ impl Words<'_> {
         let (reader, name) = (self.transaction(transaction), self.key(key));
         let by_scan = self.by_scan(scan);
         let saw = match seen {
-            Seen::Absent => format!("{reader}{by_scan} found {name} absent"),
-            Seen::Version(version) if scan == NONE => {
+            Observation::Absent => format!("{reader}{by_scan} found {name} absent"),
+            Observation::Version(version) if scan == NONE => {
                 format!("{reader} read {}", self.state(key, version))
             }
-            Seen::Version(version) => {
+            Observation::Version(version) => {
                 format!("{reader}{by_scan} returned {}", self.state(key, version))
             }
         };
-        let before = |what: Option<Seen>, verb: &str| match what {
-            Some(Seen::Version(version)) => format!("it had {verb} {}", self.version(version)),
+        let before = |what: Option<Observation>, verb: &str| match what {
+            Some(Observation::Version(version)) => {
+                format!("it had {verb} {}", self.version(version))
+            }
             _ if verb == "written" => "it had deleted the row itself".to_owned(),
             _ => "it had found no row".to_owned(),
         };
         let writer = match seen {
-            Seen::Version(version) => self.versions.find(key, version),
-            Seen::Absent => None,
+            Observation::Version(version) => self.versions.find(key, version),
+            Observation::Absent => None,
         };
         let writer = writer.map(|slot| self.versions.slot(slot).writer).filter(|&w| w != NONE);
         let mut transactions = vec![transaction];
         transactions.extend(writer.filter(|&writer| writer != transaction));
-        let by = writer.map_or("no transaction".to_owned(), |writer| self.transaction(writer));
+        let by =
+            || self.transaction(writer.expect("aborted and intermediate versions have a writer"));
         let text = match kind {
             AnomalyKind::OwnWriteNotSeen => {
                 format!("{saw}, but before that {}.", before(expected, "written"))
@@ -207,12 +210,16 @@ impl Words<'_> {
                 format!("{saw}, which it wrote itself, but only later.")
             }
             AnomalyKind::GarbageRead => format!("{saw}, which no transaction wrote."),
-            AnomalyKind::AbortedRead => format!("{saw}, which {by} wrote, and {by} aborted."),
+            AnomalyKind::AbortedRead => {
+                let by = by();
+                format!("{saw}, which {by} wrote, and {by} aborted.")
+            }
             AnomalyKind::IntermediateRead => {
+                let by = by();
                 format!("{saw}, which {by} wrote and replaced itself before it committed.")
             }
             _ => match expected {
-                Some(Seen::Version(version)) => format!(
+                Some(Observation::Version(version)) => format!(
                     "{saw} and then wrote {}, before which the row was never absent.",
                     self.version(version)
                 ),

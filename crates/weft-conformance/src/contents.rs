@@ -1,6 +1,6 @@
 //! The contents of a database before and after a run.
 
-use crate::step::{HASHED, Shown, State, Step};
+use crate::step::{HASHED, State, Step, StepResult};
 use crate::subject::{Steps, Stop, Store};
 
 /// Puts rows into a database.
@@ -10,7 +10,7 @@ use crate::subject::{Steps, Stop, Store};
 pub fn fill(store: &dyn Store, initial: &[(u64, i64)]) {
     let filled = store.transact(&mut |tx| {
         for &(key, value) in initial {
-            assert_eq!(tx.take(Step::Insert(key, value))?, Shown::Happened(true), "key {key}");
+            assert_eq!(tx.take(Step::Insert(key, value))?, StepResult::Happened(true), "key {key}");
         }
         Ok(())
     });

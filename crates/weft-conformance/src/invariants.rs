@@ -12,8 +12,8 @@
 use fastrand::Rng;
 
 use crate::contents::fill;
-use crate::step::{HASHED, Row, Shown, Step};
-use crate::subject::{Begun, Moment, Steps, Stop, Store, Subject};
+use crate::step::{HASHED, Row, Step, StepResult};
+use crate::subject::{Moment, OpenTransaction, Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::Finding;
 
@@ -70,7 +70,7 @@ fn audit_snapshots(
     random: &mut Rng,
     snapshots: usize,
 ) -> Result<(), Stop> {
-    let mut kept: Option<Box<dyn Begun + '_>> = None;
+    let mut kept: Option<Box<dyn OpenTransaction + '_>> = None;
     for _ in 0..snapshots {
         let snapshot = store.open_snapshot(Moment::any(random));
         invariant.audit(&*snapshot, random)?;
@@ -124,7 +124,7 @@ fn read(tx: &dyn Steps, key: u64) -> Result<Row, Stop> {
 /// Replaces the value of an existing row.
 fn write(tx: &dyn Steps, key: u64, value: i64) -> Result<(), Stop> {
     match tx.take(Step::Write(key, value))? {
-        Shown::Happened(true) => Ok(()),
+        StepResult::Happened(true) => Ok(()),
         _ => broken(format!("row {key} is gone")),
     }
 }
@@ -287,12 +287,12 @@ impl Invariant for OnCall {
 /// roll back. So rows that no other transaction may see come and go, in the middle of what other transactions
 /// read.
 #[derive(Debug)]
-pub struct Rewritten;
+pub struct RowRewrites;
 
 /// The rewritten rows, two of each table.
 const REWRITTEN: [u64; 4] = [1, 2, HASHED, HASHED + 1];
 
-impl Invariant for Rewritten {
+impl Invariant for RowRewrites {
     fn name(&self) -> &'static str {
         "rewritten rows"
     }
@@ -331,7 +331,7 @@ impl Invariant for Rewritten {
 
 /// Counted rows, against phantoms: rows come and go, and other rows count them, all of them and by group.
 #[derive(Debug)]
-pub struct Counted;
+pub struct RowCount;
 
 /// How many rows may exist, at keys both far apart and close together.
 const PLACES: u64 = 12;
@@ -347,7 +347,7 @@ fn group_count(group: u8) -> u64 {
     COUNT + 1 + u64::from(group)
 }
 
-impl Invariant for Counted {
+impl Invariant for RowCount {
     fn name(&self) -> &'static str {
         "counted rows"
     }
@@ -361,11 +361,11 @@ impl Invariant for Counted {
         // Some transactions look first, others insert and see.
         let is_there = match random.bool() {
             true => !tx.take(Step::Read(key))?.rows().is_empty(),
-            false => tx.take(Step::Insert(key, 0))? == Shown::Happened(false),
+            false => tx.take(Step::Insert(key, 0))? == StepResult::Happened(false),
         };
         chaos(random);
         let difference = if is_there {
-            if tx.take(Step::Delete(key))? != Shown::Happened(true) {
+            if tx.take(Step::Delete(key))? != StepResult::Happened(true) {
                 return broken(format!("row {key} disappeared while this transaction saw it"));
             }
             -1
@@ -403,12 +403,12 @@ impl Invariant for Counted {
 
 /// Indexed rows: every row has its entry in each index, and every entry has its row.
 #[derive(Debug)]
-pub struct Indexed;
+pub struct IndexEntries;
 
 const INDEXED: u64 = 8;
 const GROUPS: u8 = 8;
 
-impl Invariant for Indexed {
+impl Invariant for IndexEntries {
     fn name(&self) -> &'static str {
         "indexes"
     }

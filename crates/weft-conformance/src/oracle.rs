@@ -4,13 +4,13 @@
 //! transaction was shown. It replays the transactions one after the other on a map, in every order that real
 //! time allows. It checks whether some order shows every transaction the same, and leaves the same rows behind.
 
-use crate::step::{Shown, State, Step, replay};
+use crate::step::{State, Step, StepResult, replay};
 
 /// The record of one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// Its steps, and what it was shown.
-    pub steps: Vec<(Step, Shown)>,
+    pub steps: Vec<(Step, StepResult)>,
     /// Whether it committed.
     pub committed: bool,
     /// When it began, on the clock of the run.
@@ -60,15 +60,15 @@ mod tests {
     const X: u64 = 10;
     const Y: u64 = 20;
 
-    fn read(key: u64, value: i64) -> (Step, Shown) {
-        (Step::Read(key), Shown::Rows(vec![Row::new(key, value)]))
+    fn read(key: u64, value: i64) -> (Step, StepResult) {
+        (Step::Read(key), StepResult::Rows(vec![Row::new(key, value)]))
     }
 
-    fn wrote(key: u64, value: i64) -> (Step, Shown) {
-        (Step::Write(key, value), Shown::Happened(true))
+    fn wrote(key: u64, value: i64) -> (Step, StepResult) {
+        (Step::Write(key, value), StepResult::Happened(true))
     }
 
-    fn log(steps: Vec<(Step, Shown)>, began: usize, ended: usize) -> Log {
+    fn log(steps: Vec<(Step, StepResult)>, began: usize, ended: usize) -> Log {
         Log { steps, committed: true, began, ended }
     }
 

@@ -4,7 +4,7 @@
 //! procedure is a transaction with the steps that it [reports](Call).
 //!
 //! If only inserts commute, the checker judges by what was recorded, and small runs are also tried in every
-//! serial order. If procedures [add](With::Sums) to totals, a protocol may order the additions of two
+//! serial order. If procedures [add](OperationSet::Sums) to totals, a protocol may order the additions of two
 //! procedures differently from the rest of what they do. That is correct, but the checker does not know that
 //! sums commute, and reports a cycle. Then all serial orders judge alone.
 
@@ -13,8 +13,8 @@ use weft::htm::word::{Ordering, Word};
 
 use crate::contents::fill;
 use crate::oracle::{Log, is_serializable};
-use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Call, Cut, Executes, JOURNAL, Moment, Stop, Subject};
+use crate::step::{HASHED, State, Step, StepResult, state_of};
+use crate::subject::{Call, Cut, JOURNAL, Moment, ProcedureStore, Stop, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -26,7 +26,7 @@ const ENTRIES: u64 = 1 << 20;
 
 /// Which operations the procedures make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum With {
+pub enum OperationSet {
     /// Reads, writes and inserts.
     Rows,
     /// Also commutative operations. At most nine transactions.
@@ -47,13 +47,13 @@ enum Program {
 }
 
 /// Draws the transactions of the threads.
-struct Drawing {
-    with: With,
+struct ProgramSource {
+    with: OperationSet,
     threads: u64,
     transactions: u64,
 }
 
-impl Drawing {
+impl ProgramSource {
     fn account(random: &mut Rng) -> u64 {
         random.u64(..ACCOUNTS)
     }
@@ -87,9 +87,9 @@ impl Drawing {
         let (account, entry) = (Self::account(random), Self::entry_of(thread, number));
         let amount = random.i64(1..1000);
         let kinds = match self.with {
-            With::Rows => 4,
-            With::Sums => 7,
-            With::Deferral => 9,
+            OperationSet::Rows => 4,
+            OperationSet::Sums => 7,
+            OperationSet::Deferral => 9,
         };
         match random.u8(..kinds) {
             0..=1 => {
@@ -125,8 +125,8 @@ impl Drawing {
 
 /// Runs one program to its end.
 fn run(
-    store: &dyn Executes,
-    with: With,
+    store: &dyn ProcedureStore,
+    with: OperationSet,
     program: &Program,
     clock: &Word,
     random: &mut Rng,
@@ -135,7 +135,7 @@ fn run(
     let mut log = Log { began: tick(), ..Log::default() };
     let end = match program {
         Program::Call(call) => {
-            if with == With::Deferral {
+            if with == OperationSet::Deferral {
                 log.began = 0;
             }
             store.execute(*call).map(|told| log.steps = told)
@@ -153,7 +153,7 @@ fn run(
             let snapshot = store.open_snapshot(of);
             log.began = of.began(log.began);
             log.ended = tick();
-            log.steps.push((Step::Snapshot, Shown::Happened(true)));
+            log.steps.push((Step::Snapshot, StepResult::Happened(true)));
             let looked = looks.iter().try_for_each(|&step| {
                 log.steps.push((step, snapshot.take(step)?));
                 chaos(random);
@@ -183,13 +183,13 @@ const CHECK: &str = "procedures";
 /// The finding, if there is one.
 ///
 /// # Panics
-/// With [sums](With::Sums), deferred or not, if there are too many transactions.
+/// With [sums](OperationSet::Sums), deferred or not, if there are too many transactions.
 pub fn check(
     subject: &Subject,
     mode: Mode,
     threads: usize,
     transactions: usize,
-    with: With,
+    with: OperationSet,
 ) -> Result<(), Finding> {
     check_cut(subject, mode, threads, transactions, with, Cut::of_seed(mode.seed()))
 }
@@ -206,13 +206,16 @@ pub fn check_cut(
     mode: Mode,
     threads: usize,
     transactions: usize,
-    with: With,
+    with: OperationSet,
     cut: Cut,
 ) -> Result<(), Finding> {
     let threads = subject.threads(threads);
     let is_small = threads * transactions <= SMALL;
-    assert!(is_small || with == With::Rows, "too many transactions to try all serial orders");
-    let records = with == With::Rows;
+    assert!(
+        is_small || with == OperationSet::Rows,
+        "too many transactions to try all serial orders"
+    );
+    let records = with == OperationSet::Rows;
     let store = subject.open_procedures(with, records, cut);
     fill(&*store, &initial());
     // The initial rows have version 0, so their insertion is not recorded.
@@ -220,7 +223,8 @@ pub fn check_cut(
         drop(store.take_history());
     }
     let clock = Word::new(1);
-    let drawing = Drawing { with, threads: threads as u64, transactions: transactions as u64 };
+    let drawing =
+        ProgramSource { with, threads: threads as u64, transactions: transactions as u64 };
     let mut ran = mode.on_threads(CHECK, threads, transactions, |thread, random| {
         let numbers = 0..transactions as u64;
         numbers
@@ -232,8 +236,8 @@ pub fn check_cut(
     })?;
     let left = is_small.then(|| rows(&*store, threads as u64, transactions as u64));
     let verdict = match with {
-        With::Rows => judge(CHECK, &store.take_history()),
-        With::Sums | With::Deferral => Ok(()),
+        OperationSet::Rows => judge(CHECK, &store.take_history()),
+        OperationSet::Sums | OperationSet::Deferral => Ok(()),
     };
     let logs: Vec<Log> = std::mem::take(&mut ran.results).into_iter().flatten().collect();
     if let Some(left) = left
@@ -250,12 +254,12 @@ pub fn check_cut(
 const SMALL: usize = 9;
 
 /// Returns all rows of accounts and totals, and those that the threads have put into the journal.
-fn rows(store: &dyn Executes, threads: u64, transactions: u64) -> State {
+fn rows(store: &dyn ProcedureStore, threads: u64, transactions: u64) -> State {
     let mut found = State::new();
     let read = store.transact(&mut |tx| {
         let totals = HASHED..HASHED + TOTALS;
         let numbers = (0..threads).flat_map(|thread| (0..transactions).map(move |n| (thread, n)));
-        let entries = numbers.map(|(thread, number)| Drawing::entry_of(thread, number));
+        let entries = numbers.map(|(thread, number)| ProgramSource::entry_of(thread, number));
         let keys = totals.chain(entries.flat_map(|entry| [entry, entry + 1]));
         let mut rows = tx.take(Step::Scan(0, ACCOUNTS))?.rows();
         for key in keys {

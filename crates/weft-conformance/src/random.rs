@@ -13,8 +13,8 @@ use weft::htm::word::{Ordering, Word};
 
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::step::{HASHED, Shown, State, Step, state_of};
-use crate::subject::{Begun, Body, Moment, SetsAside, Stop, Store, Subject};
+use crate::step::{HASHED, State, Step, StepResult, state_of};
+use crate::subject::{Body, Moment, OpenTransaction, Stop, Store, Subject, TransactionStash};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::{Finding, judge};
 
@@ -153,8 +153,8 @@ fn run_program(
 }
 
 /// The transactions of one thread, some of which were set aside.
-struct Aside<'a> {
-    stash: Box<dyn SetsAside + 'a>,
+struct StashedPrograms<'a> {
+    stash: Box<dyn TransactionStash + 'a>,
     /// All programs that were begun.
     programs: Vec<Program>,
 }
@@ -162,7 +162,7 @@ struct Aside<'a> {
 /// How many transactions a thread sets aside, at most.
 const ASIDE_MAX: usize = 2;
 
-impl Aside<'_> {
+impl StashedPrograms<'_> {
     /// Runs the transactions that were set aside and can run now, and then `program`, if there is one.
     fn turn(
         &mut self,
@@ -171,8 +171,8 @@ impl Aside<'_> {
         random: &mut Rng,
         logs: &mut Vec<Log>,
     ) -> Result<(), Finding> {
-        let Aside { stash, programs } = self;
-        let mut run = |stash: &mut dyn SetsAside, number: usize, program: &Program| {
+        let StashedPrograms { stash, programs } = self;
+        let mut run = |stash: &mut dyn TransactionStash, number: usize, program: &Program| {
             let transact = |body: &mut Body<'_>| stash.transact(number, body);
             logs.extend(run_program(transact, program, clock, random)?);
             Ok(())
@@ -196,7 +196,7 @@ struct Snapshots<'a> {
     steps_max: usize,
     /// The state that they show.
     of: Moment,
-    open: Vec<(Box<dyn Begun + 'a>, Log)>,
+    open: Vec<(Box<dyn OpenTransaction + 'a>, Log)>,
     closed: Vec<Log>,
 }
 
@@ -211,7 +211,7 @@ impl Snapshots<'_> {
             let began = of.began(self.clock.fetch_add(1, Ordering::SeqCst) as usize);
             let snapshot = self.store.open_snapshot(of);
             let ended = self.clock.fetch_add(1, Ordering::SeqCst) as usize;
-            let steps = vec![(Step::Snapshot, Shown::Happened(true))];
+            let steps = vec![(Step::Snapshot, StepResult::Happened(true))];
             self.open.push((snapshot, Log { steps, committed: true, began, ended }));
             return Ok(());
         }
@@ -286,11 +286,12 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
             last
         };
         let mut logs = Vec::new();
-        let mut aside = store.stash(ASIDE_MAX).map(|stash| Aside { stash, programs: Vec::new() });
+        let mut stashed =
+            store.stash(ASIDE_MAX).map(|stash| StashedPrograms { stash, programs: Vec::new() });
         for _ in 0..size.transactions {
             let program = program(random, size.steps_max, &mut value);
-            match &mut aside {
-                Some(aside) => aside.turn(Some(program), &clock, random, &mut logs)?,
+            match &mut stashed {
+                Some(stashed) => stashed.turn(Some(program), &clock, random, &mut logs)?,
                 None => {
                     let transact = |body: &mut Body<'_>| Some(store.transact(body));
                     logs.extend(run_program(transact, &program, &clock, random)?);
@@ -300,10 +301,10 @@ pub fn check(subject: &Subject, mode: Mode, size: Size) -> Result<(), Finding> {
                 snapshots.turn(random)?;
             }
         }
-        while let Some(aside) = &mut aside
-            && aside.stash.wait()
+        while let Some(stashed) = &mut stashed
+            && stashed.stash.wait()
         {
-            aside.turn(None, &clock, random, &mut logs)?;
+            stashed.turn(None, &clock, random, &mut logs)?;
         }
         logs.append(&mut snapshots.end());
         Ok(logs)

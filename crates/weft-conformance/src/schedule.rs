@@ -21,7 +21,7 @@ use weft_htm::interleave::SpinCounter;
 
 use crate::contents::{fill, rows};
 use crate::oracle::{Log, is_serializable};
-use crate::step::{Shown, State, Step, state_of};
+use crate::step::{State, Step, StepResult, state_of};
 use crate::subject::{Moment, Store, Subject};
 use crate::verdict::{Finding, judge};
 
@@ -37,7 +37,7 @@ pub struct Run {
     /// The transactions, in the order of their numbers.
     pub logs: Vec<Log>,
     /// Whether some step had to wait for another transaction.
-    pub somebody_waited: bool,
+    pub any_waited: bool,
     /// The rows at the end.
     pub left: State,
 }
@@ -50,12 +50,12 @@ impl Run {
 
     /// Returns whether the schedule went through as written.
     pub fn went_through(&self) -> bool {
-        !self.somebody_waited && !self.committed().contains(&false)
+        !self.any_waited && !self.committed().contains(&false)
     }
 }
 
 /// Runs the thread of one transaction: takes steps until the transaction commits or aborts.
-fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
+fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<StepResult>) {
     let mut transaction = None;
     for step in steps {
         let tx = transaction.take().unwrap_or_else(|| match step {
@@ -63,10 +63,10 @@ fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
             _ => store.begin(),
         });
         let result = match step {
-            Step::Commit => tx.commit().map(|()| Shown::Happened(true)),
+            Step::Commit => tx.commit().map(|()| StepResult::Happened(true)),
             Step::Snapshot => {
                 transaction = Some(tx);
-                Ok(Shown::Happened(true))
+                Ok(StepResult::Happened(true))
             }
             step => {
                 let result = tx.take(step);
@@ -78,7 +78,7 @@ fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
             Ok(what) => shown.send(what).expect("the director listens to the end"),
             Err(Error::Conflict(_)) => {
                 drop(transaction.take());
-                shown.send(Shown::Aborted).expect("the director listens to the end");
+                shown.send(StepResult::Aborted).expect("the director listens to the end");
                 return;
             }
             Err(error) => panic!("{step:?}: {error}"),
@@ -87,9 +87,9 @@ fn session(store: &dyn Store, steps: &Receiver<Step>, shown: &Sender<Shown>) {
 }
 
 /// The director's end of a session.
-struct Line {
+struct SessionHandle {
     steps: Option<Sender<Step>>,
-    shown: Receiver<Shown>,
+    shown: Receiver<StepResult>,
     spins: SpinCounter,
     /// Steps that were sent and not answered, oldest first.
     open: Vec<Step>,
@@ -97,7 +97,7 @@ struct Line {
     thread: Option<JoinHandle<()>>,
 }
 
-impl Line {
+impl SessionHandle {
     fn begin(store: &Arc<dyn Store>) -> Self {
         let (step_sender, step_receiver) = channel();
         let (shown_sender, shown_receiver) = channel();
@@ -107,7 +107,7 @@ impl Line {
         let thread = std::thread::spawn(move || {
             counter.count(|| session(&*store, &step_receiver, &shown_sender));
         });
-        Line {
+        SessionHandle {
             steps: Some(step_sender),
             shown: shown_receiver,
             spins,
@@ -148,12 +148,12 @@ impl Line {
                 return false;
             };
             self.open.remove(0);
-            if shown == Shown::Aborted {
+            if shown == StepResult::Aborted {
                 // Later steps of an aborted transaction do not take place.
                 self.steps = None;
                 self.open.clear();
             }
-            self.log.committed = step == Step::Commit && shown != Shown::Aborted;
+            self.log.committed = step == Step::Commit && shown != StepResult::Aborted;
             if !self.log.is_snapshot() {
                 self.log.ended = now;
             }
@@ -173,12 +173,13 @@ fn run(
     let store: Arc<dyn Store> = Arc::from(subject.open_recorded());
     fill(&*store, initial);
     let transactions = 1 + schedule.iter().map(|(number, _)| *number).max().expect("some step");
-    let mut lines: Vec<Line> = (0..transactions).map(|_| Line::begin(&store)).collect();
-    let mut somebody_waited = false;
+    let mut lines: Vec<SessionHandle> =
+        (0..transactions).map(|_| SessionHandle::begin(&store)).collect();
+    let mut any_waited = false;
     for (now, &(number, step)) in schedule.iter().enumerate() {
         lines[number].send(step, now);
         // First take the answer of the transaction whose turn it is, and then of all that it may have released.
-        somebody_waited |= !lines[number].hear(now);
+        any_waited |= !lines[number].hear(now);
         hear_all(&mut lines, now);
     }
     for _ in 0..ROUNDS_OF_A_DEADLOCK {
@@ -207,11 +208,11 @@ fn run(
     };
     let verdict = judge("schedule", &store.take_history());
     let logs = lines.into_iter().map(|line| line.log).collect();
-    Ok((Run { logs, somebody_waited, left }, verdict))
+    Ok((Run { logs, any_waited, left }, verdict))
 }
 
 /// Takes all answers that come. Returns `true` if none is outstanding.
-fn hear_all(lines: &mut [Line], now: usize) -> bool {
+fn hear_all(lines: &mut [SessionHandle], now: usize) -> bool {
     let waiting = lines.iter_mut().map(|line| !line.hear(now)).filter(|&waits| waits);
     waiting.count() == 0
 }
@@ -274,7 +275,7 @@ pub fn check(
 
 /// The expected result of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedOutcome {
     /// No serial order explains the schedule as written, so some transaction must abort or wait.
     Anomaly,
     /// The schedule may go through.
@@ -289,7 +290,7 @@ pub struct Script {
     /// The script's name.
     pub name: &'static str,
     /// The expected result.
-    pub expected: Expected,
+    pub expected: ExpectedOutcome,
     /// The initial rows.
     pub initial: Vec<(u64, i64)>,
     /// Which transaction takes which step next.
@@ -316,8 +317,10 @@ impl Script {
             finding
         })?;
         let what = match (self.expected, run.went_through()) {
-            (Expected::Anomaly, true) => "the schedule went through",
-            (Expected::Serial, false) => "transactions that were alone did not commit at once",
+            (ExpectedOutcome::Anomaly, true) => "the schedule went through",
+            (ExpectedOutcome::Serial, false) => {
+                "transactions that were alone did not commit at once"
+            }
             _ => return Ok(run),
         };
         Err(Finding::new(self.name, what, format!("{run:#?}")))

@@ -5,7 +5,7 @@
 //! `x` and `y` are rows, `0` is the first transaction, `1` the second, and so on. At first both rows have the
 //! value 0.
 
-use crate::schedule::{Expected, Script};
+use crate::schedule::{ExpectedOutcome, Script};
 use crate::step::{HASHED, Step};
 use Step::{
     AddIfNotNegative, Commit, Delete, Insert, Move, Read, ReadByBadge, Scan, ScanBack, ScanGroup,
@@ -33,16 +33,16 @@ fn zeros() -> Vec<(u64, i64)> {
 }
 
 fn anomaly(name: &'static str, schedule: &[(usize, Step)]) -> Script {
-    let (expected, schedule) = (Expected::Anomaly, schedule.to_vec());
+    let (expected, schedule) = (ExpectedOutcome::Anomaly, schedule.to_vec());
     Script { name, expected, initial: zeros(), schedule }
 }
 
 fn harmless(name: &'static str, schedule: &[(usize, Step)]) -> Script {
-    Script { expected: Expected::Harmless, ..anomaly(name, schedule) }
+    Script { expected: ExpectedOutcome::Harmless, ..anomaly(name, schedule) }
 }
 
 fn serial(name: &'static str, schedule: &[(usize, Step)]) -> Script {
-    Script { expected: Expected::Serial, ..anomaly(name, schedule) }
+    Script { expected: ExpectedOutcome::Serial, ..anomaly(name, schedule) }
 }
 
 /// Returns all scripts.

@@ -4,7 +4,7 @@
 use weft::htm::word::{Ordering, Word};
 
 use crate::contents::fill;
-use crate::step::{HASHED, Shown, Step};
+use crate::step::{HASHED, Step, StepResult};
 use crate::subject::{Steps, Stop, Store, Subject};
 use crate::threads::{Mode, chaos, expect_end};
 use crate::verdict::Finding;
@@ -22,7 +22,7 @@ fn long(tx: &dyn Steps) -> Result<(), Stop> {
     let rows = tx.take(Step::Scan(0, HASHED))?.rows();
     let again: i64 = rows.iter().map(|row| row.value).sum();
     for key in 0..ROWS / 2 {
-        if tx.take(Step::Write(key, sum + again))? != Shown::Happened(true) {
+        if tx.take(Step::Write(key, sum + again))? != StepResult::Happened(true) {
             return Err(Stop::Broken(format!("row {key} is gone")));
         }
     }

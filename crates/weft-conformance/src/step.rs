@@ -62,7 +62,7 @@ impl Row {
 
 /// What a step showed to its transaction.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Shown {
+pub enum StepResult {
     /// Rows, in the order of their keys. (Also for a group, because all its rows have the same group.)
     Rows(Vec<Row>),
     /// Whether the step changed anything.
@@ -71,9 +71,9 @@ pub enum Shown {
     Aborted,
 }
 
-impl Shown {
+impl StepResult {
     pub(crate) fn reverse(&mut self) {
-        if let Shown::Rows(rows) = self {
+        if let StepResult::Rows(rows) = self {
             rows.reverse();
         }
     }
@@ -84,7 +84,7 @@ impl Shown {
     /// If the step does not show rows.
     pub fn rows(self) -> Vec<Row> {
         match self {
-            Shown::Rows(rows) => rows,
+            StepResult::Rows(rows) => rows,
             other => panic!("{other:?} are not rows"),
         }
     }
@@ -99,13 +99,13 @@ pub fn state_of(rows: &[(u64, i64)]) -> State {
 }
 
 /// Makes a step's change in a serial execution, and returns what the step shows.
-pub fn replay(state: &mut State, step: Step) -> Shown {
+pub fn replay(state: &mut State, step: Step) -> StepResult {
     let change = |row: Option<&mut Row>, change: &dyn Fn(&mut Row)| {
-        Shown::Happened(row.map(change).is_some())
+        StepResult::Happened(row.map(change).is_some())
     };
     match step {
         Step::Read(key) | Step::ReadByBadge(key) => {
-            Shown::Rows(state.get(&key).copied().into_iter().collect())
+            StepResult::Rows(state.get(&key).copied().into_iter().collect())
         }
         Step::Write(key, value) => change(state.get_mut(&key), &|row| row.value = value),
         Step::AddIfNotNegative(key, amount) => {
@@ -117,19 +117,19 @@ pub fn replay(state: &mut State, step: Step) -> Shown {
         Step::Insert(key, value) => {
             let absent = !state.contains_key(&key);
             state.entry(key).or_insert(Row::new(key, value));
-            Shown::Happened(absent)
+            StepResult::Happened(absent)
         }
         Step::Upsert(key, value) => {
-            Shown::Happened(state.insert(key, Row::new(key, value)).is_some())
+            StepResult::Happened(state.insert(key, Row::new(key, value)).is_some())
         }
-        Step::Delete(key) => Shown::Happened(state.remove(&key).is_some()),
+        Step::Delete(key) => StepResult::Happened(state.remove(&key).is_some()),
         Step::Scan(from, to) | Step::ScanBack(from, to) => {
-            Shown::Rows(state.range(from..to.min(HASHED)).map(|(_, row)| *row).collect())
+            StepResult::Rows(state.range(from..to.min(HASHED)).map(|(_, row)| *row).collect())
         }
         Step::ScanGroup(group) => {
             let ordered = state.range(..HASHED).map(|(_, row)| *row);
-            Shown::Rows(ordered.filter(|row| row.group == group).collect())
+            StepResult::Rows(ordered.filter(|row| row.group == group).collect())
         }
-        Step::Snapshot | Step::Commit => Shown::Happened(true),
+        Step::Snapshot | Step::Commit => StepResult::Happened(true),
     }
 }

@@ -18,11 +18,11 @@ use weft::{
 use weft_protocols::canary::{Canary, Mutation};
 use weft_protocols::{DbxTc, Flaw};
 
-pub use calls::{Call, Executes, JOURNAL, Told};
+pub use calls::{Call, JOURNAL, ProcedureStore, StepLog};
 
 use crate::machine::REGIONS;
-use crate::procedures::With;
-use crate::step::{HASHED, Row, Shown, Step};
+use crate::procedures::OperationSet;
+use crate::step::{HASHED, Row, Step, StepResult};
 
 /// A row of the ordered table, which has a secondary index of each kind.
 #[derive(Clone, Debug, Record)]
@@ -86,7 +86,7 @@ pub struct Subject {
     pub regions: &'static str,
     htm: (Choice, RetryPolicy),
     open: fn(Opening) -> Box<dyn Store>,
-    open_procedures: fn(Opening, With) -> Box<dyn Executes>,
+    open_procedures: fn(Opening, OperationSet) -> Box<dyn ProcedureStore>,
     /// The flaw of a protocol with procedures in pieces.
     flaw: Option<Flaw>,
 }
@@ -215,7 +215,12 @@ impl Subject {
     }
 
     /// Opens a database for procedures.
-    pub fn open_procedures(&self, with: With, records: bool, cut: Cut) -> Box<dyn Executes> {
+    pub fn open_procedures(
+        &self,
+        with: OperationSet,
+        records: bool,
+        cut: Cut,
+    ) -> Box<dyn ProcedureStore> {
         (self.open_procedures)(Opening { cut, ..self.opening(records) }, with)
     }
 
@@ -243,9 +248,9 @@ fn chosen_names() -> impl Iterator<Item = &'static str> {
 
 /// Prints the subject when a test fails.
 #[derive(Debug)]
-pub struct Named(pub Subject);
+pub struct NameOnPanic(pub Subject);
 
-impl Drop for Named {
+impl Drop for NameOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("this was protocol {}", self.0);
@@ -301,11 +306,11 @@ impl Moment {
 /// A database.
 pub trait Store: Send + Sync {
     /// Begins a transaction that the caller runs and commits.
-    fn begin(&self) -> Box<dyn Begun + '_>;
+    fn begin(&self) -> Box<dyn OpenTransaction + '_>;
 
     /// Opens a snapshot of the present state, or of a [recent](Database::open_recent_snapshot) one. It takes
     /// only steps that read. `commit` closes it.
-    fn open_snapshot(&self, of: Moment) -> Box<dyn Begun + '_>;
+    fn open_snapshot(&self, of: Moment) -> Box<dyn OpenTransaction + '_>;
 
     /// Runs a transaction until it commits.
     ///
@@ -315,14 +320,14 @@ pub trait Store: Send + Sync {
 
     /// Returns a stash for the numbers of at most `capacity` transactions. `None` if the protocol never sets
     /// transactions aside.
-    fn stash(&self, capacity: usize) -> Option<Box<dyn SetsAside + '_>>;
+    fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>>;
 
     /// Returns the history so far. Nothing may be running.
     fn take_history(&self) -> History;
 }
 
 /// The stash of one thread: see [`weft::Stash`].
-pub trait SetsAside {
+pub trait TransactionStash {
     /// Runs a transaction until it commits. Returns `None` if it was set aside under this number.
     fn transact(&mut self, number: usize, body: &mut Body<'_>) -> Option<Result<(), Stop>>;
 
@@ -339,11 +344,11 @@ pub trait Steps {
     ///
     /// # Errors
     /// Conflicts, and errors that the step does not expect.
-    fn take(&self, step: Step) -> Result<Shown, Error>;
+    fn take(&self, step: Step) -> Result<StepResult, Error>;
 }
 
 /// A transaction that its owner commits, or drops.
-pub trait Begun: Steps {
+pub trait OpenTransaction: Steps {
     /// Commits.
     ///
     /// # Errors
@@ -367,16 +372,16 @@ struct PlainTables {
 }
 
 /// Tables on which transactions take steps.
-trait Takes<P: Protocol>: Looks {
-    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error>;
+trait StepTaker<P: Protocol>: StepReader {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error>;
 }
 
-trait Looks: Send + Sync {
+trait StepReader: Send + Sync {
     /// Takes a step of a snapshot.
-    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error>;
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error>;
 }
 
-struct Opened<P: Protocol, T> {
+struct OpenStore<P: Protocol, T> {
     database: Database<P>,
     tables: T,
     options: TransactionOptions,
@@ -396,7 +401,7 @@ fn open<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         hashed: database.table().expect("it was added"),
     };
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
-    Box::new(Opened { database, tables, options })
+    Box::new(OpenStore { database, tables, options })
 }
 
 fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
@@ -413,48 +418,50 @@ fn open_plain<P: Protocol>(opening: Opening) -> Box<dyn Store> {
         hashed: database.table().expect("it was added"),
     };
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
-    Box::new(Opened { database, tables, options })
+    Box::new(OpenStore { database, tables, options })
 }
 
-struct Running<'a, P: Protocol, T> {
+struct BorrowedTransaction<'a, P: Protocol, T> {
     tables: &'a T,
     transaction: &'a Transaction<'a, P>,
 }
 
-struct Owned<'a, P: Protocol, T> {
+struct OwnedTransaction<'a, P: Protocol, T> {
     tables: &'a T,
     transaction: Transaction<'a, P>,
 }
 
-struct Looking<'a, T> {
+struct OpenSnapshot<'a, T> {
     tables: &'a T,
     snapshot: Snapshot,
 }
 
-impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
-    fn begin(&self) -> Box<dyn Begun + '_> {
+impl<P: Protocol, T: StepTaker<P>> Store for OpenStore<P, T> {
+    fn begin(&self) -> Box<dyn OpenTransaction + '_> {
         let transaction = self.database.begin().expect("a transaction begins");
-        Box::new(Owned { tables: &self.tables, transaction })
+        Box::new(OwnedTransaction { tables: &self.tables, transaction })
     }
 
-    fn open_snapshot(&self, of: Moment) -> Box<dyn Begun + '_> {
+    fn open_snapshot(&self, of: Moment) -> Box<dyn OpenTransaction + '_> {
         let opened = match of {
             Moment::Now => self.database.open_snapshot(),
             Moment::Recent => self.database.open_recent_snapshot(),
         };
         let snapshot = opened.expect("a snapshot opens");
-        Box::new(Looking { tables: &self.tables, snapshot })
+        Box::new(OpenSnapshot { tables: &self.tables, snapshot })
     }
 
     fn transact(&self, body: &mut Body<'_>) -> Result<(), Stop> {
         self.database.transact_with(&self.options, |transaction| {
-            body(&Running { tables: &self.tables, transaction })
+            body(&BorrowedTransaction { tables: &self.tables, transaction })
         })
     }
 
-    fn stash(&self, capacity: usize) -> Option<Box<dyn SetsAside + '_>> {
+    fn stash(&self, capacity: usize) -> Option<Box<dyn TransactionStash + '_>> {
         let stash = self.database.stash(capacity).options(self.options.clone());
-        P::SPLITS.then(|| Box::new(Aside { stash, tables: &self.tables }) as Box<dyn SetsAside>)
+        P::SPLITS.then(|| {
+            Box::new(OpenStash { stash, tables: &self.tables }) as Box<dyn TransactionStash>
+        })
     }
 
     fn take_history(&self) -> History {
@@ -462,16 +469,16 @@ impl<P: Protocol, T: Takes<P>> Store for Opened<P, T> {
     }
 }
 
-struct Aside<'a, P: Protocol, T> {
+struct OpenStash<'a, P: Protocol, T> {
     stash: Stash<usize, P>,
     tables: &'a T,
 }
 
-impl<P: Protocol, T: Takes<P>> SetsAside for Aside<'_, P, T> {
+impl<P: Protocol, T: StepTaker<P>> TransactionStash for OpenStash<'_, P, T> {
     fn transact(&mut self, number: usize, body: &mut Body<'_>) -> Option<Result<(), Stop>> {
         let tables = self.tables;
         let run = |transaction: &Transaction<'_, P>, _: &mut usize| {
-            body(&Running { tables, transaction })
+            body(&BorrowedTransaction { tables, transaction })
         };
         self.stash.transact(number, run).map(|(_number, result)| result)
     }
@@ -486,42 +493,42 @@ impl<P: Protocol, T: Takes<P>> SetsAside for Aside<'_, P, T> {
     }
 }
 
-impl<P: Protocol, T: Takes<P>> Steps for Running<'_, P, T> {
-    fn take(&self, step: Step) -> Result<Shown, Error> {
+impl<P: Protocol, T: StepTaker<P>> Steps for BorrowedTransaction<'_, P, T> {
+    fn take(&self, step: Step) -> Result<StepResult, Error> {
         self.tables.take(self.transaction, step)
     }
 }
 
-impl<P: Protocol, T: Takes<P>> Steps for Owned<'_, P, T> {
-    fn take(&self, step: Step) -> Result<Shown, Error> {
+impl<P: Protocol, T: StepTaker<P>> Steps for OwnedTransaction<'_, P, T> {
+    fn take(&self, step: Step) -> Result<StepResult, Error> {
         self.tables.take(&self.transaction, step)
     }
 }
 
-impl<P: Protocol, T: Takes<P>> Begun for Owned<'_, P, T> {
+impl<P: Protocol, T: StepTaker<P>> OpenTransaction for OwnedTransaction<'_, P, T> {
     fn commit(self: Box<Self>) -> Result<(), Error> {
         self.transaction.commit().map(|_token| ())
     }
 }
 
-impl<T: Looks> Steps for Looking<'_, T> {
-    fn take(&self, step: Step) -> Result<Shown, Error> {
+impl<T: StepReader> Steps for OpenSnapshot<'_, T> {
+    fn take(&self, step: Step) -> Result<StepResult, Error> {
         self.tables.look(&self.snapshot, step)
     }
 }
 
-impl<T: Looks> Begun for Looking<'_, T> {
+impl<T: StepReader> OpenTransaction for OpenSnapshot<'_, T> {
     fn commit(self: Box<Self>) -> Result<(), Error> {
         Ok(())
     }
 }
 
-impl<P: Protocol> Takes<P> for PlainTables {
-    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+impl<P: Protocol> StepTaker<P> for PlainTables {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
             Step::Read(key) => one(tx.get(&self.ordered, &key)?.map(plain_row)),
-            Step::Write(key, value) => Shown::Happened(match key >= HASHED {
+            Step::Write(key, value) => StepResult::Happened(match key >= HASHED {
                 true => tx.update(&self.hashed, &key, |row| row.value = value)?.is_some(),
                 false => tx.update(&self.ordered, &key, |row| row.value = value)?.is_some(),
             }),
@@ -533,11 +540,11 @@ impl<P: Protocol> Takes<P> for PlainTables {
                 true => tx.insert(&self.hashed, Hashed { key, value }),
                 false => tx.insert(&self.ordered, Plain { key, value }),
             })?,
-            Step::Upsert(key, value) => Shown::Happened(match key >= HASHED {
+            Step::Upsert(key, value) => StepResult::Happened(match key >= HASHED {
                 true => tx.upsert(&self.hashed, Hashed { key, value })?,
                 false => tx.upsert(&self.ordered, Plain { key, value })?,
             }),
-            Step::Delete(key) => Shown::Happened(match key >= HASHED {
+            Step::Delete(key) => StepResult::Happened(match key >= HASHED {
                 true => tx.delete(&self.hashed, &key)?,
                 false => tx.delete(&self.ordered, &key)?,
             }),
@@ -546,8 +553,8 @@ impl<P: Protocol> Takes<P> for PlainTables {
     }
 }
 
-impl Looks for PlainTables {
-    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
+impl StepReader for PlainTables {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => {
                 one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
@@ -562,8 +569,8 @@ impl Looks for PlainTables {
     }
 }
 
-impl<P: Protocol> Takes<P> for Tables {
-    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+impl<P: Protocol> StepTaker<P> for Tables {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => one(tx.get(&self.hashed, &key)?.map(hashed_row)),
             Step::Read(key) => one(tx.get(&self.ordered, &key)?.map(row)),
@@ -572,7 +579,7 @@ impl<P: Protocol> Takes<P> for Tables {
             }
             Step::Write(key, value) if key >= HASHED => {
                 let changed = tx.update(&self.hashed, &key, |row| row.value = value)?;
-                Shown::Happened(changed.is_some())
+                StepResult::Happened(changed.is_some())
             }
             Step::Write(key, value) => self.change(tx, key, |row| row.value = value)?,
             Step::AddIfNotNegative(key, amount) => {
@@ -587,11 +594,11 @@ impl<P: Protocol> Takes<P> for Tables {
                 true => tx.insert(&self.hashed, Hashed { key, value }),
                 false => tx.insert(&self.ordered, Ordered::new(key, value)),
             })?,
-            Step::Upsert(key, value) => Shown::Happened(match key >= HASHED {
+            Step::Upsert(key, value) => StepResult::Happened(match key >= HASHED {
                 true => tx.upsert(&self.hashed, Hashed { key, value })?,
                 false => tx.upsert(&self.ordered, Ordered::new(key, value))?,
             }),
-            Step::Delete(key) => Shown::Happened(match key >= HASHED {
+            Step::Delete(key) => StepResult::Happened(match key >= HASHED {
                 true => tx.delete(&self.hashed, &key)?,
                 false => tx.delete(&self.ordered, &key)?,
             }),
@@ -609,8 +616,8 @@ impl<P: Protocol> Takes<P> for Tables {
     }
 }
 
-impl Looks for Tables {
-    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
+impl StepReader for Tables {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= HASHED => {
                 one(snapshot.get(&self.hashed, &key)?.map(hashed_row))
@@ -638,27 +645,27 @@ impl Tables {
         tx: &Transaction<'_, P>,
         key: u64,
         change: impl FnOnce(&mut Ordered),
-    ) -> Result<Shown, Error> {
+    ) -> Result<StepResult, Error> {
         match tx.update(&self.ordered, &key, change) {
-            Ok(changed) => Ok(Shown::Happened(changed.is_some())),
-            Err(Error::Failure(Failure::Constraint { .. })) => Ok(Shown::Happened(false)),
+            Ok(changed) => Ok(StepResult::Happened(changed.is_some())),
+            Err(Error::Failure(Failure::Constraint { .. })) => Ok(StepResult::Happened(false)),
             Err(error) => Err(error),
         }
     }
 }
 
-fn happened_if_there(result: Result<(), Error>) -> Result<Shown, Error> {
+fn happened_if_there(result: Result<(), Error>) -> Result<StepResult, Error> {
     match result {
-        Ok(()) => Ok(Shown::Happened(true)),
-        Err(Error::Failure(Failure::NoSuchRow { .. })) => Ok(Shown::Happened(false)),
+        Ok(()) => Ok(StepResult::Happened(true)),
+        Err(Error::Failure(Failure::NoSuchRow { .. })) => Ok(StepResult::Happened(false)),
         Err(error) => Err(error),
     }
 }
 
-fn happened_unless_there(inserted: Result<(), Error>) -> Result<Shown, Error> {
+fn happened_unless_there(inserted: Result<(), Error>) -> Result<StepResult, Error> {
     match inserted {
-        Ok(()) => Ok(Shown::Happened(true)),
-        Err(Error::Failure(Failure::DuplicateKey { .. })) => Ok(Shown::Happened(false)),
+        Ok(()) => Ok(StepResult::Happened(true)),
+        Err(Error::Failure(Failure::DuplicateKey { .. })) => Ok(StepResult::Happened(false)),
         Err(error) => Err(error),
     }
 }
@@ -675,21 +682,21 @@ fn hashed_row(row: &Hashed) -> Row {
     Row { key: row.key, value: row.value, group: 0 }
 }
 
-fn one(row: Option<Row>) -> Shown {
-    Shown::Rows(row.into_iter().collect())
+fn one(row: Option<Row>) -> StepResult {
+    StepResult::Rows(row.into_iter().collect())
 }
 
 fn all<'t, T: 't, E>(
     scan: impl Iterator<Item = Result<&'t T, E>>,
     row: impl Fn(&T) -> Row,
-) -> Result<Shown, Error>
+) -> Result<StepResult, Error>
 where
     Error: From<E>,
 {
-    Ok(Shown::Rows(scan.map(|found| found.map(&row)).collect::<Result<_, _>>()?))
+    Ok(StepResult::Rows(scan.map(|found| found.map(&row)).collect::<Result<_, _>>()?))
 }
 
-fn reversed(mut shown: Shown) -> Shown {
+fn reversed(mut shown: StepResult) -> StepResult {
     shown.reverse();
     shown
 }

@@ -43,7 +43,7 @@ impl Mode {
         threads: usize,
         transactions: usize,
         body: impl Fn(usize, &mut Rng) -> Result<R, Finding> + Sync,
-    ) -> Result<Ran<R>, Finding> {
+    ) -> Result<RunResult<R>, Finding> {
         let body = &body;
         let bodies = (0..threads).map(|thread| move || body(thread, &mut self.random(thread)));
         // A transaction of this crate makes about a hundred shared accesses.
@@ -53,7 +53,7 @@ impl Mode {
             Ok(results) => results.into_iter().collect(),
             Err(message) => Err(Finding::new(check, "a panic", message)),
         };
-        let mut ran = Ran { results: Vec::new(), seed: self.seed(), schedule };
+        let mut ran = RunResult { results: Vec::new(), seed: self.seed(), schedule };
         ran.results = results.map_err(|finding| ran.found(finding))?;
         Ok(ran)
     }
@@ -61,14 +61,14 @@ impl Mode {
 
 /// The results of a run.
 #[derive(Debug)]
-pub struct Ran<R> {
+pub struct RunResult<R> {
     /// What the threads returned, in their order.
     pub results: Vec<R>,
     seed: u64,
     schedule: Schedule,
 }
 
-impl<R> Ran<R> {
+impl<R> RunResult<R> {
     /// Adds to a finding how to repeat the run.
     pub fn found(&self, finding: Finding) -> Finding {
         Finding { seed: Some(self.seed), schedule: self.schedule.to_string(), ..finding }

@@ -31,7 +31,7 @@ enum Operation {
 }
 
 #[derive(Debug)]
-struct Committed {
+struct CommittedTransaction {
     operations: Vec<Operation>,
     began: u64,
     ended: u64,
@@ -54,9 +54,9 @@ fn act(
     clock: &Word,
     random: &mut Rng,
     value: &mut i64,
-) -> Result<Option<Committed>, Stop> {
+) -> Result<Option<CommittedTransaction>, Stop> {
     let input = random.fork();
-    let mut committed = Committed { operations: Vec::new(), began: 0, ended: 0 };
+    let mut committed = CommittedTransaction { operations: Vec::new(), began: 0, ended: 0 };
     let end = store.transact(&mut |tx| {
         let mut random = input.clone();
         committed.began = clock.fetch_add(1, Ordering::SeqCst);
@@ -114,7 +114,7 @@ pub fn check(
         }
         Ok(all)
     })?;
-    let committed: Vec<(usize, Committed)> =
+    let committed: Vec<(usize, CommittedTransaction)> =
         std::mem::take(&mut ran.results).into_iter().flatten().collect();
     let last: HashMap<u64, i64> =
         rows(&*store).into_iter().map(|(key, row)| (key, row.value)).collect();
@@ -123,7 +123,7 @@ pub fn check(
 
 /// Returns the place of every value in the chain of its row.
 fn chains(
-    committed: &[(usize, Committed)],
+    committed: &[(usize, CommittedTransaction)],
     last: &HashMap<u64, i64>,
 ) -> Result<HashMap<(u64, i64), u64>, Finding> {
     let mut next: HashMap<(u64, i64), i64> = HashMap::new();
@@ -154,7 +154,10 @@ fn chains(
     Ok(places)
 }
 
-fn judge(committed: &[(usize, Committed)], last: &HashMap<u64, i64>) -> Result<(), Finding> {
+fn judge(
+    committed: &[(usize, CommittedTransaction)],
+    last: &HashMap<u64, i64>,
+) -> Result<(), Finding> {
     let places = chains(committed, last)?;
     let place = |key: u64, value: i64| {
         places.get(&(key, value)).copied().ok_or_else(|| {

@@ -63,7 +63,7 @@ impl Write {
 }
 
 /// What a reader knows of each key: nothing, or what it has found.
-type Seen = [Option<Option<u64>>; 3];
+type ReadValues = [Option<Option<u64>>; 3];
 
 /// How a reader reads.
 #[derive(Clone, Copy, Debug)]
@@ -91,16 +91,16 @@ const READS: [Read; 9] = [
 
 /// Reads, and returns when the read is acknowledged as durable. Returns `None` if the protocol does not support
 /// it.
-fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> Option<Seen> {
+fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> Option<ReadValues> {
     let position = |id: u32| id as usize - 1;
-    let seen: Result<Seen, Error> = match how {
+    let seen: Result<ReadValues, Error> = match how {
         Read::One(id) => database.transact(|tx| {
-            let mut seen = Seen::default();
+            let mut seen = ReadValues::default();
             seen[position(id)] = Some(tx.get(cells, &id)?.map(|cell| cell.value));
             Ok(seen)
         }),
         Read::All => database.transact(|tx| {
-            let mut seen = Seen::default();
+            let mut seen = ReadValues::default();
             for id in IDS {
                 seen[position(id)] = Some(tx.get(cells, &id)?.map(|cell| cell.value));
             }
@@ -115,7 +115,7 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> 
             Ok(seen)
         }),
         Read::UpdateOfNothing => database.transact(|tx| {
-            let mut seen = Seen::default();
+            let mut seen = ReadValues::default();
             seen[1] = match tx.update(cells, &2, |cell| cell.value)? {
                 // The row is unchanged, but this was a write of the same value.
                 Some(value) => Some(Some(value)),
@@ -125,7 +125,7 @@ fn read<P: Protocol>(database: &Database<P>, cells: &Table<Cell>, how: Read) -> 
         }),
         Read::Snapshot | Read::RecentSnapshot | Read::SnapshotWithToken => {
             let body = |snapshot: &weft::Snapshot| {
-                let mut seen = Seen::default();
+                let mut seen = ReadValues::default();
                 for id in IDS {
                     seen[position(id)] = Some(snapshot.get(cells, &id)?.map(|cell| cell.value));
                 }
@@ -163,7 +163,7 @@ fn open<P: Protocol>(disk: &SimulatedDisk) -> Database<P> {
 }
 
 /// Crashes, recovers, and checks that what was seen exists.
-fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &Seen, place: &str) {
+fn check_survival<P: Protocol>(disk: &SimulatedDisk, how: Read, seen: &ReadValues, place: &str) {
     let disk = disk.crash(7);
     let database = open::<P>(&disk);
     let cells = database.table::<Cell>().expect("is there");

@@ -40,20 +40,20 @@ struct Tables {
 }
 
 /// What happens elsewhere in the middle of a procedure.
-type Meanwhile<'a> = &'a (dyn Fn() + 'a);
+type MidwayAction<'a> = &'a (dyn Fn() + 'a);
 
-const NOTHING: Meanwhile<'static> = &|| ();
+const NOTHING: MidwayAction<'static> = &|| ();
 
 /// Reads, and then adds.
 #[procedure(ReadAndAdd)]
 fn read_and_add<P: Protocol>(
     tables: &Tables,
     tx: &Transaction<'_, P>,
-    meanwhile: Meanwhile<'_>,
+    midway: MidwayAction<'_>,
 ) -> Result<i64, Error> {
     let read = tx.get(&tables.written, &0)?.expect("it is there").value;
     tx.add(&tables.added, &0, column_of!(Added.sum), 1)?;
-    meanwhile();
+    midway();
     Ok(read)
 }
 
@@ -71,11 +71,11 @@ fn write_and_add<P: Protocol>(
     tx: &Transaction<'_, P>,
     value: i64,
     amount: i64,
-    meanwhile: Meanwhile<'_>,
+    midway: MidwayAction<'_>,
 ) -> Result<(), Error> {
     tx.update(&tables.written, &0, |row| row.value = value)?;
     tx.add(&tables.added, &0, column_of!(Added.sum), amount)?;
-    meanwhile();
+    midway();
     Ok(())
 }
 
@@ -86,11 +86,11 @@ fn add_and_write<P: Protocol>(
     tx: &Transaction<'_, P>,
     value: i64,
     amount: i64,
-    meanwhile: Meanwhile<'_>,
+    midway: MidwayAction<'_>,
 ) -> Result<(), Error> {
     tx.add(&tables.added, &0, column_of!(Added.sum), amount)?;
     tx.update(&tables.written, &0, |row| row.value = value)?;
-    meanwhile();
+    midway();
     Ok(())
 }
 
@@ -142,7 +142,7 @@ impl Store {
 
 /// Returns what a snapshot sees that is opened in the middle of `run`. `run` gets a function to call when the
 /// snapshot should be opened. The snapshot may have to wait for the end of `run`.
-fn seen_in_the_middle(store: &Store, run: impl FnOnce(Meanwhile<'_>)) -> (i64, i64) {
+fn seen_in_the_middle(store: &Store, run: impl FnOnce(MidwayAction<'_>)) -> (i64, i64) {
     scope(|scope| {
         let looking: Cell<Option<ScopedJoinHandle<'_, (i64, i64)>>> = Cell::new(None);
         run(&|| {
@@ -188,14 +188,14 @@ fn figure_4_what_was_read_before_it_was_overwritten() {
     let procedures = [ReadAndAdd::<DbxTc>::shape(), Write::<DbxTc>::shape()];
     run(&procedures, &[(0, 0), (0, 1), (1, 1)], |store| {
         seen_in_the_middle(store, |look| {
-            let meanwhile = once(|| {
+            let midway = once(|| {
                 scope(|scope| {
                     let second = || store.database.execute(&mut Write::new(&store.tables, 1));
                     scope.spawn(second).join().expect("ends").expect("writes");
                 });
                 look();
             });
-            let read = store.database.execute(&mut ReadAndAdd::new(&store.tables, &meanwhile));
+            let read = store.database.execute(&mut ReadAndAdd::new(&store.tables, &midway));
             assert_eq!(read.expect("reads"), 0);
         })
     });
@@ -209,14 +209,14 @@ fn figure_5_who_begins_first_may_come_second() {
     // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
         seen_in_the_middle(store, |look| {
-            let meanwhile = once(|| {
+            let midway = once(|| {
                 look();
                 scope(|scope| {
                     let second = || store.write_and_add(2, 20);
                     scope.spawn(second).join().expect("ends");
                 });
             });
-            let mut first = AddAndWrite::new(&store.tables, 1, 1, &meanwhile);
+            let mut first = AddAndWrite::new(&store.tables, 1, 1, &midway);
             store.database.execute(&mut first).expect("writes");
             assert_eq!(store.look(), (1, 21));
         })
@@ -231,14 +231,14 @@ fn figure_7_what_commutes_comes_in_another_order() {
     // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
         seen_in_the_middle(store, |look| {
-            let meanwhile = once(|| {
+            let midway = once(|| {
                 look();
                 scope(|scope| {
                     let first = || store.write_and_add(1, 1);
                     scope.spawn(first).join().expect("ends");
                 });
             });
-            let mut second = WriteAndAdd::new(&store.tables, 2, 20, &meanwhile);
+            let mut second = WriteAndAdd::new(&store.tables, 2, 20, &midway);
             store.database.execute(&mut second).expect("writes");
             assert_eq!(store.look(), (1, 21));
         })

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use weft::description::{TableDescription, Value};
 
-use crate::error::{Place, WriteFault};
+use crate::error::{FilePlace, WriteFault};
 use crate::progress::CountingWriter;
 use crate::source::{Fault, RowSource};
 
@@ -61,7 +61,7 @@ pub type ParquetSource = AbsentSource;
 
 impl AbsentSource {
     pub fn new<R: Read + Seek + Send>(_table: TableDescription, _file: R) -> Result<Self, Fault> {
-        Err(Fault::Malformed(Place::File, ABSENT.to_owned()))
+        Err(Fault::Malformed(FilePlace::File, ABSENT.to_owned()))
     }
 }
 

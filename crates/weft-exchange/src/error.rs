@@ -78,7 +78,7 @@ pub enum ImportError {
         /// The file's name.
         file: String,
         /// Where, if that is known.
-        place: Place,
+        place: FilePlace,
         /// What is wrong.
         problem: String,
     },
@@ -102,7 +102,7 @@ pub enum ImportError {
         /// The file's name.
         file: String,
         /// The place of the value.
-        place: Place,
+        place: FilePlace,
         /// The table's column.
         column: String,
         /// What the column can hold.
@@ -117,7 +117,7 @@ const UNKNOWN_EXTENSION: &str =
 
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePlace {
     /// The file as a whole.
     File,
     /// A line of text, counted from 1. A record of several lines is named by its first line.
@@ -126,21 +126,21 @@ pub enum Place {
     Row(u64),
 }
 
-impl Place {
+impl FilePlace {
     fn after_comma(&self) -> String {
         match self {
-            Place::File => String::new(),
+            FilePlace::File => String::new(),
             place => format!(", {place}"),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePlace {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File => formatter.write_str("the file"),
-            Place::Line(line) => write!(formatter, "line {line}"),
-            Place::Row(row) => write!(formatter, "row {row}"),
+            FilePlace::File => formatter.write_str("the file"),
+            FilePlace::Line(line) => write!(formatter, "line {line}"),
+            FilePlace::Row(row) => write!(formatter, "row {row}"),
         }
     }
 }
@@ -156,17 +156,17 @@ pub enum WriteFault {
 
 /// A value that does not fit its column, before its place in the file is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct ValueMisfit {
     /// What the column can hold.
     pub expected: String,
     /// The value instead.
     pub found: String,
 }
 
-impl Misfit {
+impl ValueMisfit {
     /// Makes the error for a value that is not `expected`.
     pub fn new(expected: impl fmt::Display, found: impl fmt::Display) -> Self {
-        Misfit { expected: expected.to_string(), found: found.to_string() }
+        ValueMisfit { expected: expected.to_string(), found: found.to_string() }
     }
 }
 

@@ -75,7 +75,7 @@ mod progress;
 mod source;
 mod table;
 
-pub use error::{ExportError, ImportError, Place};
+pub use error::{ExportError, FilePlace, ImportError};
 pub use export::Exporter;
 pub use format::Format;
 pub use import::Importer;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use weft::description::ValueMismatch;
 
-use crate::error::{Misfit, Place};
+use crate::error::{FilePlace, ValueMisfit};
 
 /// A reader that returns rows, one after the other.
 pub trait RowSource: Send {
@@ -23,25 +23,25 @@ pub enum Fault {
     /// The file cannot be read.
     Io(io::Error),
     /// The file is damaged, or does not have the expected format.
-    Malformed(Place, String),
+    Malformed(FilePlace, String),
     /// Its columns are not those of the table.
     Columns(Vec<String>),
     /// A value does not fit its column.
-    Value(Place, String, Misfit),
+    Value(FilePlace, String, ValueMisfit),
 }
 
 impl From<io::Error> for Fault {
     fn from(error: io::Error) -> Self {
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => Fault::Malformed(Place::File, error.to_string()),
+            io::ErrorKind::UnexpectedEof => Fault::Malformed(FilePlace::File, error.to_string()),
             _ => Fault::Io(error),
         }
     }
 }
 
-impl From<ValueMismatch> for Misfit {
+impl From<ValueMismatch> for ValueMisfit {
     fn from(mismatch: ValueMismatch) -> Self {
-        Misfit { expected: mismatch.expected, found: mismatch.found }
+        ValueMisfit { expected: mismatch.expected, found: mismatch.found }
     }
 }
 
@@ -59,6 +59,6 @@ pub fn guarded<T>(call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
             .unwrap_or("no reason given");
         let problem =
             format!("the file is damaged: its contents contradict each other ({message})");
-        Err(Fault::Malformed(Place::File, problem))
+        Err(Fault::Malformed(FilePlace::File, problem))
     })
 }

@@ -129,6 +129,6 @@ pub mod seeds;
 pub use weft_sim as simulation;
 
 pub use region::{
-    Backend, Choice, ElidedLock, Htm, InvalidChoice, Opened, Region, Regions, RetryPolicy,
+    Backend, Choice, ElidedLock, Htm, InvalidChoice, OpenOutcome, Region, Regions, RetryPolicy,
     Statistics, StatisticsReader, Unavailable,
 };

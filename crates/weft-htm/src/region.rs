@@ -27,7 +27,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use elided::ElidedLock;
-pub use open::Opened;
+pub use open::OpenOutcome;
 
 use open::Section;
 

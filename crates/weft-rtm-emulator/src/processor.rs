@@ -199,8 +199,8 @@ impl State {
         }
         match self.note_touches(context, instruction) {
             Ok(()) => {}
-            Err(Refused::Overflow) => self.abort(context, status::CAPACITY),
-            Err(Refused::Untraceable) => self.abort(context, 0),
+            Err(Refusal::Overflow) => self.abort(context, status::CAPACITY),
+            Err(Refusal::Untraceable) => self.abort(context, 0),
         }
     }
 
@@ -215,10 +215,10 @@ impl State {
         &mut self,
         context: &Context,
         instruction: &Instruction,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Refusal> {
         let touched = touches(&mut self.info, instruction);
         if touched.len() > TOUCHES_MAX {
-            return Err(Refused::Untraceable);
+            return Err(Refusal::Untraceable);
         }
         for memory in touched {
             if memory.access() == OpAccess::NoMemAccess {
@@ -226,9 +226,9 @@ impl State {
             }
             let address = memory
                 .virtual_address(0, |register, _, _| context.address_part(register))
-                .ok_or(Refused::Untraceable)?;
+                .ok_or(Refusal::Untraceable)?;
             let size = match memory.memory_size().size() {
-                0 => return Err(Refused::Untraceable),
+                0 => return Err(Refusal::Untraceable),
                 size => size as u64,
             };
             // Every access but a pure write counts as a read, and every one but a pure read as a write.
@@ -276,16 +276,16 @@ impl State {
 }
 
 /// Why an instruction cannot be executed in a region.
-enum Refused {
+enum Refusal {
     /// Its memory does not fit into the read set or the write set.
     Overflow,
     /// The emulator cannot tell which memory it accesses.
     Untraceable,
 }
 
-impl From<Overflow> for Refused {
-    fn from(_: Overflow) -> Refused {
-        Refused::Overflow
+impl From<Overflow> for Refusal {
+    fn from(_: Overflow) -> Refusal {
+        Refusal::Overflow
     }
 }
 

@@ -72,10 +72,11 @@ pub(crate) fn uninstall(stack: &Stack) {
 }
 
 /// The actions that were in place before, for the signals that are not ours.
-struct Before(UnsafeCell<[MaybeUninit<sigaction>; REGION_SIGNALS.len()]>);
+struct PreviousActions(UnsafeCell<[MaybeUninit<sigaction>; REGION_SIGNALS.len()]>);
 // SAFETY: written once, before the handlers that read it are installed.
-unsafe impl Sync for Before {}
-static BEFORE: Before = Before(UnsafeCell::new([MaybeUninit::uninit(); REGION_SIGNALS.len()]));
+unsafe impl Sync for PreviousActions {}
+static PREVIOUS_ACTIONS: PreviousActions =
+    PreviousActions(UnsafeCell::new([MaybeUninit::uninit(); REGION_SIGNALS.len()]));
 
 fn install_handlers() {
     for (place, signal) in REGION_SIGNALS.into_iter().enumerate() {
@@ -83,7 +84,7 @@ fn install_handlers() {
         // installed after the place has been written. The handler has the type that SA_SIGINFO requires, and
         // does only what a handler may do.
         unsafe {
-            let before = (*BEFORE.0.get())[place].as_mut_ptr();
+            let before = (*PREVIOUS_ACTIONS.0.get())[place].as_mut_ptr();
             assert_eq!(sigaction(signal, ptr::null(), before), 0);
             let mut action: sigaction = zeroed();
             action.sa_sigaction = on_region_signal as *const () as usize;
@@ -131,7 +132,7 @@ fn give_back(signal: c_int) {
     let place = REGION_SIGNALS.iter().position(|&ours| ours == signal);
     if let Some(place) = place {
         // SAFETY: `install_handlers` wrote this place before it installed the handler that calls this function.
-        unsafe { sigaction(signal, (*BEFORE.0.get())[place].as_ptr(), ptr::null_mut()) };
+        unsafe { sigaction(signal, (*PREVIOUS_ACTIONS.0.get())[place].as_ptr(), ptr::null_mut()) };
     }
 }
 

@@ -43,10 +43,10 @@ unsafe impl Sync for World {}
 static WORLD: World = World {
     turn: Semaphore::unready(),
     held: Semaphore::unready(),
-    members: UnsafeCell::new([NOBODY; MEMBERS_MAX]),
+    members: UnsafeCell::new([NO_MEMBER; MEMBERS_MAX]),
     release: [const { Semaphore::unready() }; MEMBERS_MAX],
 };
-const NOBODY: pid_t = 0;
+const NO_MEMBER: pid_t = 0;
 
 /// Adds this thread to the list.
 pub(crate) fn join() {
@@ -58,7 +58,7 @@ pub(crate) fn join() {
     });
     let me = this_thread();
     let joined = with_turn(|members| {
-        let free = members.iter_mut().find(|member| **member == NOBODY);
+        let free = members.iter_mut().find(|member| **member == NO_MEMBER);
         free.map(|free| *free = me)
     });
     assert!(joined.is_some(), "{MEMBERS_MAX} threads emulate RTM already");
@@ -69,7 +69,7 @@ pub(crate) fn leave() {
     let me = this_thread();
     with_turn(|members| {
         for member in members.iter_mut().filter(|member| **member == me) {
-            *member = NOBODY;
+            *member = NO_MEMBER;
         }
     });
 }
@@ -79,8 +79,9 @@ pub(crate) fn stop() {
     WORLD.turn.wait();
     let me = this_thread();
     // SAFETY: we have the turn.
-    let others =
-        unsafe { &*WORLD.members.get() }.iter().filter(|&&member| member != NOBODY && member != me);
+    let others = unsafe { &*WORLD.members.get() }
+        .iter()
+        .filter(|&&member| member != NO_MEMBER && member != me);
     let mut signalled = 0;
     for &member in others {
         // SAFETY: the system call sends a signal for which a handler is installed, to a thread of this process.
@@ -97,7 +98,7 @@ pub(crate) fn resume() {
     // SAFETY: we have had the turn since `stop`.
     let members = unsafe { &*WORLD.members.get() };
     for (member, release) in members.iter().zip(&WORLD.release) {
-        if *member != NOBODY && *member != me {
+        if *member != NO_MEMBER && *member != me {
             release.post();
         }
     }

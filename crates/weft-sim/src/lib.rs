@@ -58,7 +58,7 @@ pub mod status;
 pub mod sync;
 
 pub use explore::{Exploration, explore};
-pub use machine::{Aborted, Access, Counts, Machine, Overwritten};
+pub use machine::{Abort, Access, Counts, Machine, OldValue};
 pub use profile::{PROFILES, Profile};
 pub use run::{Case, Failure, Options, PrivateMemory, Program, Report, run};
 pub use schedule::{Schedule, Trace};

@@ -18,15 +18,15 @@ const ALIGNMENT: usize = 2 << 20;
 const _: () = assert!(START.is_multiple_of(ALIGNMENT));
 
 /// The part of the range that is not handed out yet.
-struct Rest {
+struct FreeRange {
     start: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: no other code uses these addresses.
-unsafe impl Send for Rest {}
+unsafe impl Send for FreeRange {}
 
-static REST: Mutex<Rest> = Mutex::new(Rest { start: ptr::null_mut(), bytes: 0 });
+static FREE_RANGE: Mutex<FreeRange> = Mutex::new(FreeRange { start: ptr::null_mut(), bytes: 0 });
 
 /// Returns a zeroed block of `bytes` bytes, aligned to 2 MiB. [`None`] if there is no memory for it.
 ///
@@ -34,7 +34,7 @@ static REST: Mutex<Rest> = Mutex::new(Rest { start: ptr::null_mut(), bytes: 0 })
 /// If the process uses addresses of the range for something else.
 pub fn map(bytes: usize) -> Option<NonNull<u8>> {
     let bytes = bytes.next_multiple_of(ALIGNMENT);
-    let mut rest = REST.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rest = FREE_RANGE.lock().unwrap_or_else(PoisonError::into_inner);
     if rest.start.is_null() {
         let wanted = ptr::without_provenance_mut::<u8>(START);
         // SAFETY: a new private mapping without access, which no other code knows.
@@ -52,7 +52,7 @@ pub fn map(bytes: usize) -> Option<NonNull<u8>> {
             return None;
         }
         assert!(start.addr() == START, "the addresses of the simulated machine's memory are taken");
-        *rest = Rest { start: start.cast(), bytes: RESERVED_BYTES };
+        *rest = FreeRange { start: start.cast(), bytes: RESERVED_BYTES };
     }
     if bytes > rest.bytes {
         return None;

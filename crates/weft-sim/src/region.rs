@@ -16,11 +16,11 @@
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::machine::Aborted;
+use crate::machine::Abort;
 use crate::run::{self, Run};
 
 /// The payload of the panic that unwinds out of a region that was rolled back.
-struct Undone {
+struct Rollback {
     status: u32,
 }
 
@@ -162,7 +162,7 @@ fn run() -> &'static Run {
 
 /// Returns the status if the panic is that of a region that was rolled back. The unwinding is then over.
 fn status_of(panic: Box<dyn Any + Send>) -> Result<u32, Box<dyn Any + Send>> {
-    let undone = panic.downcast::<Undone>()?;
+    let undone = panic.downcast::<Rollback>()?;
     let run = run();
     run.unwinds[run.core()].set(false);
     Ok(undone.status)
@@ -171,7 +171,7 @@ fn status_of(panic: Box<dyn Any + Send>) -> Result<u32, Box<dyn Any + Send>> {
 /// Restores the words that rolled-back regions have overwritten. Unwinds if this core's own region was rolled
 /// back.
 #[inline]
-pub(crate) fn settle(run: &Run, outcome: Result<(), Aborted>) {
+pub(crate) fn settle(run: &Run, outcome: Result<(), Abort>) {
     if run.machine.borrow().has_rolled_back() {
         put_back(run);
     }
@@ -183,7 +183,7 @@ pub(crate) fn settle(run: &Run, outcome: Result<(), Aborted>) {
 #[cold]
 fn unwind(run: &Run, status: u32) -> ! {
     run.unwinds[run.core()].set(true);
-    resume_unwind(Box::new(Undone { status }))
+    resume_unwind(Box::new(Rollback { status }))
 }
 
 #[cold]

@@ -12,9 +12,11 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::local::Locals;
-use crate::machine::{Aborted, Counts, Machine, THREADS_MAX};
+use crate::machine::{Abort, Counts, Machine, THREADS_MAX};
 use crate::profile::{LINE_BYTES, Profile};
-use crate::schedule::{AtRandom, ByPriority, Chooser, Point, Replayed, Schedule, Trace};
+use crate::schedule::{
+    Chooser, Point, PriorityChooser, RandomChooser, ReplayChooser, Schedule, Trace,
+};
 
 /// The program of one virtual core.
 pub type Program<'a> = Box<dyn FnOnce() + 'a>;
@@ -325,7 +327,7 @@ impl Run {
     }
 
     /// Makes the accesses to private memory of the current core that go with one operation.
-    pub(crate) fn use_private_memory(&self) -> Result<(), Aborted> {
+    pub(crate) fn use_private_memory(&self) -> Result<(), Abort> {
         let PrivateMemory { lines, lines_per_operation } = self.private_memory;
         let core = self.core();
         let mut machine = self.machine.borrow_mut();
@@ -408,12 +410,12 @@ fn chooser(options: &Options, cores: usize) -> Option<Box<dyn Chooser>> {
     match &options.schedule {
         Schedule::Time => None,
         Schedule::Random { switch_one_in } => {
-            Some(Box::new(AtRandom::new(options.seed, *switch_one_in)))
+            Some(Box::new(RandomChooser::new(options.seed, *switch_one_in)))
         }
         Schedule::Priorities { depth, points } => {
-            Some(Box::new(ByPriority::new(options.seed, cores, *depth, *points)))
+            Some(Box::new(PriorityChooser::new(options.seed, cores, *depth, *points)))
         }
-        Schedule::Replay(trace) => Some(Box::new(Replayed::new(trace.clone()))),
+        Schedule::Replay(trace) => Some(Box::new(ReplayChooser::new(trace.clone()))),
     }
 }
 

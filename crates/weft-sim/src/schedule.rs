@@ -163,18 +163,18 @@ fn member(set: u128, position: u32) -> usize {
     rest.trailing_zeros() as usize
 }
 
-pub(crate) struct AtRandom {
+pub(crate) struct RandomChooser {
     random: Rng,
     switch_one_in: u32,
 }
 
-impl AtRandom {
-    pub(crate) fn new(seed: u64, switch_one_in: u32) -> AtRandom {
-        AtRandom { random: Rng::with_seed(seed), switch_one_in: switch_one_in.max(1) }
+impl RandomChooser {
+    pub(crate) fn new(seed: u64, switch_one_in: u32) -> RandomChooser {
+        RandomChooser { random: Rng::with_seed(seed), switch_one_in: switch_one_in.max(1) }
     }
 }
 
-impl Chooser for AtRandom {
+impl Chooser for RandomChooser {
     fn choose(&mut self, point: Point) -> usize {
         if point.current_may_go_on() && self.random.u32(0..self.switch_one_in) != 0 {
             return point.current;
@@ -183,21 +183,21 @@ impl Chooser for AtRandom {
     }
 }
 
-pub(crate) struct ByPriority {
+pub(crate) struct PriorityChooser {
     /// The cores, the one with the highest priority first.
     order: Vec<usize>,
     /// The points at which a priority falls, the next one last.
     falls: Vec<u64>,
 }
 
-impl ByPriority {
-    pub(crate) fn new(seed: u64, cores: usize, depth: u32, points: u64) -> ByPriority {
+impl PriorityChooser {
+    pub(crate) fn new(seed: u64, cores: usize, depth: u32, points: u64) -> PriorityChooser {
         let mut random = Rng::with_seed(seed);
         let mut order: Vec<usize> = (0..cores).collect();
         random.shuffle(&mut order);
         let mut falls: Vec<u64> = (1..depth).map(|_| random.u64(0..points.max(1))).collect();
         falls.sort_unstable_by(|one, other| other.cmp(one));
-        ByPriority { order, falls }
+        PriorityChooser { order, falls }
     }
 
     fn put_last(&mut self, core: usize) {
@@ -206,7 +206,7 @@ impl ByPriority {
     }
 }
 
-impl Chooser for ByPriority {
+impl Chooser for PriorityChooser {
     fn choose(&mut self, point: Point) -> usize {
         // PCT's change points: the running core falls behind all others.
         while self.falls.last().is_some_and(|&fall| fall <= point.number) {
@@ -221,17 +221,17 @@ impl Chooser for ByPriority {
     }
 }
 
-pub(crate) struct Replayed {
+pub(crate) struct ReplayChooser {
     switches: std::iter::Peekable<std::vec::IntoIter<(u64, usize)>>,
 }
 
-impl Replayed {
-    pub(crate) fn new(trace: Trace) -> Replayed {
-        Replayed { switches: trace.switches.into_iter().peekable() }
+impl ReplayChooser {
+    pub(crate) fn new(trace: Trace) -> ReplayChooser {
+        ReplayChooser { switches: trace.switches.into_iter().peekable() }
     }
 }
 
-impl Chooser for Replayed {
+impl Chooser for ReplayChooser {
     fn choose(&mut self, point: Point) -> usize {
         match self.switches.next_if(|switch| switch.0 <= point.number) {
             // A program other than that of the trace may not have that core at this point.

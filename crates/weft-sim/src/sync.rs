@@ -12,7 +12,7 @@ use std::sync::atomic;
 pub use std::sync::atomic::Ordering;
 use std::sync::{LockResult, PoisonError, TryLockError};
 
-use crate::machine::{Aborted, Access, Machine};
+use crate::machine::{Abort, Access, Machine};
 use crate::profile::LINE_BYTES;
 use crate::region::settle;
 use crate::run::{self, Reason, Run};
@@ -305,7 +305,7 @@ pub fn yield_now() {
     }
 }
 
-fn wait(run: &Run, pass: impl Fn(&mut Machine, usize) -> Result<(), Aborted>) {
+fn wait(run: &Run, pass: impl Fn(&mut Machine, usize) -> Result<(), Abort>) {
     if run.unwinds[run.core()].get() {
         return;
     }

@@ -11,7 +11,7 @@ use weft_workloads::htcc::Repairs;
 use weft_workloads::phases::Phases;
 
 use crate::arguments::{Common, Regions};
-use crate::simulation::{Benchmark, OfType, Outcome};
+use crate::simulation::{Benchmark, SimulationResult, TypeResult};
 
 /// The column headings.
 const HEADINGS: [&str; 13] = [
@@ -37,12 +37,12 @@ const HEADINGS: [&str; 13] = [
 pub fn show(
     benchmark: &dyn Benchmark,
     profile: &Profile,
-    outcomes: &[Outcome],
+    outcomes: &[SimulationResult],
 ) -> Result<(), String> {
     let common = benchmark.common();
     let axis = benchmark.axis();
     if let Some(target) = &common.json {
-        let title = |outcome: &Outcome| benchmark.title(outcome.value.as_slice());
+        let title = |outcome: &SimulationResult| benchmark.title(outcome.value.as_slice());
         let values: Vec<Value> = outcomes
             .iter()
             .map(|outcome| value(&title(outcome), profile, common, outcome))
@@ -54,15 +54,18 @@ pub fn show(
     }
     let labels = Labels { axis: (axis.values.len() > 1).then_some(axis.name) };
     let mut table = labels.table(&HEADINGS[2..]);
-    let alone = |outcome: &Outcome| {
-        let same =
-            |other: &&Outcome| other.protocol == outcome.protocol && other.value == outcome.value;
+    let alone = |outcome: &SimulationResult| {
+        let same = |other: &&SimulationResult| {
+            other.protocol == outcome.protocol && other.value == outcome.value
+        };
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, first) / first.cores as f64
     };
     // The throughput relative to the first outcome with as many cores and the same value.
-    let ratio = |outcome: &Outcome| {
-        let same = |other: &&Outcome| other.cores == outcome.cores && other.value == outcome.value;
+    let ratio = |outcome: &SimulationResult| {
+        let same = |other: &&SimulationResult| {
+            other.cores == outcome.cores && other.value == outcome.value
+        };
         let first = outcomes.iter().find(same).expect("at least itself");
         throughput(common, outcome) / throughput(common, first)
     };
@@ -127,12 +130,12 @@ pub fn print(text: &str) -> Result<(), String> {
 }
 
 /// Returns the number of all transactions that ended.
-fn executed(outcome: &Outcome) -> u64 {
+fn executed(outcome: &SimulationResult) -> u64 {
     outcome.transactions + outcome.rolled_back
 }
 
 /// Returns how many transactions committed in a second of virtual time.
-fn throughput(common: &Common, outcome: &Outcome) -> f64 {
+fn throughput(common: &Common, outcome: &SimulationResult) -> f64 {
     outcome.transactions as f64 / (common.milliseconds / 1e3)
 }
 
@@ -170,14 +173,14 @@ impl Labels {
     }
 
     /// Returns the label cells of an outcome.
-    fn of(&self, outcome: &Outcome) -> Vec<String> {
+    fn of(&self, outcome: &SimulationResult) -> Vec<String> {
         let value = outcome.value.filter(|_| self.axis.is_some());
         let value = value.map(|value| value.to_string());
         value.into_iter().chain([outcome.protocol.clone(), outcome.cores.to_string()]).collect()
     }
 
     /// Returns the transactions of each type, and their latencies, as a table.
-    fn types(&self, profile: &Profile, outcomes: &[Outcome]) -> String {
+    fn types(&self, profile: &Profile, outcomes: &[SimulationResult]) -> String {
         let mut table =
             self.table(&["type", "committed", "rolled back", "mean us", "p50 us", "p99 us"]);
         for outcome in outcomes {
@@ -197,7 +200,7 @@ impl Labels {
     }
 
     /// Returns in which tables transactions conflicted, one line for each outcome.
-    fn aborts(&self, outcomes: &[Outcome]) -> String {
+    fn aborts(&self, outcomes: &[SimulationResult]) -> String {
         let mut lines = String::new();
         for outcome in outcomes {
             if let Some(by_table) = &outcome.aborts_by_table {
@@ -209,7 +212,7 @@ impl Labels {
     }
 
     /// Returns what was done in pieces, as a table. The text is empty if nothing was.
-    fn pieces(&self, outcomes: &[Outcome]) -> String {
+    fn pieces(&self, outcomes: &[SimulationResult]) -> String {
         let mut table = self.table(&Pieces::HEADINGS);
         for outcome in outcomes {
             if let Some(pieces) = &outcome.pieces {
@@ -223,7 +226,7 @@ impl Labels {
     }
 
     /// Returns what was repaired, as a table. The text is empty if nothing was.
-    fn repairs(&self, outcomes: &[Outcome]) -> String {
+    fn repairs(&self, outcomes: &[SimulationResult]) -> String {
         let mut table = self.table(&Repairs::HEADINGS);
         for outcome in outcomes {
             if let Some(repairs) = &outcome.repairs {
@@ -237,7 +240,7 @@ impl Labels {
     }
 
     /// Returns what happened in phases, as a table. The text is empty if no protocol has phases.
-    fn phases(&self, outcomes: &[Outcome]) -> String {
+    fn phases(&self, outcomes: &[SimulationResult]) -> String {
         let mut table = self.table(&Phases::HEADINGS);
         for outcome in outcomes {
             if let Some(phases) = &outcome.phases {
@@ -252,7 +255,7 @@ impl Labels {
 }
 
 /// Returns the transactions of a type as JSON.
-fn of_type(profile: &Profile, of_type: &OfType) -> Value {
+fn of_type(profile: &Profile, of_type: &TypeResult) -> Value {
     let latencies = &of_type.latencies;
     let at = |share| (!latencies.is_empty()).then(|| microseconds(profile, latencies, share));
     let mean = (!latencies.is_empty()).then(|| mean_microseconds(profile, latencies));
@@ -268,7 +271,7 @@ fn of_type(profile: &Profile, of_type: &OfType) -> Value {
 
 /// Returns throughput over time as JSON, or `None` if no timeline was requested. A last interval that is
 /// shorter than the others is left out.
-fn timeline(common: &Common, outcome: &Outcome) -> Option<Value> {
+fn timeline(common: &Common, outcome: &SimulationResult) -> Option<Value> {
     let interval = common.timeline?;
     let whole = (common.milliseconds / interval + 1e-9) as usize;
     let intervals = outcome.timeline.iter().take(whole).enumerate();
@@ -282,14 +285,14 @@ fn timeline(common: &Common, outcome: &Outcome) -> Option<Value> {
 }
 
 /// Returns the shares of some ranks as JSON, by rank.
-fn percent_of_ranks(outcome: &Outcome) -> Option<Value> {
+fn percent_of_ranks(outcome: &SimulationResult) -> Option<Value> {
     let shares = outcome.percent_of_ranks.iter();
     let shares = shares.map(|&(rank, percent)| (rank.to_string(), json!(percent)));
     (!outcome.percent_of_ranks.is_empty()).then(|| Value::Object(shares.collect()))
 }
 
 /// Returns an outcome as JSON.
-fn value(title: &str, profile: &Profile, common: &Common, outcome: &Outcome) -> Value {
+fn value(title: &str, profile: &Profile, common: &Common, outcome: &SimulationResult) -> Value {
     let counts = outcome.counts;
     let types: Vec<Value> = outcome.types.iter().map(|types| of_type(profile, types)).collect();
     json!({

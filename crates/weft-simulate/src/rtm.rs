@@ -8,7 +8,7 @@ use weft::htm::{Choice, Htm};
 use weft_options::rtm::RtmOptions;
 use weft_sim::{Options, Profile, Program};
 use weft_workloads::rtm::{
-    Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Point, Threads, Topology, once,
+    Budget, Client, Clock, Edges, HEADINGS, Kind, Measurement, Point, Threads, Topology, once,
 };
 
 use crate::arguments::machines;
@@ -134,7 +134,7 @@ fn simulate(
     (threads, place): (Threads, &[usize]),
     tries: u64,
     options: &RtmOptions,
-) -> Result<Measured, String> {
+) -> Result<Measurement, String> {
     let &RtmOptions { seed, same_place, .. } = options;
     let htm = Htm::open(Choice::Rtm, once()).map_err(|unavailable| unavailable.to_string())?;
     let clock = VirtualClock(profile);
@@ -155,10 +155,10 @@ fn simulate(
     let programs = (0..hardware_threads).map(program).collect();
     weft_sim::run(&Options::new(profile, seed), programs)
         .map_err(|failure| format!("{point}, {threads} threads: {failure}"))?;
-    Ok(Measured::new(point, threads, seed, &shares.into_inner()))
+    Ok(Measurement::new(point, threads, seed, &shares.into_inner()))
 }
 
-fn show(profile: &Profile, arguments: &Rtm, results: &[Measured]) -> Result<(), String> {
+fn show(profile: &Profile, arguments: &Rtm, results: &[Measurement]) -> Result<(), String> {
     if let Some(target) = &arguments.json {
         let text = serde_json::to_string_pretty(results).expect("plain values");
         if report::write_json(target, &text)? {
@@ -170,7 +170,7 @@ fn show(profile: &Profile, arguments: &Rtm, results: &[Measured]) -> Result<(), 
     table.column_iter_mut().skip(3).for_each(|column| {
         column.set_cell_alignment(CellAlignment::Right);
     });
-    table.add_rows(results.iter().map(Measured::row));
+    table.add_rows(results.iter().map(Measurement::row));
     report::print(&format!(
         "What hardware regions can hold, and for how long\nSIMULATED: {}; seed {}\n\n{table}\n\n\
          Shares of the tries that aborted, by cause. See --help for what the papers found.",

@@ -23,7 +23,7 @@ use weft_workloads::dbx_tc::{self, Pieces};
 use weft_workloads::htcc::{NOT_SERIALIZABLE, Repairs, is_serializable, options_of};
 use weft_workloads::phases::Phases;
 use weft_workloads::variants::protocol_of;
-use weft_workloads::workload::{Condition, LoadOptions, Outcome as Ended, Workload};
+use weft_workloads::workload::{Condition, LoadOptions, Outcome, Workload};
 
 use crate::arguments::{Common, Private, Regions};
 use crate::progress::Progress;
@@ -81,7 +81,7 @@ pub trait Benchmark {
     ///
     /// # Errors
     /// If the engine fails, or a condition does not hold.
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String>;
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String>;
 }
 
 /// An option with several values, which are simulated one after the other.
@@ -147,7 +147,7 @@ impl Setting<'_> {
 
 /// The system that the clients drive: a workload under a protocol ([`UnderProtocol`]), or something without a
 /// protocol.
-pub trait Driven {
+pub trait System {
     /// The state that one core carries from one transaction to the next.
     type Client;
 
@@ -164,7 +164,7 @@ pub trait Driven {
     ///
     /// # Errors
     /// As for [`Workload::execute`].
-    fn execute(&self, client: &mut Self::Client) -> Result<Ended, Failure>;
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure>;
 
     /// Returns the engine's metrics.
     fn metrics(&self) -> Metrics;
@@ -183,7 +183,7 @@ struct UnderProtocol<P, W> {
     protocol: PhantomData<fn() -> P>,
 }
 
-impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
+impl<P: Protocol, W: Workload<P>> System for UnderProtocol<P, W> {
     type Client = W::Client;
 
     fn cycles_per_transaction(&self) -> u64 {
@@ -198,7 +198,7 @@ impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
         self.workload.client(seed, core, cores)
     }
 
-    fn execute(&self, client: &mut W::Client) -> Result<Ended, Failure> {
+    fn execute(&self, client: &mut W::Client) -> Result<Outcome, Failure> {
         self.workload.execute(client)
     }
 
@@ -218,7 +218,7 @@ impl<P: Protocol, W: Workload<P>> Driven for UnderProtocol<P, W> {
 pub fn simulate_under<P: Protocol, W: Workload<P>>(
     parameters: &W::Parameters,
     setting: &Setting<'_>,
-) -> Result<Outcome, String> {
+) -> Result<SimulationResult, String> {
     simulate_computing::<P, W>(parameters, CYCLES_PER_TRANSACTION, setting)
 }
 
@@ -230,17 +230,17 @@ pub fn simulate_computing<P: Protocol, W: Workload<P>>(
     parameters: &W::Parameters,
     cycles_per_transaction: u64,
     setting: &Setting<'_>,
-) -> Result<Outcome, String> {
+) -> Result<SimulationResult, String> {
     let workload = W::load(parameters, &setting.load_options())
         .map_err(|error| format!("{}, loading: {error}", P::NAME))?;
-    let driven =
+    let system =
         Box::new(UnderProtocol::<P, W> { workload, cycles_per_transaction, protocol: PhantomData });
-    simulate(&*driven, setting)
+    simulate(&*system, setting)
 }
 
 /// The results of one simulation.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SimulationResult {
     /// The protocol, or the name of another contender.
     pub protocol: String,
     /// The number of virtual cores.
@@ -258,7 +258,7 @@ pub struct Outcome {
     /// The latencies of committed and rolled-back transactions, in cycles, ascending.
     pub latencies: Vec<u64>,
     /// The transactions of each type.
-    pub types: Vec<OfType>,
+    pub types: Vec<TypeResult>,
     /// Transactions that committed, by the interval of the timeline in which they began. Empty without a
     /// timeline.
     pub timeline: Vec<u64>,
@@ -287,7 +287,7 @@ pub struct Outcome {
 
 /// The transactions of one type.
 #[derive(Clone, Debug, Default)]
-pub struct OfType {
+pub struct TypeResult {
     /// Its name.
     pub name: &'static str,
     /// The number that committed.
@@ -353,36 +353,36 @@ fn check(profile: &Profile, benchmark: &dyn Benchmark) -> Result<(), String> {
 
 /// The measurements of one core.
 #[derive(Default)]
-struct Measured {
-    types: Vec<OfType>,
+struct CoreMeasurement {
+    types: Vec<TypeResult>,
     executed: u64,
     timeline: Vec<u64>,
     /// The core's counts at the first measured transaction, and after the last one.
     counts: Option<(Counts, Counts)>,
 }
 
-/// Runs what was loaded. `driven` must lie on the heap. The operating system places stacks at random, by less
+/// Runs what was loaded. `system` must lie on the heap. The operating system places stacks at random, by less
 /// than a page, so words on the stack would be in other lines and pages in every process.
 ///
 /// # Errors
 /// If the run does not end, no transaction began in the measured time, or a condition does not hold.
-pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome, String> {
+pub fn simulate<D: System>(system: &D, setting: &Setting<'_>) -> Result<SimulationResult, String> {
     let &Setting { profile, cores, common, .. } = setting;
     let name = setting.contender;
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{name}, {what}: {error}");
     let cycles = |milliseconds: f64| (milliseconds * profile.megahertz as f64 * 1e3) as u64;
     let begin = cycles(common.warmup);
     let end = begin + cycles(common.milliseconds);
-    let measured: Vec<RefCell<Measured>> = (0..cores).map(|_| RefCell::default()).collect();
-    let before = driven.metrics();
+    let measured: Vec<RefCell<CoreMeasurement>> = (0..cores).map(|_| RefCell::default()).collect();
+    let before = system.metrics();
     let interval = common.timeline.map(cycles);
     let client = |core: usize| {
         let measured = &measured[core];
-        let mut client = driven.client(common.seed, core, cores);
+        let mut client = system.client(common.seed, core, cores);
         move || {
-            let types = driven.transactions().iter();
-            let types = types.map(|name| OfType { name, ..OfType::default() }).collect();
-            let mut mine = Measured { types, ..Measured::default() };
+            let types = system.transactions().iter();
+            let types = types.map(|name| TypeResult { name, ..TypeResult::default() }).collect();
+            let mut mine = CoreMeasurement { types, ..CoreMeasurement::default() };
             let now = || weft_sim::cycles().expect("this is a virtual core");
             let counts = || weft_sim::counts().expect("this is a virtual core");
             loop {
@@ -393,8 +393,8 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
                 if start >= begin && mine.counts.is_none() {
                     mine.counts = Some((counts(), counts()));
                 }
-                weft_sim::compute(driven.cycles_per_transaction());
-                let ended = match driven.execute(&mut client) {
+                weft_sim::compute(system.cycles_per_transaction());
+                let ended = match system.execute(&mut client) {
                     Ok(ended) => ended,
                     Err(failure) => panic!("{name}: {failure}"),
                 };
@@ -429,10 +429,10 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
     let run = weft_sim::run(&options, programs);
     let host_seconds = start.elapsed().as_secs_f64();
     let report = run.map_err(|failure| failed("simulating", &failure))?;
-    let after = driven.metrics();
-    let measured: Vec<Measured> = measured.into_iter().map(RefCell::into_inner).collect();
+    let after = system.metrics();
+    let measured: Vec<CoreMeasurement> = measured.into_iter().map(RefCell::into_inner).collect();
     let executed = measured.iter().map(|core| core.executed).sum::<u64>() as f64;
-    let types = by_type(driven.transactions(), &measured);
+    let types = by_type(system.transactions(), &measured);
     let timelines = measured.iter().map(|core| core.timeline.as_slice());
     let mut latencies: Vec<u64> =
         types.iter().flat_map(|of_type| of_type.latencies.iter().copied()).collect();
@@ -446,19 +446,19 @@ pub fn simulate<D: Driven>(driven: &D, setting: &Setting<'_>) -> Result<Outcome,
         .fold(Counts::default(), |total, (first, last)| total + (last - first));
     let accesses: u64 = report.counts.iter().map(|counts| counts.accesses).sum();
     if common.verify {
-        let conditions = driven.verify().map_err(|error| failed("verifying", &error))?;
+        let conditions = system.verify().map_err(|error| failed("verifying", &error))?;
         if let Some(broken) = conditions.iter().find(|condition| !condition.holds) {
             return Err(failed("verifying", broken));
         }
     }
-    Ok(Outcome {
+    Ok(SimulationResult {
         protocol: name.to_owned(),
         cores,
         value: setting.value,
         transactions: types.iter().map(|of_type| of_type.committed).sum(),
         committed: after.committed - before.committed,
         rolled_back: types.iter().map(|of_type| of_type.rolled_back).sum(),
-        cycles_per_transaction: driven.cycles_per_transaction(),
+        cycles_per_transaction: system.cycles_per_transaction(),
         latencies,
         types,
         timeline: sums(timelines),
@@ -487,13 +487,13 @@ fn sums<'a>(timelines: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
 }
 
 /// Returns the transactions of each type, over all cores.
-fn by_type(names: &[&'static str], measured: &[Measured]) -> Vec<OfType> {
+fn by_type(names: &[&'static str], measured: &[CoreMeasurement]) -> Vec<TypeResult> {
     let of_type = |(position, &name): (usize, &&'static str)| {
         let cores = measured.iter().map(|core| &core.types[position]);
         let mut latencies: Vec<u64> =
             cores.clone().flat_map(|core| core.latencies.iter().copied()).collect();
         latencies.sort_unstable();
-        OfType {
+        TypeResult {
             name,
             committed: cores.clone().map(|core| core.committed).sum(),
             rolled_back: cores.map(|core| core.rolled_back).sum(),
@@ -509,13 +509,16 @@ mod tests {
 
     #[test]
     fn what_cores_have_measured_is_put_together_by_type() {
-        let of_type = |name, latencies: &[u64], rolled_back| OfType {
+        let of_type = |name, latencies: &[u64], rolled_back| TypeResult {
             name,
             committed: latencies.len() as u64 - rolled_back,
             rolled_back,
             latencies: latencies.to_vec(),
         };
-        let core = |types: [OfType; 2]| Measured { types: types.into(), ..Measured::default() };
+        let core = |types: [TypeResult; 2]| CoreMeasurement {
+            types: types.into(),
+            ..CoreMeasurement::default()
+        };
         let measured = [
             core([of_type("like", &[5, 3], 0), of_type("read", &[2], 1)]),
             core([of_type("like", &[4], 0), of_type("read", &[], 0)]),

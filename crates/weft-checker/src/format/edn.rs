@@ -160,7 +160,8 @@ impl<'a, R: BufRead> Reader<'a, R> {
     fn tagged(&mut self, depth: usize) -> Result<Value, FormatError> {
         self.position += 1;
         match self.text.get(self.position) {
-            Some(b'{') => self.list_of_set(depth),
+            // A set becomes a list.
+            Some(b'{') => self.list(b'}', depth),
             Some(b'_') => {
                 self.position += 1;
                 self.value(depth + 1)?;
@@ -171,10 +172,6 @@ impl<'a, R: BufRead> Reader<'a, R> {
                 self.value(depth + 1)
             }
         }
-    }
-
-    fn list_of_set(&mut self, depth: usize) -> Result<Value, FormatError> {
-        self.list(b'}', depth)
     }
 
     fn string(&mut self) -> Result<Value, FormatError> {

@@ -23,7 +23,7 @@ use crate::history::{
 
 /// A value that was written.
 #[derive(Clone, Copy)]
-struct Written {
+struct RegisterWrite {
     value: u64,
     line: u64,
     invoke_ns: u64,
@@ -36,7 +36,7 @@ struct Written {
 /// The facts about one register.
 #[derive(Default)]
 struct Register {
-    written: Vec<Written>,
+    written: Vec<RegisterWrite>,
     by_value: FxHashMap<u64, usize>,
     /// Pairs of a value and the value that was written right after it, by a transaction that had read the
     /// first.
@@ -130,7 +130,7 @@ fn collect(
                     return Err(FormatError::syntax(line, message));
                 }
                 register.by_value.insert(value, place);
-                register.written.push(Written {
+                register.written.push(RegisterWrite {
                     value,
                     line,
                     invoke_ns: transaction.invoke_ns,

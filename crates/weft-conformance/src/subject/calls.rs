@@ -14,11 +14,11 @@ use weft_protocols::BuilderExt;
 use weft_protocols::DbxTcOptions;
 
 use super::{
-    Cut, Hashed, Looks, Opened, Opening, Plain, RETRIES_MAX, Stop, Store, Takes, all,
+    Cut, Hashed, OpenStore, Opening, Plain, RETRIES_MAX, StepReader, StepTaker, Stop, Store, all,
     happened_if_there, happened_unless_there, hashed_row, one, plain_row,
 };
-use crate::procedures::With;
-use crate::step::{HASHED, Row, Shown, Step};
+use crate::procedures::OperationSet;
+use crate::step::{HASHED, Row, Step, StepResult};
 
 /// The first key of the journal. Accounts are rows of the ordered table, and totals are rows of the hash table.
 pub const JOURNAL: u64 = 2 * HASHED;
@@ -112,15 +112,15 @@ pub enum Call {
 }
 
 /// The steps of a transaction, and what it was shown.
-pub type Told = Vec<(Step, Shown)>;
+pub type StepLog = Vec<(Step, StepResult)>;
 
 /// A database with procedures.
-pub trait Executes: Store {
+pub trait ProcedureStore: Store {
     /// Runs a procedure until it commits.
     ///
     /// # Errors
     /// [`Stop::RollBack`] if there was not enough; errors of the engine.
-    fn execute(&self, call: Call) -> Result<Told, Stop>;
+    fn execute(&self, call: Call) -> Result<StepLog, Stop>;
 }
 
 const THERE: &str = "accounts, totals and rates are never removed";
@@ -222,15 +222,15 @@ fn compare<P: Protocol>(
 }
 
 /// Opens a database with tables for accounts, totals, the journal and rates.
-pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Executes> {
+pub(super) fn open<P: Protocol>(opening: Opening, with: OperationSet) -> Box<dyn ProcedureStore> {
     let mut procedures = vec![Transfer::<P>::shape(), Mark::<P>::shape(), Compare::<P>::shape()];
-    if with != With::Rows {
+    if with != OperationSet::Rows {
         procedures.extend([Pay::<P>::shape(), Collect::<P>::shape()]);
     }
     let mut known = DbxTcOptions::new()
         .finest(opening.cut != Cut::Joined)
         .in_regions(opening.cut == Cut::Regions);
-    if with == With::Deferral {
+    if with == OperationSet::Deferral {
         procedures.push(Settle::<P>::shape());
         known = known.chopping(Options::ALL);
     }
@@ -260,25 +260,28 @@ pub(super) fn open<P: Protocol>(opening: Opening, with: With) -> Box<dyn Execute
     });
     filled.expect("no other transaction is running");
     let options = TransactionOptions::new().retries_max(RETRIES_MAX);
-    Box::new(Opened { database, tables, options })
+    Box::new(OpenStore { database, tables, options })
 }
 
-impl<P: Protocol> Opened<P, Books> {
+impl<P: Protocol> OpenStore<P, Books> {
     fn run<F: OwnedOutput<P, Error = Stop>>(&self, mut procedure: F) -> Result<F::Owned, Stop> {
         self.database.execute_with(&self.options, &mut procedure)
     }
 }
 
-fn read(key: u64, value: Option<i64>) -> (Step, Shown) {
-    (Step::Read(key), Shown::Rows(value.map(|value| Row::new(key, value)).into_iter().collect()))
+fn read(key: u64, value: Option<i64>) -> (Step, StepResult) {
+    (
+        Step::Read(key),
+        StepResult::Rows(value.map(|value| Row::new(key, value)).into_iter().collect()),
+    )
 }
 
-fn did(step: Step) -> (Step, Shown) {
-    (step, Shown::Happened(true))
+fn did(step: Step) -> (Step, StepResult) {
+    (step, StepResult::Happened(true))
 }
 
-impl<P: Protocol> Executes for Opened<P, Books> {
-    fn execute(&self, call: Call) -> Result<Told, Stop> {
+impl<P: Protocol> ProcedureStore for OpenStore<P, Books> {
+    fn execute(&self, call: Call) -> Result<StepLog, Stop> {
         let books = &self.tables;
         Ok(match call {
             Call::Transfer { from, to, amount, entry } => {
@@ -334,13 +337,13 @@ fn entry_row(row: &Entry) -> Row {
     Row::new(row.key, row.value)
 }
 
-impl<P: Protocol> Takes<P> for Books {
-    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<Shown, Error> {
+impl<P: Protocol> StepTaker<P> for Books {
+    fn take(&self, tx: &Transaction<'_, P>, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= JOURNAL => one(tx.get(&self.journal, &key)?.map(entry_row)),
             Step::Read(key) if key >= HASHED => one(tx.get(&self.totals, &key)?.map(hashed_row)),
             Step::Read(key) => one(tx.get(&self.accounts, &key)?.map(plain_row)),
-            Step::Write(key, value) => Shown::Happened(match key >= HASHED {
+            Step::Write(key, value) => StepResult::Happened(match key >= HASHED {
                 true => tx.update(&self.totals, &key, |row| row.value = value)?.is_some(),
                 false => tx.update(&self.accounts, &key, |row| row.value = value)?.is_some(),
             }),
@@ -358,8 +361,8 @@ impl<P: Protocol> Takes<P> for Books {
     }
 }
 
-impl Looks for Books {
-    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<Shown, Error> {
+impl StepReader for Books {
+    fn look(&self, snapshot: &Snapshot, step: Step) -> Result<StepResult, Error> {
         Ok(match step {
             Step::Read(key) if key >= JOURNAL => {
                 one(snapshot.get(&self.journal, &key)?.map(entry_row))

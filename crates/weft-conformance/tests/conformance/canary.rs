@@ -4,7 +4,7 @@
 //! break. So it fails if a check has become blind. The test fixes how many seeds that may take, and what the
 //! finding says. The table is in `docs/planted-bugs.md`.
 
-use weft_conformance::invariants::{self, Bank, Counted, Indexed, OnCall, Ring};
+use weft_conformance::invariants::{self, Bank, IndexEntries, OnCall, Ring, RowCount};
 use weft_conformance::random::{self, Size};
 #[cfg(not(weft_sim))]
 use weft_conformance::scripts;
@@ -118,11 +118,11 @@ fn on_call(subject: &Subject, seed: u64) -> Result<(), Finding> {
 }
 
 fn counted(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Counted, subject, Mode::Interleaved(seed), 3, 8, 0)
+    invariants::check(&RowCount, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 fn indexed(subject: &Subject, seed: u64) -> Result<(), Finding> {
-    invariants::check(&Indexed, subject, Mode::Interleaved(seed), 3, 8, 0)
+    invariants::check(&IndexEntries, subject, Mode::Interleaved(seed), 3, 8, 0)
 }
 
 /// Returns the first seed at which a check finds what the caller looks for.

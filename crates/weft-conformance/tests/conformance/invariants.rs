@@ -1,7 +1,7 @@
 //! Invariants that transactions keep and see, and the promise that every transaction ends.
 
 use weft_conformance::invariants::{
-    self, Bank, Counted, Indexed, Invariant, OnCall, Rewritten, Ring,
+    self, Bank, IndexEntries, Invariant, OnCall, Ring, RowCount, RowRewrites,
 };
 use weft_conformance::threads::{Mode, free_transactions, seeds};
 use weft_conformance::{copies, starvation};
@@ -40,17 +40,17 @@ fn somebody_is_on_call() {
 
 #[test]
 fn rewritten_rows_are_seen_when_they_are_finished() {
-    run(&Rewritten);
+    run(&RowRewrites);
 }
 
 #[test]
 fn rows_are_as_many_as_were_counted() {
-    run(&Counted);
+    run(&RowCount);
 }
 
 #[test]
 fn indexes_agree_with_their_table() {
-    run(&Indexed);
+    run(&IndexEntries);
 }
 
 #[test]

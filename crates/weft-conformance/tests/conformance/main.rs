@@ -14,7 +14,7 @@ mod procedures;
 mod schedules;
 mod single_rows;
 
-use weft_conformance::subject::{Named, Subject};
+use weft_conformance::subject::{NameOnPanic, Subject};
 use weft_conformance::threads::for_each_seed;
 use weft_conformance::verdict::Finding;
 
@@ -29,7 +29,7 @@ fn expect_nothing<R>(subject: &Subject, result: Result<R, Finding>) -> R {
 /// Runs a check of every protocol that supports several threads, with `seeds` seeds.
 fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
     for subject in Subject::concurrent() {
-        let _named = Named(subject);
+        let _named = NameOnPanic(subject);
         for_each_seed(seeds, |seed| expect_nothing(&subject, check(&subject, seed)));
     }
 }
@@ -38,7 +38,7 @@ fn every_protocol(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Findin
 /// protocol runs transactions on only one.
 fn with_snapshots(seeds: u64, check: impl Fn(&Subject, u64) -> Result<(), Finding>) {
     for subject in Subject::all() {
-        let _named = Named(subject);
+        let _named = NameOnPanic(subject);
         for_each_seed(seeds, |seed| expect_nothing(&subject, check(&subject, seed)));
     }
 }

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use weft::htm::planted::Bug;
-use weft_conformance::invariants::{self, Bank, Counted, Indexed, Invariant, Ring};
-use weft_conformance::procedures::{self, With};
+use weft_conformance::invariants::{self, Bank, IndexEntries, Invariant, Ring, RowCount};
+use weft_conformance::procedures::{self, OperationSet};
 use weft_conformance::random::{self, Size};
 use weft_conformance::subject::{Cut, Subject};
 use weft_conformance::threads::Mode;
@@ -26,9 +26,9 @@ const VALUES: Check = Check { name: "values", run: value_histories };
 const BANK: Check = Check { name: "bank", run: |subject, seed| kept(&Bank, subject, seed) };
 const RING: Check = Check { name: "ring", run: |subject, seed| kept(&Ring, subject, seed) };
 const COUNTED: Check =
-    Check { name: "counted rows", run: |subject, seed| kept(&Counted, subject, seed) };
+    Check { name: "counted rows", run: |subject, seed| kept(&RowCount, subject, seed) };
 const INDEXED: Check =
-    Check { name: "indexes", run: |subject, seed| kept(&Indexed, subject, seed) };
+    Check { name: "indexes", run: |subject, seed| kept(&IndexEntries, subject, seed) };
 
 const CHECKS: [Check; 6] = [HISTORIES, VALUES, BANK, RING, COUNTED, INDEXED];
 
@@ -49,7 +49,7 @@ fn kept(invariant: &dyn Invariant, subject: &Subject, seed: u64) -> Result<(), F
 
 fn procedures_in_regions(subject: &Subject, seed: u64) -> Result<(), Finding> {
     let cut = Cut::Regions;
-    procedures::check_cut(subject, Mode::Interleaved(seed), 3, 3, With::Sums, cut)
+    procedures::check_cut(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Sums, cut)
 }
 
 /// After this many seeds without a finding a check counts as blind.

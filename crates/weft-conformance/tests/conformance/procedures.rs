@@ -1,6 +1,6 @@
 //! Procedures, which some protocols commit in pieces, beside all other transactions.
 
-use weft_conformance::procedures::{self, With};
+use weft_conformance::procedures::{self, OperationSet};
 use weft_conformance::subject::Subject;
 use weft_conformance::threads::{Mode, free_transactions, seeds};
 use weft_protocols::Flaw;
@@ -10,40 +10,45 @@ use crate::every_protocol;
 #[test]
 fn small_interleaved_procedures_pass_both_oracles() {
     every_protocol(seeds(600), |subject, seed| {
-        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Rows)
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Rows)
     });
 }
 
 #[test]
 fn small_interleaved_procedures_with_sums_are_explained_by_serial_orders() {
     every_protocol(seeds(1000), |subject, seed| {
-        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Sums)
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Sums)
     });
 }
 
 #[test]
 fn small_interleaved_procedures_with_deferred_sums_are_explained_by_serial_orders() {
     every_protocol(seeds(1000), |subject, seed| {
-        procedures::check(subject, Mode::Interleaved(seed), 3, 3, With::Deferral)
+        procedures::check(subject, Mode::Interleaved(seed), 3, 3, OperationSet::Deferral)
     });
 }
 
 #[test]
 fn interleaved_procedures_are_strictly_serializable() {
     every_protocol(seeds(400), |subject, seed| {
-        procedures::check(subject, Mode::Interleaved(seed), 4, 8, With::Rows)
+        procedures::check(subject, Mode::Interleaved(seed), 4, 8, OperationSet::Rows)
     });
 }
 
 #[test]
 fn free_procedures_are_strictly_serializable() {
     every_protocol(seeds(6), |subject, seed| {
-        procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), With::Rows)
+        procedures::check(subject, Mode::Free(seed), 5, free_transactions(2000), OperationSet::Rows)
     });
 }
 
 /// Runs the checks above on a protocol with a flaw. Returns the first seed at which one of them finds it.
-fn seeds_until_caught(flaw: Flaw, threads: usize, transactions: usize, with: With) -> Option<u64> {
+fn seeds_until_caught(
+    flaw: Flaw,
+    threads: usize,
+    transactions: usize,
+    with: OperationSet,
+) -> Option<u64> {
     let subject = Subject::flawed(flaw);
     (0..1000).find(|&seed| {
         procedures::check(&subject, Mode::Interleaved(seed), threads, transactions, with).is_err()
@@ -53,7 +58,7 @@ fn seeds_until_caught(flaw: Flaw, threads: usize, transactions: usize, with: Wit
 #[test]
 fn pieces_that_should_be_merged_are_found() {
     for (threads, transactions, with) in
-        [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
+        [(3, 3, OperationSet::Rows), (3, 3, OperationSet::Sums), (4, 8, OperationSet::Rows)]
     {
         let caught = seeds_until_caught(Flaw::NothingMerged, threads, transactions, with);
         assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
@@ -62,14 +67,14 @@ fn pieces_that_should_be_merged_are_found() {
 
 #[test]
 fn strangers_that_miss_what_is_deferred_are_found() {
-    let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, With::Deferral);
+    let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, OperationSet::Deferral);
     assert!(caught.is_some());
 }
 
 #[test]
 fn strangers_between_pieces_are_found() {
     for (threads, transactions, with) in
-        [(3, 3, With::Rows), (3, 3, With::Sums), (4, 8, With::Rows)]
+        [(3, 3, OperationSet::Rows), (3, 3, OperationSet::Sums), (4, 8, OperationSet::Rows)]
     {
         let caught = seeds_until_caught(Flaw::GateOpen, threads, transactions, with);
         assert!(caught.is_some(), "{threads} threads, {transactions} transactions, {with:?}");
@@ -78,6 +83,6 @@ fn strangers_between_pieces_are_found() {
 
 #[test]
 fn columns_that_have_changed_are_found() {
-    let caught = seeds_until_caught(Flaw::ColumnsNeglected, 3, 3, With::Sums);
+    let caught = seeds_until_caught(Flaw::ColumnsNeglected, 3, 3, OperationSet::Sums);
     assert!(caught.is_some());
 }

@@ -2,13 +2,13 @@
 
 use weft_conformance::schedule::Script;
 use weft_conformance::scripts;
-use weft_conformance::subject::{Named, Subject};
+use weft_conformance::subject::{NameOnPanic, Subject};
 
 use crate::expect_nothing;
 
 fn run_all(scripts: &[Script]) {
     for subject in Subject::concurrent() {
-        let _named = Named(subject);
+        let _named = NameOnPanic(subject);
         for script in scripts {
             expect_nothing(&subject, script.check(&subject));
         }

@@ -2,7 +2,7 @@
 //! part in these tests alone.
 
 use weft_conformance::random::{self, Size};
-use weft_conformance::subject::{Named, Subject};
+use weft_conformance::subject::{NameOnPanic, Subject};
 use weft_conformance::threads::{Mode, for_each_seed, free_transactions, seeds};
 
 use crate::expect_nothing;
@@ -15,7 +15,7 @@ const FREE: Size =
 
 fn run(size: Size, seeds: u64, mode: impl Fn(u64) -> Mode) {
     for subject in Subject::all_for_single_steps() {
-        let _named = Named(subject);
+        let _named = NameOnPanic(subject);
         for_each_seed(seeds, |seed| {
             expect_nothing(&subject, random::check(&subject, mode(seed), size));
         });

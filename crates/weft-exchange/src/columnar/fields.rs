@@ -15,7 +15,7 @@ use arrow_schema::DataType;
 use weft::description::{TypeDescription, Value};
 
 use super::types::{NESTED_OPTION_FIELD, is_unit, tuple_field};
-use crate::error::{Misfit, excerpt};
+use crate::error::{ValueMisfit, excerpt};
 
 /// Reads values of one type from arrays of one type.
 pub struct FieldReader {
@@ -126,11 +126,11 @@ impl FieldReader {
     ///
     /// # Panics
     /// If `array` is not of the type that this reader was made for.
-    pub fn read(&self, array: &dyn Array, index: usize) -> Result<Value, Misfit> {
+    pub fn read(&self, array: &dyn Array, index: usize) -> Result<Value, ValueMisfit> {
         if array.is_null(index) {
             return match self.type_of {
                 TypeDescription::Option(_) => Ok(Value::Option(None)),
-                _ => Err(Misfit::new(&self.type_of, "null")),
+                _ => Err(ValueMisfit::new(&self.type_of, "null")),
             };
         }
         Ok(match &self.kind {
@@ -189,18 +189,19 @@ impl FieldReader {
                 let key =
                     integer(array.keys(), index).to_i128().and_then(|key| key.try_into().ok());
                 let key = key.filter(|&key: &usize| key < array.values().len());
-                let key = key.ok_or_else(|| Misfit::new(&self.type_of, "a key without a value"))?;
+                let key =
+                    key.ok_or_else(|| ValueMisfit::new(&self.type_of, "a key without a value"))?;
                 values.read(array.values(), key)?
             }
         })
     }
 
-    fn out_of_range(&self, number: i256) -> Misfit {
-        Misfit::new(&self.type_of, number)
+    fn out_of_range(&self, number: i256) -> ValueMisfit {
+        ValueMisfit::new(&self.type_of, number)
     }
 
-    fn text(&self, text: &str) -> Result<Value, Misfit> {
-        let misfit = || Misfit::new(&self.type_of, excerpt(text));
+    fn text(&self, text: &str) -> Result<Value, ValueMisfit> {
+        let misfit = || ValueMisfit::new(&self.type_of, excerpt(text));
         match &self.type_of {
             TypeDescription::Char => text.parse().map(Value::Char).map_err(|_| misfit()),
             TypeDescription::Enum { variants, .. } => {

@@ -18,7 +18,7 @@ use weft::description::TableDescription;
 
 use super::RowReader;
 use super::random_access::RandomAccess;
-use crate::error::Place;
+use crate::error::FilePlace;
 use crate::source::{Fault, RowSource, guarded};
 
 /// The size of the footer's length and of the magic bytes.
@@ -120,7 +120,7 @@ fn is_compressed(block: &[u8]) -> bool {
 }
 
 fn malformed(problem: &str) -> Fault {
-    Fault::Malformed(Place::File, problem.to_owned())
+    Fault::Malformed(FilePlace::File, problem.to_owned())
 }
 
 impl From<ArrowError> for Fault {

@@ -23,7 +23,7 @@ pub use self::parquet::ParquetSource;
 
 use self::fields::FieldReader;
 use crate::columns::match_columns;
-use crate::error::{Place, WriteFault};
+use crate::error::{FilePlace, WriteFault};
 use crate::progress::CountingWriter;
 use crate::source::Fault;
 
@@ -251,7 +251,7 @@ impl RowReader {
                 continue;
             };
             let misfit =
-                |misfit| Fault::Value(Place::Row(self.rows + 1), column.name.clone(), misfit);
+                |misfit| Fault::Value(FilePlace::Row(self.rows + 1), column.name.clone(), misfit);
             let value = reader.read(batch.column(*position), self.index).map_err(misfit)?;
             value.write(&column.type_of, output).map_err(|mismatch| misfit(mismatch.into()))?;
         }

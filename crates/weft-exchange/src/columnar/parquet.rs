@@ -11,7 +11,7 @@ use weft::description::TableDescription;
 
 use super::random_access::RandomAccess;
 use super::{BATCH_BYTES, BATCH_ROWS, RowReader};
-use crate::error::Place;
+use crate::error::FilePlace;
 use crate::source::{Fault, RowSource, guarded};
 
 /// The size of a row group, which is in memory until it is complete.
@@ -61,7 +61,7 @@ fn check_compression(metadata: &ParquetMetaData) -> Result<(), Fault> {
                 "it is compressed by {name}, which is not supported; write it with Snappy, \
                  or without compression"
             );
-            return Err(Fault::Malformed(Place::File, problem));
+            return Err(Fault::Malformed(FilePlace::File, problem));
         }
     }
     Ok(())
@@ -95,6 +95,6 @@ impl<R: Read + Seek + Send> RowSource for ParquetSource<R> {
 
 impl From<ParquetError> for Fault {
     fn from(error: ParquetError) -> Self {
-        Fault::Malformed(Place::File, error.to_string())
+        Fault::Malformed(FilePlace::File, error.to_string())
     }
 }

@@ -15,11 +15,11 @@ use crate::source::Fault;
 
 /// A file of known size. Clones share the file.
 pub struct RandomAccess<R> {
-    shared: Arc<Mutex<Shared<R>>>,
+    shared: Arc<Mutex<SharedFile<R>>>,
     size_bytes: u64,
 }
 
-struct Shared<R> {
+struct SharedFile<R> {
     file: R,
     bytes_read: u64,
     /// The first error by which the file could not be read.
@@ -36,7 +36,7 @@ impl<R: Read + Seek> RandomAccess<R> {
     /// Determines the size of `file`.
     pub fn new(mut file: R) -> io::Result<Self> {
         let size_bytes = file.seek(SeekFrom::End(0))?;
-        let shared = Arc::new(Mutex::new(Shared { file, bytes_read: 0, failure: None }));
+        let shared = Arc::new(Mutex::new(SharedFile { file, bytes_read: 0, failure: None }));
         Ok(RandomAccess { shared, size_bytes })
     }
 
@@ -82,7 +82,7 @@ impl<R: Read + Seek> RandomAccess<R> {
         self.lock().failure.take().map_or(fault, Fault::Io)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<R>> {
+    fn lock(&self) -> MutexGuard<'_, SharedFile<R>> {
         // The next call does not rely on the position, so a panic between seeking and reading does no harm.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -95,10 +95,10 @@ impl<R: Read + Seek + Send> Length for RandomAccess<R> {
 }
 
 impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
-    type T = From<R>;
+    type T = ReaderAt<R>;
 
-    fn get_read(&self, start: u64) -> Result<From<R>, ParquetError> {
-        Ok(From { file: self.clone(), position: start })
+    fn get_read(&self, start: u64) -> Result<ReaderAt<R>, ParquetError> {
+        Ok(ReaderAt { file: self.clone(), position: start })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
@@ -107,12 +107,12 @@ impl<R: Read + Seek + Send> ChunkReader for RandomAccess<R> {
 }
 
 /// The part of the file from a position on.
-pub struct From<R> {
+pub struct ReaderAt<R> {
     file: RandomAccess<R>,
     position: u64,
 }
 
-impl<R: Read + Seek> Read for From<R> {
+impl<R: Read + Seek> Read for ReaderAt<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.file.size_bytes.saturating_sub(self.position);
         let length = left.min(buffer.len() as u64);

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use weft::description::{TypeDescription, Value};
 
 use super::text;
-use crate::error::{Misfit, excerpt};
+use crate::error::{ValueMisfit, excerpt};
 
 /// Appends `value`, which has the type `type_of`, to `output`.
 pub fn write(type_of: &TypeDescription, value: &Value, output: &mut String) {
@@ -98,12 +98,15 @@ fn write_string(text: &str, output: &mut String) {
 ///
 /// # Errors
 /// If `json` is not JSON, or not a value of this type. The range of a number is not checked.
-pub fn read(type_of: &TypeDescription, json: &str) -> Result<Value, Misfit> {
+pub fn read(type_of: &TypeDescription, json: &str) -> Result<Value, ValueMisfit> {
     let misfit = |error: serde_json::Error| {
-        Misfit::new(format_args!("{type_of} in JSON"), format_args!("{} ({error})", excerpt(json)))
+        ValueMisfit::new(
+            format_args!("{type_of} in JSON"),
+            format_args!("{} ({error})", excerpt(json)),
+        )
     };
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    let value = Expected(type_of).deserialize(&mut deserializer).map_err(misfit)?;
+    let value = ValueSeed(type_of).deserialize(&mut deserializer).map_err(misfit)?;
     deserializer.end().map_err(misfit)?;
     Ok(value)
 }
@@ -128,9 +131,9 @@ fn is_number(type_of: &TypeDescription) -> bool {
 
 /// Deserializes a value of this type.
 #[derive(Clone, Copy)]
-struct Expected<'a>(&'a TypeDescription);
+struct ValueSeed<'a>(&'a TypeDescription);
 
-impl<'de> DeserializeSeed<'de> for Expected<'_> {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
@@ -150,14 +153,14 @@ impl<'de> DeserializeSeed<'de> for Expected<'_> {
     }
 }
 
-impl Expected<'_> {
+impl ValueSeed<'_> {
     fn read_text<E: Error>(self, text: &str) -> Result<Value, E> {
         text::read(self.0, text)
             .map_err(|misfit| E::custom(format_args!("{} is no {}", misfit.found, misfit.expected)))
     }
 }
 
-impl<'de> Visitor<'de> for Expected<'_> {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -207,7 +210,7 @@ impl<'de> Visitor<'de> for Expected<'_> {
         };
         match **inner {
             TypeDescription::Option(_) => deserializer.deserialize_seq(self),
-            _ => Ok(Value::Option(Some(Box::new(Expected(inner).deserialize(deserializer)?)))),
+            _ => Ok(Value::Option(Some(Box::new(ValueSeed(inner).deserialize(deserializer)?)))),
         }
     }
 
@@ -217,7 +220,7 @@ impl<'de> Visitor<'de> for Expected<'_> {
                 if **element != TypeDescription::U8 =>
             {
                 let mut values = Vec::new();
-                while let Some(value) = elements.next_element_seed(Expected(element))? {
+                while let Some(value) = elements.next_element_seed(ValueSeed(element))? {
                     values.push(value);
                 }
                 Ok(Value::List(values))
@@ -225,14 +228,14 @@ impl<'de> Visitor<'de> for Expected<'_> {
             TypeDescription::Tuple(types) => {
                 let mut values = Vec::with_capacity(types.len());
                 for type_of in types {
-                    let value = elements.next_element_seed(Expected(type_of))?;
+                    let value = elements.next_element_seed(ValueSeed(type_of))?;
                     let length = values.len();
                     values.push(value.ok_or_else(|| A::Error::invalid_length(length, &self))?);
                 }
                 Ok(Value::Tuple(values))
             }
             TypeDescription::Option(inner) if matches!(**inner, TypeDescription::Option(_)) => {
-                let value = elements.next_element_seed(Expected(inner))?;
+                let value = elements.next_element_seed(ValueSeed(inner))?;
                 let value = value.ok_or_else(|| A::Error::invalid_length(0, &self))?;
                 Ok(Value::Option(Some(Box::new(value))))
             }
@@ -249,7 +252,7 @@ impl<'de> Visitor<'de> for Expected<'_> {
             let Some(position) = fields.iter().position(|(field, _)| *field == name) else {
                 return Err(A::Error::custom(format_args!("there is no field `{name}`")));
             };
-            let value = entries.next_value_seed(Expected(&fields[position].1))?;
+            let value = entries.next_value_seed(ValueSeed(&fields[position].1))?;
             if values[position].replace(value).is_some() {
                 return Err(A::Error::custom(format_args!("the field `{name}` appears twice")));
             }

@@ -13,7 +13,7 @@ use weft::description::{TableDescription, Value};
 
 use self::lexer::{Lexer, LexerError, Record, write_field};
 use crate::columns::match_columns;
-use crate::error::{Misfit, Place, excerpt};
+use crate::error::{FilePlace, ValueMisfit, excerpt};
 use crate::source::{Fault, RowSource};
 
 /// How many bytes are collected before they are passed to the writer.
@@ -95,12 +95,12 @@ impl<R: Read> CsvSource<R> {
         lexer.skip_byte_order_mark()?;
         if !lexer.read(&mut header)? {
             let problem = "the file is empty, and should begin with the names of its columns";
-            return Err(Fault::Malformed(Place::File, problem.to_owned()));
+            return Err(Fault::Malformed(FilePlace::File, problem.to_owned()));
         }
         let names: Result<Vec<&str>, _> =
             header.iter().map(|field| std::str::from_utf8(field.bytes)).collect();
         let names = names.map_err(|_| {
-            Fault::Malformed(Place::Line(1), "a column's name is not in UTF-8".to_owned())
+            Fault::Malformed(FilePlace::Line(1), "a column's name is not in UTF-8".to_owned())
         })?;
         let positions = match_columns(&table, names.into_iter()).map_err(Fault::Columns)?;
         let width = header.len();
@@ -123,7 +123,7 @@ impl<R: Read + Send> RowSource for CsvSource<R> {
         if !self.next_record()? {
             return Ok(false);
         }
-        let place = Place::Line(self.record.line);
+        let place = FilePlace::Line(self.record.line);
         if self.record.len() != self.width {
             let problem =
                 format!("{} fields, but the header has {}", self.record.len(), self.width);
@@ -138,7 +138,7 @@ impl<R: Read + Send> RowSource for CsvSource<R> {
             let value = text::read_column(&column.type_of, field).map_err(misfit)?;
             value.write(&column.type_of, output).map_err(|mismatch| {
                 let found = String::from_utf8_lossy(field.bytes);
-                misfit(Misfit::new(mismatch.expected, excerpt(&found)))
+                misfit(ValueMisfit::new(mismatch.expected, excerpt(&found)))
             })?;
         }
         Ok(true)
@@ -153,7 +153,9 @@ impl From<LexerError> for Fault {
     fn from(error: LexerError) -> Self {
         match error {
             LexerError::Io(error) => Fault::Io(error),
-            LexerError::Syntax { line, problem } => Fault::Malformed(Place::Line(line), problem),
+            LexerError::Syntax { line, problem } => {
+                Fault::Malformed(FilePlace::Line(line), problem)
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use weft::description::{TypeDescription, Value};
 
 use super::json;
 use super::lexer::Field;
-use crate::error::{Misfit, excerpt};
+use crate::error::{ValueMisfit, excerpt};
 
 /// Appends the text of a column's value to `output`. Returns `false` if the value is `None`: its field is empty
 /// and has no quotes.
@@ -29,9 +29,9 @@ pub fn write_column(type_of: &TypeDescription, value: &Value, output: &mut Strin
 /// # Errors
 /// If the text is not a value of this type. The range of an integer and the length of an array are not checked
 /// here: [`Value::write`] checks them.
-pub fn read_column(type_of: &TypeDescription, field: Field<'_>) -> Result<Value, Misfit> {
+pub fn read_column(type_of: &TypeDescription, field: Field<'_>) -> Result<Value, ValueMisfit> {
     let text = std::str::from_utf8(field.bytes)
-        .map_err(|_| Misfit::new(type_of, "bytes that are not UTF-8"))?;
+        .map_err(|_| ValueMisfit::new(type_of, "bytes that are not UTF-8"))?;
     match type_of {
         TypeDescription::Option(_) if text.is_empty() && !field.quoted => Ok(Value::Option(None)),
         TypeDescription::Option(inner) => {
@@ -82,8 +82,8 @@ fn write_nan(usual: bool, digits: usize, bits: u64, output: &mut String) -> std:
 ///
 /// # Errors
 /// See [`read_column`].
-pub fn read(type_of: &TypeDescription, text: &str) -> Result<Value, Misfit> {
-    let misfit = || Misfit::new(type_of, excerpt(text));
+pub fn read(type_of: &TypeDescription, text: &str) -> Result<Value, ValueMisfit> {
+    let misfit = || ValueMisfit::new(type_of, excerpt(text));
     match type_of {
         TypeDescription::Bool if text.eq_ignore_ascii_case("true") => Ok(Value::Bool(true)),
         TypeDescription::Bool if text.eq_ignore_ascii_case("false") => Ok(Value::Bool(false)),
@@ -134,13 +134,13 @@ pub fn read(type_of: &TypeDescription, text: &str) -> Result<Value, Misfit> {
             let expected = format_args!("{type_of} in hexadecimal digits").to_string();
             read_hexadecimal(text)
                 .map(Value::Bytes)
-                .ok_or_else(|| Misfit::new(expected, excerpt(text)))
+                .ok_or_else(|| ValueMisfit::new(expected, excerpt(text)))
         }
         TypeDescription::Enum { variants, .. } => {
             let variant = variants.iter().position(|variant| variant == text);
             variant.map(Value::Enum).ok_or_else(|| {
                 let expected = format_args!("{type_of} ({})", variants.join(", ")).to_string();
-                Misfit::new(expected, excerpt(text))
+                ValueMisfit::new(expected, excerpt(text))
             })
         }
         TypeDescription::Option(_)

@@ -13,10 +13,10 @@ use std::thread::{self, ScopedJoinHandle, panicking};
 use std::time::{Duration, Instant};
 
 use super::core::Core;
-use super::strategy::{Decisions, Why, mix};
+use super::strategy::{DecisionReason, Decisions, mix};
 use super::{Options, Run, SEED_VARIABLE, Switch, Watch, is_watched};
 
-type Place = &'static Location<'static>;
+type Site = &'static Location<'static>;
 type Panic = Box<dyn Any + Send>;
 
 /// The least time without progress before a run is called a deadlock. Its threads may wait for one outside the
@@ -40,18 +40,18 @@ thread_local! {
 }
 
 /// The payload of the panic that unwinds a thread only because the run has failed.
-struct Stopped;
+struct StopUnwinding;
 
 // ---- what the words call ----------------------------------------------------------------------
 
 /// Passes a point, before an access to a shared word.
 #[cold]
 #[inline(never)]
-pub(super) fn point(place: Place) {
+pub(super) fn point(place: Site) {
     let left = POINTS_LEFT.get() - 1;
     POINTS_LEFT.set(left);
     if left == 0 {
-        pause(Why::Point, place);
+        pause(DecisionReason::Point, place);
         POINTS_LEFT_AT_WAIT.set(0);
     }
 }
@@ -64,8 +64,8 @@ pub(super) fn note_write() {
 }
 
 /// Waits: the baton passes to another thread. Outside runs this does nothing.
-pub(super) fn wait(place: Place) {
-    pause(Why::Wait, place);
+pub(super) fn wait(place: Site) {
+    pause(DecisionReason::Wait, place);
     POINTS_LEFT_AT_WAIT.set(POINTS_LEFT.get());
 }
 
@@ -78,7 +78,7 @@ pub(super) fn is_running() -> bool {
     is_watched() && SEAT.try_with(|seat| seat.borrow().is_some()).unwrap_or(false)
 }
 
-fn pause(why: Why, place: Place) {
+fn pause(why: DecisionReason, place: Site) {
     // An error means that the destructor of the seat has run: the thread has left.
     let _ = SEAT.try_with(|seat| {
         if let Some(seat) = &*seat.borrow() {
@@ -199,7 +199,7 @@ struct Schedule {
 #[derive(Clone, Default)]
 struct Thread {
     /// Where it was at its last accounting: the access or wait that comes next.
-    place: Option<Place>,
+    place: Option<Site>,
     /// Its share of [`Schedule::waits`].
     waits: u64,
 }
@@ -273,7 +273,7 @@ impl Baton {
             Ok(result) => Some(result),
             Err(panic) => {
                 let mut schedule = self.lock();
-                if schedule.panic.is_none() && !panic.is::<Stopped>() {
+                if schedule.panic.is_none() && !panic.is::<StopUnwinding>() {
                     schedule.panic = Some((thread, panic));
                 }
                 None
@@ -282,7 +282,7 @@ impl Baton {
     }
 
     /// Makes the decision that is due. The baton may pass on; then this returns when it is back.
-    fn pause(&self, thread: usize, why: Why, place: Place) {
+    fn pause(&self, thread: usize, why: DecisionReason, place: Site) {
         let mut schedule = self.lock();
         schedule.account(why);
         schedule.threads[thread].place = Some(place);
@@ -299,7 +299,7 @@ impl Baton {
             }
         }
         // A thread outside the run may have to make progress first.
-        if why == Why::Wait && schedule.waits > WAITS_BEFORE_YIELDING {
+        if why == DecisionReason::Wait && schedule.waits > WAITS_BEFORE_YIELDING {
             drop(schedule);
             thread::yield_now();
             schedule = self.lock();
@@ -316,21 +316,21 @@ impl Baton {
         drop(schedule);
         if is_stopped && !panicking() {
             // Not `panic!`, which would print a message: the cause is the panic of another thread.
-            resume_unwind(Box::new(Stopped));
+            resume_unwind(Box::new(StopUnwinding));
         }
     }
 
     /// Ends a thread's part: the baton passes for the last time.
     fn leave(&self, thread: usize) {
         let mut schedule = self.lock();
-        schedule.account(Why::End);
+        schedule.account(DecisionReason::End);
         POINTS_LEFT.set(u64::MAX);
         schedule.live.retain(|&live| live != thread);
         if schedule.live.is_empty() {
             schedule.turn = None;
             return;
         }
-        let next = schedule.next(Why::End, thread);
+        let next = schedule.next(DecisionReason::End, thread);
         schedule.pass(Some(thread), next, None);
         drop(schedule);
         self.bells[next].notify_one();
@@ -339,9 +339,9 @@ impl Baton {
 
 impl Schedule {
     /// Accounts for what the thread whose turn it is did since it got the baton.
-    fn account(&mut self, why: Why) {
+    fn account(&mut self, why: DecisionReason) {
         // At a decision all granted points are used up.
-        let left = if why == Why::Point { 0 } else { POINTS_LEFT.get() };
+        let left = if why == DecisionReason::Point { 0 } else { POINTS_LEFT.get() };
         self.points += self.granted - left;
         self.granted = 0;
         // A change of a shared word is progress: the waits start again from 0.
@@ -351,15 +351,15 @@ impl Schedule {
         }
     }
 
-    fn next(&mut self, why: Why, current: usize) -> usize {
-        if why == Why::Point && self.is_stopped {
+    fn next(&mut self, why: DecisionReason, current: usize) -> usize {
+        if why == DecisionReason::Point && self.is_stopped {
             return current;
         }
         self.decisions.next(why, self.points, current, &self.live)
     }
 
     /// Passes the baton, possibly back to the thread that has it.
-    fn pass(&mut self, from: Option<usize>, to: usize, place: Option<Place>) {
+    fn pass(&mut self, from: Option<usize>, to: usize, place: Option<Site>) {
         let ahead = match self.is_stopped {
             false => {
                 let to_the_end = self.options.points_max.saturating_sub(self.points).max(1);
@@ -381,8 +381,8 @@ impl Schedule {
     }
 
     /// Counts a wait. Returns the reason if the run cannot go on.
-    fn failure(&mut self, why: Why, thread: usize) -> Option<String> {
-        if why == Why::Wait {
+    fn failure(&mut self, why: DecisionReason, thread: usize) -> Option<String> {
+        if why == DecisionReason::Wait {
             if self.waits == 0 {
                 self.waiting_since = Instant::now();
             }

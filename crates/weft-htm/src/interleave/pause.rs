@@ -38,14 +38,14 @@ thread_local! {
 /// assert_eq!(seen, [[0, 0], [1, 0], [1, 1]]);
 /// ```
 #[derive(Clone)]
-pub struct Pause(Arc<Shared>);
+pub struct Pause(Arc<SharedPause>);
 
-struct Shared {
-    state: Mutex<State>,
+struct SharedPause {
+    state: Mutex<PauseState>,
     changed: Condvar,
 }
 
-struct State {
+struct PauseState {
     /// How many accesses remain before the pause.
     left: u64,
     stage: Stage,
@@ -69,8 +69,8 @@ impl Pause {
     /// Makes a pause that stops a thread before the given access of the body that it [runs](Pause::run). The
     /// first access is 0.
     pub fn before(access: u64) -> Pause {
-        let state = Mutex::new(State { left: access, stage: Stage::Running });
-        Pause(Arc::new(Shared { state, changed: Condvar::new() }))
+        let state = Mutex::new(PauseState { left: access, stage: Stage::Running });
+        Pause(Arc::new(SharedPause { state, changed: Condvar::new() }))
     }
 
     /// Runs `body` on this thread, which stops at the access. If `body` makes fewer accesses, it does not stop.

@@ -32,7 +32,7 @@ pub(super) fn mix(value: u64) -> u64 {
 
 /// Why a decision is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum DecisionReason {
     /// The granted points are used up.
     Point,
     /// The thread waits for another.
@@ -109,7 +109,13 @@ impl Decisions {
 
     /// Returns which thread goes on, in a run that is at `point`. `current` held the baton until now. `live`
     /// lists the threads that have not ended, in ascending order. It is not empty.
-    pub(super) fn next(&mut self, why: Why, point: u64, current: usize, live: &[usize]) -> usize {
+    pub(super) fn next(
+        &mut self,
+        why: DecisionReason,
+        point: u64,
+        current: usize,
+        live: &[usize],
+    ) -> usize {
         match self.strategy {
             Strategy::Random { .. } => {
                 let others = live.len() as u64 - u64::from(live.contains(&current));
@@ -150,18 +156,18 @@ impl Priorities {
         Priorities { of_thread, changes, bottom: 0 }
     }
 
-    fn next(&mut self, why: Why, point: u64, current: usize, live: &[usize]) -> usize {
+    fn next(&mut self, why: DecisionReason, point: u64, current: usize, live: &[usize]) -> usize {
         match why {
-            Why::Point => {
+            DecisionReason::Point => {
                 while self.changes.last().is_some_and(|(at, _)| *at <= point) {
                     self.of_thread[current] = self.changes.pop().expect("there is one").1;
                 }
             }
-            Why::Wait => {
+            DecisionReason::Wait => {
                 self.of_thread[current] = self.bottom;
                 self.bottom -= 1;
             }
-            Why::End => {}
+            DecisionReason::End => {}
         }
         self.highest(live)
     }
@@ -196,12 +202,12 @@ mod tests {
         let mut decisions = Decisions::new(Strategy::Random { one_in: 2 }, 1, 5, 0);
         let mut times = [0; 5];
         for _ in 0..3000 {
-            times[decisions.next(Why::Point, 0, 3, &[0, 1, 3, 4])] += 1;
+            times[decisions.next(DecisionReason::Point, 0, 3, &[0, 1, 3, 4])] += 1;
         }
         assert_eq!((times[2], times[3]), (0, 0));
         assert!([0, 1, 4].iter().all(|&thread| times[thread] > 800), "{times:?}");
-        assert_eq!(decisions.next(Why::Wait, 0, 3, &[3]), 3);
-        assert_eq!(decisions.next(Why::End, 0, 3, &[2]), 2);
+        assert_eq!(decisions.next(DecisionReason::Wait, 0, 3, &[3]), 3);
+        assert_eq!(decisions.next(DecisionReason::End, 0, 3, &[2]), 2);
     }
 
     /// Protects the probability of a switch.
@@ -226,15 +232,15 @@ mod tests {
             let first = decisions.first(&live);
             let change = decisions.points_ahead(0);
             assert!((1..=100).contains(&change));
-            let second = decisions.next(Why::Point, change, first, &live);
+            let second = decisions.next(DecisionReason::Point, change, first, &live);
             assert_ne!(second, first);
             // No other thread has sunk: the threads above `first` run to their ends before it.
             let rest: Vec<usize> = live.into_iter().filter(|&thread| thread != second).collect();
-            let third = decisions.next(Why::End, change, second, &rest);
+            let third = decisions.next(DecisionReason::End, change, second, &rest);
             assert!(third != first && third != second);
             // A wait sinks below even that, and a second wait below the first.
-            assert_ne!(decisions.next(Why::Wait, change, third, &[first, third]), third);
-            assert_eq!(decisions.next(Why::Wait, change, first, &[first, third]), third);
+            assert_ne!(decisions.next(DecisionReason::Wait, change, third, &[first, third]), third);
+            assert_eq!(decisions.next(DecisionReason::Wait, change, first, &[first, third]), third);
         }
     }
 

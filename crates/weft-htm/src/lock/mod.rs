@@ -200,9 +200,9 @@ impl Wait {
 }
 
 /// Runs a closure at the end of a section, also if the section panics.
-struct AtEnd<F: FnMut()>(F);
+struct OnDrop<F: FnMut()>(F);
 
-impl<F: FnMut()> Drop for AtEnd<F> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     #[inline(always)]
     fn drop(&mut self) {
         (self.0)();

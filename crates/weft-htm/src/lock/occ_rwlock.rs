@@ -16,7 +16,7 @@
 //! paper's listing a region in exclusive mode tests for readers. Here it tests for readers and a writer, and a
 //! region in shared mode tests for a writer.
 
-use super::{AtEnd, Lock, Mode, Wait};
+use super::{Lock, Mode, OnDrop, Wait};
 use crate::word::{Ordering, Word};
 
 const WRITER: u64 = 1 << 0;
@@ -52,7 +52,7 @@ impl OccRwLock {
     #[inline]
     fn finish_shared<R>(&self, section: impl FnOnce() -> R) -> R {
         // Release: pairs with the acquire of the writer that finds no reader left.
-        let _release = AtEnd(|| {
+        let _release = OnDrop(|| {
             self.active.fetch_add(READER.wrapping_neg(), Ordering::Release);
         });
         section()
@@ -62,7 +62,7 @@ impl OccRwLock {
     fn finish_exclusive<R>(&self, section: impl FnOnce() -> R) -> R {
         // Release: pairs with the acquires of the next holders, and with that of the regions that begin then.
         // It is a subtraction, because the word may also count readers that are about to withdraw.
-        let _release = AtEnd(|| {
+        let _release = OnDrop(|| {
             self.active.fetch_add(WRITER.wrapping_neg(), Ordering::Release);
         });
         section()

@@ -15,7 +15,7 @@
 //! The lock can tell how many readers it has and in which mode it is held, as Shore-MT's latches must. Sections
 //! in regions do not count: they hold nothing.
 
-use super::{AtEnd, Lock, Mcs, Mode, Wait};
+use super::{Lock, Mcs, Mode, OnDrop, Wait};
 use crate::word::{Ordering, Word};
 
 const WRITER: u64 = 1 << 0;
@@ -93,7 +93,7 @@ impl SrwLock {
     fn finish<R>(&self, mode: Mode, section: impl FnOnce() -> R) -> R {
         let added = if mode == Mode::Shared { READER } else { WRITER };
         // Release: pairs with the acquires of the next holders, and with that of the regions that begin then.
-        let _release = AtEnd(|| {
+        let _release = OnDrop(|| {
             self.holders.fetch_add(added.wrapping_neg(), Ordering::Release);
         });
         section()

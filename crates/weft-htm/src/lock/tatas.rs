@@ -3,7 +3,7 @@
 //! A waiting thread only reads, so the line stays in the caches of all that wait until the holder's store takes
 //! it away. Then all try at once. So this lock is for data that few threads want at a time.
 
-use super::{AtEnd, Lock, Mode, Wait};
+use super::{Lock, Mode, OnDrop, Wait};
 use crate::word::{Ordering, Word};
 
 /// A spinlock of one word.
@@ -25,7 +25,7 @@ impl Tatas {
     #[inline]
     fn finish<R>(&self, section: impl FnOnce() -> R) -> R {
         // Release: pairs with the acquire of the next holder, and with that of the regions that begin then.
-        let _release = AtEnd(|| self.held.store(0, Ordering::Release));
+        let _release = OnDrop(|| self.held.store(0, Ordering::Release));
         section()
     }
 }

@@ -21,7 +21,7 @@
 //! **Fairness.** A thread that waits for the lock spins, then yields its time slices. After a while it
 //! *reserves* the lock. From then on no other thread can take the lock, nor start a region, until that thread
 //! has held it.
-use super::open::{Opened, Section};
+use super::open::{OpenOutcome, Section};
 use super::{Regions, WAIT_ROUNDS_SPINNING};
 use crate::word::{Ordering, Word, spin_loop, yield_now};
 
@@ -73,7 +73,7 @@ impl ElidedLock {
         // Relaxed: only a hint; the next region checks it.
         let still_locked = || self.word.load(Ordering::Relaxed) != 0;
         let is_free = || self.is_free_for_region();
-        if regions.open_if(regions.policy, is_free, still_locked) == Opened::InRegion {
+        if regions.open_if(regions.policy, is_free, still_locked) == OpenOutcome::InRegion {
             return;
         }
         self.acquire();

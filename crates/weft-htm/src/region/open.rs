@@ -28,7 +28,7 @@ pub(super) enum Section {
 
 /// The result of [`Regions::open`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// The region is open.
     InRegion,
     /// There is no hardware, or the retry policy gave up.
@@ -46,7 +46,7 @@ impl Regions {
     ///
     /// If a region is already open, or the worker holds an [`ElidedLock`](super::ElidedLock).
     #[inline]
-    pub fn open(&self, policy: RetryPolicy) -> Opened {
+    pub fn open(&self, policy: RetryPolicy) -> OpenOutcome {
         assert!(self.section.get() == Section::Outside, "a worker has one region open");
         self.open_if(policy, || true, || false)
     }
@@ -88,8 +88,8 @@ impl Regions {
         policy: RetryPolicy,
         may_stay: impl Fn() -> bool,
         still_locked: impl Fn() -> bool,
-    ) -> Opened {
-        let Some(rtm) = self.hardware() else { return Opened::GaveUp };
+    ) -> OpenOutcome {
+        let Some(rtm) = self.hardware() else { return OpenOutcome::GaveUp };
         #[cfg(not(weft_sim))]
         let mut aborts = Aborts::default();
         #[cfg(weft_sim)]
@@ -103,7 +103,7 @@ impl Regions {
             if status == STARTED {
                 if may_stay() {
                     self.section.set(Section::InRegion);
-                    return Opened::InRegion;
+                    return OpenOutcome::InRegion;
                 }
                 // SAFETY: `begin` has just said that the region started.
                 unsafe { rtm.abort::<LOCKED>() }
@@ -112,8 +112,8 @@ impl Regions {
                 #[cfg(weft_sim)]
                 self.suffered.take();
                 return match Cause::of(status) {
-                    Cause::Capacity => Opened::TooLarge,
-                    Cause::Locked | Cause::Conflict | Cause::SystemEvent => Opened::GaveUp,
+                    Cause::Capacity => OpenOutcome::TooLarge,
+                    Cause::Locked | Cause::Conflict | Cause::SystemEvent => OpenOutcome::GaveUp,
                 };
             }
         }
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn software_opens_none() {
         let regions = Regions::new(&Htm::software());
-        assert_eq!(regions.open(regions.policy()), Opened::GaveUp);
+        assert_eq!(regions.open(regions.policy()), OpenOutcome::GaveUp);
         catch_unwind(AssertUnwindSafe(|| regions.close())).unwrap_err();
         let aborted = catch_unwind(AssertUnwindSafe(|| -> () { regions.abort_open_locked() }));
         aborted.unwrap_err();

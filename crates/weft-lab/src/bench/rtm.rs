@@ -15,7 +15,7 @@ use clap::Args;
 use core_affinity::CoreId;
 use weft::htm::{Choice, Htm};
 use weft_workloads::rtm::{
-    Budget, Client, Clock, Edges, HEADINGS, Kind, Measured, Threads, Topology, once,
+    Budget, Client, Clock, Edges, HEADINGS, Kind, Measurement, Threads, Topology, once,
 };
 
 use weft_bench::numbers;
@@ -121,7 +121,7 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
             progress.set(results.len() as u64, steps);
             let tries = tries.unwrap_or(BUDGET.tries(point));
             let shares = on_threads(place, &mut clients, |client| client.run(point, tries, &clock));
-            let measured = Measured::new(point, threads, seed, &shares);
+            let measured = Measurement::new(point, threads, seed, &shares);
             results.push(measured.on(&machine, false));
         }
     }
@@ -138,7 +138,7 @@ pub fn run(arguments: &RtmArguments) -> Result<(), Stop> {
     table.column_iter_mut().skip(3).for_each(|column| {
         column.set_cell_alignment(comfy_table::CellAlignment::Right);
     });
-    table.add_rows(results.iter().map(Measured::row));
+    table.add_rows(results.iter().map(Measurement::row));
     writeln!(
         out,
         "What hardware regions can hold, and for how long\n{machine}: {}, {}; seed {}\n\n{table}\n\n\

@@ -35,7 +35,7 @@ use weft::store::worker::WorkerMemory;
 #[cfg(weft_sim)]
 use weft_htm::planted::Bug;
 use weft_htm::word::Ordering;
-use weft_htm::{Opened, RetryPolicy};
+use weft_htm::{OpenOutcome, RetryPolicy};
 
 use super::{PieceExecutor, TransactionKind};
 
@@ -73,12 +73,12 @@ impl PieceExecutor {
         let policy = regions.policy();
         let capacity = policy.capacity.min(CAPACITY_ABORTS_MAX);
         let opened = regions.open(RetryPolicy { capacity, ..policy });
-        self.is_in_region = opened == Opened::InRegion;
+        self.is_in_region = opened == OpenOutcome::InRegion;
         #[cfg(weft_sim)]
         if !self.is_in_region {
             memory.end_undoable();
         }
-        if opened == Opened::TooLarge {
+        if opened == OpenOutcome::TooLarge {
             self.procedures.note_too_large(piece);
         }
     }

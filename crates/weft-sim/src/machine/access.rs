@@ -1,7 +1,7 @@
 //! One access: which threads must give up the line, where it comes from, and what must make room for it.
 
-use super::cache::Touched;
-use super::{Aborted, Access, Machine, NOBODY, members};
+use super::cache::Lookup;
+use super::{Abort, Access, Machine, NO_HOLDER, members};
 use crate::profile::LINES_PER_PAGE;
 use crate::status::CAPACITY;
 
@@ -12,7 +12,7 @@ impl Machine {
     /// # Errors
     /// If the thread's own region is rolled back. The access then does not take place.
     #[inline]
-    pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Aborted> {
+    pub fn access(&mut self, thread: usize, address: u64, access: Access) -> Result<(), Abort> {
         self.threads[thread].counts.accesses += 1;
         self.access_uncounted(thread, address, access)
     }
@@ -21,7 +21,7 @@ impl Machine {
     ///
     /// # Errors
     /// As for [`Machine::access`].
-    pub fn access_private(&mut self, thread: usize, address: u64) -> Result<(), Aborted> {
+    pub fn access_private(&mut self, thread: usize, address: u64) -> Result<(), Abort> {
         self.access_uncounted(thread, address, Access::Store)
     }
 
@@ -31,7 +31,7 @@ impl Machine {
         thread: usize,
         address: u64,
         access: Access,
-    ) -> Result<(), Aborted> {
+    ) -> Result<(), Abort> {
         self.interrupt_if_due(thread);
         self.check(thread)?;
         let line = self.line(thread, address);
@@ -54,7 +54,7 @@ impl Machine {
 
     /// Handles the first touch of a page. In a region it aborts the region, and the page stays absent.
     #[cold]
-    fn fault(&mut self, thread: usize, line: u32) -> Result<(), Aborted> {
+    fn fault(&mut self, thread: usize, line: u32) -> Result<(), Abort> {
         self.abort_for_itself(thread);
         self.check(thread)?;
         let socket = self.cores[self.threads[thread].core].socket;
@@ -70,7 +70,7 @@ impl Machine {
     fn resolve_conflicts(&mut self, thread: usize, line: u32, is_write: bool) {
         let state = &self.memory[line];
         let (readers, writer) = (state.readers, state.writer);
-        if writer != NOBODY && usize::from(writer) != thread {
+        if writer != NO_HOLDER && usize::from(writer) != thread {
             self.abort_by_conflict(writer.into());
         }
         let others = readers & !(1 << thread);
@@ -85,7 +85,7 @@ impl Machine {
         let core = self.threads[thread].core;
         let place = self.memory.place(line);
         let first = self.cores[core].first_level.touch(line, place);
-        if first == Touched::Hit {
+        if first == Lookup::Hit {
             let state = &mut self.memory[line];
             if !is_write || usize::from(state.owner) == core {
                 state.is_modified |= is_write;
@@ -93,13 +93,13 @@ impl Machine {
             }
         }
         let mut cycles = 0;
-        if let Touched::Miss(evicted) = first {
+        if let Lookup::Miss(evicted) = first {
             if let Some(evicted) = evicted {
                 self.leave_first_level(core, evicted);
             }
             cycles = match self.cores[core].second_level.touch(line, place) {
-                Touched::Hit => self.profile.latencies.second_level,
-                Touched::Miss(evicted) => {
+                Lookup::Hit => self.profile.latencies.second_level,
+                Lookup::Miss(evicted) => {
                     if let Some(evicted) = evicted {
                         self.leave_second_level(core, evicted);
                     }
@@ -134,10 +134,10 @@ impl Machine {
         // Every fetch also fills the socket's last level.
         let in_last_level = self.enter_last_level(socket, line, place);
         // The owner's copy becomes a shared one.
-        if state.owner != NOBODY {
+        if state.owner != NO_HOLDER {
             let owner = usize::from(state.owner);
             let state = &mut self.memory[line];
-            state.owner = NOBODY;
+            state.owner = NO_HOLDER;
             state.is_modified = false;
             self.threads[thread].counts.transfers += 1;
             return match self.cores[owner].socket == socket {
@@ -196,8 +196,8 @@ impl Machine {
     /// Accesses a line in the last level of a socket, and returns whether it was there.
     fn enter_last_level(&mut self, socket: usize, line: u32, place: u64) -> bool {
         match self.last_levels[socket].touch(line, place) {
-            Touched::Hit => true,
-            Touched::Miss(evicted) => {
+            Lookup::Hit => true,
+            Lookup::Miss(evicted) => {
                 if let Some(evicted) = evicted {
                     self.leave_last_level(socket, evicted);
                 }
@@ -210,7 +210,7 @@ impl Machine {
     /// region has read it, the line is tracked elsewhere from now on.
     fn leave_first_level(&mut self, core: usize, line: u32) {
         let state = self.memory[line];
-        if state.writer != NOBODY && self.threads[usize::from(state.writer)].core == core {
+        if state.writer != NO_HOLDER && self.threads[usize::from(state.writer)].core == core {
             self.abort_by(state.writer.into(), CAPACITY);
         }
         self.keep_read(core, line);
@@ -232,7 +232,7 @@ impl Machine {
         let state = &mut self.memory[line];
         state.cores &= !(1 << core);
         if usize::from(state.owner) == core {
-            state.owner = NOBODY;
+            state.owner = NO_HOLDER;
             state.is_modified = false;
         }
     }
@@ -252,7 +252,7 @@ impl Machine {
                 self.leave_core(core, line);
             }
         }
-        if state.writer != NOBODY && self.socket_of(state.writer.into()) == socket {
+        if state.writer != NO_HOLDER && self.socket_of(state.writer.into()) == socket {
             self.abort_by(state.writer.into(), CAPACITY);
         }
     }

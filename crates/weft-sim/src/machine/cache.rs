@@ -16,7 +16,7 @@ pub(crate) struct Cache {
 
 /// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Touched {
+pub(crate) enum Lookup {
     /// The line was there.
     Hit,
     /// The line was not there, and is now. It replaced the given line, if the set was full.
@@ -42,15 +42,15 @@ impl Cache {
 
     /// Accesses a line, and fetches it if it is not there.
     #[inline]
-    pub(crate) fn touch(&mut self, line: u32, place: u64) -> Touched {
+    pub(crate) fn touch(&mut self, line: u32, place: u64) -> Lookup {
         let set = self.set(place);
         if set[0] == line {
-            return Touched::Hit;
+            return Lookup::Hit;
         }
         match set.iter().position(|&held| held == line) {
             Some(position) => {
                 set[..=position].rotate_right(1);
-                Touched::Hit
+                Lookup::Hit
             }
             None => {
                 // Places of removed lines are taken first: `remove` moves them to the end.
@@ -58,7 +58,7 @@ impl Cache {
                 let evicted = set[last];
                 set.rotate_right(1);
                 set[0] = line;
-                Touched::Miss((evicted != EMPTY).then_some(evicted))
+                Lookup::Miss((evicted != EMPTY).then_some(evicted))
             }
         }
     }
@@ -92,10 +92,10 @@ mod tests {
     #[test]
     fn the_line_that_was_used_longest_ago_goes() {
         let mut cache = cache();
-        assert_eq!(cache.touch(0, 0), Touched::Miss(None));
-        assert_eq!(cache.touch(4, 4), Touched::Miss(None));
-        assert_eq!(cache.touch(0, 0), Touched::Hit);
-        assert_eq!(cache.touch(8, 8), Touched::Miss(Some(4)));
+        assert_eq!(cache.touch(0, 0), Lookup::Miss(None));
+        assert_eq!(cache.touch(4, 4), Lookup::Miss(None));
+        assert_eq!(cache.touch(0, 0), Lookup::Hit);
+        assert_eq!(cache.touch(8, 8), Lookup::Miss(Some(4)));
         assert!(cache.holds(0, 0) && cache.holds(8, 8) && !cache.holds(4, 4));
     }
 
@@ -104,9 +104,9 @@ mod tests {
     fn sets_are_by_place() {
         let mut cache = cache();
         for line in 0..8 {
-            assert_eq!(cache.touch(line, u64::from(line)), Touched::Miss(None));
+            assert_eq!(cache.touch(line, u64::from(line)), Lookup::Miss(None));
         }
-        assert_eq!(cache.touch(100, 3), Touched::Miss(Some(3)));
+        assert_eq!(cache.touch(100, 3), Lookup::Miss(Some(3)));
     }
 
     /// Protects the places that a removal leaves: they are taken before any line is evicted.
@@ -116,7 +116,7 @@ mod tests {
         cache.touch(0, 0);
         cache.touch(4, 4);
         cache.remove(4, 4);
-        assert_eq!(cache.touch(8, 8), Touched::Miss(None));
+        assert_eq!(cache.touch(8, 8), Lookup::Miss(None));
         assert!(cache.holds(0, 0));
     }
 
@@ -125,8 +125,8 @@ mod tests {
     fn any_number_of_sets_will_do() {
         let mut cache = Cache::new(CacheSize { sets: 3, ways: 1 });
         for line in 0..3 {
-            assert_eq!(cache.touch(line, u64::from(line)), Touched::Miss(None));
+            assert_eq!(cache.touch(line, u64::from(line)), Lookup::Miss(None));
         }
-        assert_eq!(cache.touch(3, 3), Touched::Miss(Some(0)));
+        assert_eq!(cache.touch(3, 3), Lookup::Miss(Some(0)));
     }
 }

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use crate::profile::{LINE_BYTES, LINES_PER_PAGE};
 
 /// No core, or no thread.
-pub(crate) const NOBODY: u8 = u8::MAX;
+pub(crate) const NO_HOLDER: u8 = u8::MAX;
 
 const PAGE_BYTES: u64 = LINES_PER_PAGE * LINE_BYTES;
 
@@ -34,7 +34,7 @@ pub(crate) struct Line {
 
 impl Line {
     const NEW: Line =
-        Line { cores: 0, readers: 0, owner: NOBODY, writer: NOBODY, is_modified: false };
+        Line { cores: 0, readers: 0, owner: NO_HOLDER, writer: NO_HOLDER, is_modified: false };
 }
 
 /// A page that was accessed, or declared absent.

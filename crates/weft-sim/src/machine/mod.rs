@@ -40,10 +40,10 @@ use std::ops::{Add, Sub};
 use crate::profile::Profile;
 
 use cache::Cache;
-use memory::{Memory, NOBODY};
+use memory::{Memory, NO_HOLDER};
 use region::Region;
 
-pub use region::Aborted;
+pub use region::Abort;
 
 /// The largest number of hardware threads of a machine.
 pub const THREADS_MAX: usize = 128;
@@ -61,7 +61,7 @@ pub enum Access {
 
 /// A value that a region has overwritten, and that must be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overwritten {
+pub struct OldValue {
     /// The address of the word, as the user of the machine named it.
     pub address: u64,
     /// The value before.
@@ -177,7 +177,7 @@ pub struct Machine {
     last_levels: Vec<Cache>,
     memory: Memory,
     /// Values that rolled-back regions have overwritten, to be restored in this order.
-    rolled_back: Vec<Overwritten>,
+    rolled_back: Vec<OldValue>,
 }
 
 impl Machine {
@@ -243,7 +243,7 @@ impl Machine {
     /// # Errors
     /// If the thread's region is rolled back.
     #[inline]
-    pub fn compute(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
+    pub fn compute(&mut self, thread: usize, cycles: u64) -> Result<(), Abort> {
         self.charge_computing(thread, cycles);
         self.interrupt_if_due(thread);
         self.check(thread)
@@ -253,7 +253,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the thread's region is rolled back.
-    pub fn fence(&mut self, thread: usize) -> Result<(), Aborted> {
+    pub fn fence(&mut self, thread: usize) -> Result<(), Abort> {
         self.compute(thread, self.profile.latencies.fence)
     }
 
@@ -261,7 +261,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the thread's region is rolled back.
-    pub fn pause(&mut self, thread: usize) -> Result<(), Aborted> {
+    pub fn pause(&mut self, thread: usize) -> Result<(), Abort> {
         self.abort_for_itself(thread);
         self.compute(thread, self.profile.latencies.pause)
     }
@@ -270,7 +270,7 @@ impl Machine {
     ///
     /// # Errors
     /// If the thread's region is rolled back.
-    pub fn system_call(&mut self, thread: usize, cycles: u64) -> Result<(), Aborted> {
+    pub fn system_call(&mut self, thread: usize, cycles: u64) -> Result<(), Abort> {
         self.abort_for_itself(thread);
         self.compute(thread, cycles)
     }

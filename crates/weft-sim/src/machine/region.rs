@@ -13,8 +13,8 @@
 //! sees an inconsistent state. Its writes are undone immediately: the thread that caused the abort sees the old
 //! values.
 
-use super::cache::Touched;
-use super::{Machine, NOBODY, Overwritten, members};
+use super::cache::Lookup;
+use super::{Machine, NO_HOLDER, OldValue, members};
 use crate::status::{CAPACITY, CONFLICT, EXPLICIT, NESTED, RETRY, explicit};
 
 /// How deep regions may be nested in each other.
@@ -23,7 +23,7 @@ const DEPTH_MAX: u32 = 7;
 /// The error for a region that was rolled back. What it has overwritten is either restored already, or waits in
 /// [`Machine::take_rolled_back`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Aborted {
+pub struct Abort {
     /// What XBEGIN now leaves in EAX (see [`status`](crate::status)).
     pub status: u32,
 }
@@ -37,7 +37,7 @@ pub(super) struct Region {
     aborted: Option<u32>,
     read: Vec<u32>,
     written: Vec<u32>,
-    overwritten: Vec<Overwritten>,
+    overwritten: Vec<OldValue>,
     /// Lines that were read and are tracked outside of the first level.
     kept: Vec<u32>,
 }
@@ -56,7 +56,7 @@ impl Machine {
     ///
     /// # Panics
     /// If the profile has no RTM.
-    pub fn begin(&mut self, thread: usize) -> Result<(), Aborted> {
+    pub fn begin(&mut self, thread: usize) -> Result<(), Abort> {
         assert!(self.profile.read_set.is_some(), "{} has no RTM", self.profile.name);
         self.charge_computing(thread, self.profile.latencies.begin);
         self.interrupt_if_due(thread);
@@ -81,7 +81,7 @@ impl Machine {
     ///
     /// # Panics
     /// If the thread is not in a region.
-    pub fn commit(&mut self, thread: usize) -> Result<(), Aborted> {
+    pub fn commit(&mut self, thread: usize) -> Result<(), Abort> {
         self.interrupt_if_due(thread);
         self.check(thread)?;
         let depth = self.threads[thread].region.depth;
@@ -106,7 +106,7 @@ impl Machine {
     ///
     /// # Panics
     /// If the thread is not in a region.
-    pub fn abort(&mut self, thread: usize, operand: u8) -> Aborted {
+    pub fn abort(&mut self, thread: usize, operand: u8) -> Abort {
         assert!(self.threads[thread].region.depth > 0, "XABORT outside of a region does nothing");
         if self.threads[thread].region.is_active() {
             self.abort_by(thread, explicit(operand));
@@ -126,14 +126,14 @@ impl Machine {
     pub fn note_overwritten(&mut self, thread: usize, address: u64, value: u64) {
         let region = &mut self.threads[thread].region;
         if region.depth > 0 {
-            region.overwritten.push(Overwritten { address, value });
+            region.overwritten.push(OldValue { address, value });
         }
     }
 
     /// Returns what rolled-back regions have overwritten, for each region the newest value first. The code that
     /// knows the values must restore them in this order, before any other code reads them.
     #[inline]
-    pub fn take_rolled_back(&mut self) -> impl Iterator<Item = Overwritten> + '_ {
+    pub fn take_rolled_back(&mut self) -> impl Iterator<Item = OldValue> + '_ {
         self.rolled_back.drain(..)
     }
 
@@ -145,7 +145,7 @@ impl Machine {
 
     /// Returns an error if the thread's region was rolled back, so that the thread learns of it.
     #[inline]
-    pub(super) fn check(&mut self, thread: usize) -> Result<(), Aborted> {
+    pub(super) fn check(&mut self, thread: usize) -> Result<(), Abort> {
         match self.threads[thread].region.aborted {
             None => Ok(()),
             Some(status) => Err(self.learn(thread, status)),
@@ -153,7 +153,7 @@ impl Machine {
     }
 
     #[cold]
-    fn learn(&mut self, thread: usize, status: u32) -> Aborted {
+    fn learn(&mut self, thread: usize, status: u32) -> Abort {
         self.charge_computing(thread, self.profile.latencies.abort);
         let state = &mut self.threads[thread];
         state.region.aborted = None;
@@ -168,7 +168,7 @@ impl Machine {
             &mut state.counts.aborted_other
         };
         *counter += 1;
-        Aborted { status }
+        Abort { status }
     }
 
     /// Adds a line to those that the region has read or written.
@@ -179,7 +179,7 @@ impl Machine {
             return;
         }
         let state = &mut self.memory[line];
-        if is_write && state.writer == NOBODY {
+        if is_write && state.writer == NO_HOLDER {
             state.writer = thread as u8;
             region.written.push(line);
         } else if !is_write && state.readers & 1 << thread == 0 {
@@ -221,7 +221,7 @@ impl Machine {
             let state = &mut self.memory[line];
             state.cores &= !(1 << core);
             if usize::from(state.owner) == core {
-                state.owner = NOBODY;
+                state.owner = NO_HOLDER;
                 state.is_modified = false;
             }
         }
@@ -235,7 +235,7 @@ impl Machine {
             self.memory[line].readers &= !(1 << thread);
         }
         for line in region.written.drain(..) {
-            self.memory[line].writer = NOBODY;
+            self.memory[line].writer = NO_HOLDER;
         }
         let core = self.threads[thread].core;
         for position in 0..self.threads[thread].region.kept.len() {
@@ -266,13 +266,13 @@ impl Machine {
             return;
         }
         let touched = read_set.touch(line, self.memory.place(line));
-        if touched == Touched::Hit {
+        if touched == Lookup::Hit {
             return;
         }
         for reader in members(readers) {
             self.threads[reader].region.kept.push(line);
         }
-        if let Touched::Miss(Some(evicted)) = touched {
+        if let Lookup::Miss(Some(evicted)) = touched {
             for reader in members(self.readers_on(core, evicted)) {
                 self.abort_by(reader, CAPACITY);
             }

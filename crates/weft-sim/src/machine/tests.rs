@@ -10,7 +10,7 @@ const LINE: u64 = 64;
 const SIBLING: usize = 4;
 
 /// An action of thread 0.
-type Step = fn(&mut Machine) -> Result<(), Aborted>;
+type Step = fn(&mut Machine) -> Result<(), Abort>;
 
 fn haswell() -> Machine {
     Machine::new(Profile::named("haswell-4c8t").unwrap(), 1)
@@ -151,10 +151,10 @@ fn the_first_touch_of_a_page_is_a_fault() {
     machine.declare_absent(0, 2 * PAGE);
     machine.begin(0).unwrap();
     let aborted = machine.access(0, 8, Access::Store);
-    assert_eq!(aborted, Err(Aborted { status: 0 }));
+    assert_eq!(aborted, Err(Abort { status: 0 }));
     assert_eq!(machine.counts(0).page_faults, 0);
     machine.begin(0).unwrap();
-    assert_eq!(machine.access(0, 8, Access::Load), Err(Aborted { status: 0 }), "still absent");
+    assert_eq!(machine.access(0, 8, Access::Load), Err(Abort { status: 0 }), "still absent");
     assert!(load(&mut machine, 0, 8) > latencies().page_fault);
     assert_eq!(machine.counts(0).page_faults, 1);
     assert_eq!(load(&mut machine, 0, 8), latencies().first_level);
@@ -295,7 +295,7 @@ fn nesting_is_flat_and_seven_deep() {
     for _ in 0..7 {
         machine.begin(0).unwrap();
     }
-    assert_eq!(machine.begin(0), Err(Aborted { status: NESTED }));
+    assert_eq!(machine.begin(0), Err(Abort { status: NESTED }));
     assert!(!machine.is_inside(0));
     machine.begin(0).unwrap();
     machine.begin(0).unwrap();
@@ -310,7 +310,7 @@ fn forbidden_instructions_abort() {
         let mut machine = haswell();
         step(&mut machine).unwrap();
         machine.begin(0).unwrap();
-        assert_eq!(step(&mut machine), Err(Aborted { status: 0 }));
+        assert_eq!(step(&mut machine), Err(Abort { status: 0 }));
     }
 }
 
@@ -322,7 +322,7 @@ fn a_set_holds_as_many_written_lines_as_it_has_ways() {
     for page in 0..8 {
         machine.access(0, page * PAGE, Access::Store).unwrap();
     }
-    assert_eq!(machine.access(0, 8 * PAGE, Access::Store), Err(Aborted { status: CAPACITY }));
+    assert_eq!(machine.access(0, 8 * PAGE, Access::Store), Err(Abort { status: CAPACITY }));
     // Lines that were only read may be evicted.
     machine.begin(0).unwrap();
     for page in 0..100 {
@@ -335,7 +335,7 @@ fn a_set_holds_as_many_written_lines_as_it_has_ways() {
     for page in 200..208 {
         load(&mut machine, SIBLING, page * PAGE);
     }
-    assert_eq!(machine.commit(0), Err(Aborted { status: CAPACITY }));
+    assert_eq!(machine.commit(0), Err(Abort { status: CAPACITY }));
 }
 
 /// Protects the order that DBX recommends (Figure 1c): reads after a write may evict the written line, but
@@ -357,7 +357,7 @@ fn reads_before_writes_fit_better() {
         machine.commit(0)
     };
     assert_eq!(region(false), Ok(()));
-    assert_eq!(region(true), Err(Aborted { status: CAPACITY }));
+    assert_eq!(region(true), Err(Abort { status: CAPACITY }));
 }
 
 /// Protects the promise that a seed determines the run: the same accesses at other addresses cost the same.

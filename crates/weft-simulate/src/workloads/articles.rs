@@ -8,7 +8,7 @@ use weft_workloads::articles;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::Common;
-use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
+use crate::simulation::{Axis, Benchmark, Setting, SimulationResult, listed, simulate_under};
 
 const HELP: &str = "\
 What is simulated: Articles, as in `cargo lab bench articles`, whose help says what its transactions do.
@@ -53,7 +53,7 @@ impl Benchmark for Articles {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let alpha = setting.value.expect("there is an axis");
         let parameters = self.options.parameters(alpha, self.options.reading.snapshots[0]);
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, articles::Articles<P>>(

@@ -12,7 +12,7 @@ use weft_workloads::incr::Change;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::{Common, Computing};
-use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
+use crate::simulation::{Axis, Benchmark, Setting, SimulationResult, listed, simulate_computing};
 
 const HELP: &str = "\
 What is simulated: INCR1 and INCRZ, as in `cargo lab bench incr`, whose help says what they are. But a hot key
@@ -70,7 +70,7 @@ impl Benchmark for Incr {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let value = setting.value.expect("there is an axis");
         let every = self.change.map(|change| Duration::from_secs_f64(change / 1e3));
         let change = every.map(|every| Change { since: Instant::now(), every });

@@ -8,7 +8,7 @@ use weft_workloads::like;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::{Common, Computing};
-use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_computing};
+use crate::simulation::{Axis, Benchmark, Setting, SimulationResult, listed, simulate_computing};
 
 const HELP: &str = "\
 What is simulated: LIKE, as in `cargo lab bench like`, whose help says what its transactions do.
@@ -74,7 +74,7 @@ impl Benchmark for Like {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let options = &self.options;
         let value = setting.value.expect("there is an axis");
         let (alpha, write_percent) = match self.varies_alpha() {

@@ -4,10 +4,12 @@ use clap::Args;
 use weft::{Failure, Metrics};
 use weft_options::locks::{LocksOptions, in_place_of_protocols};
 use weft_workloads::locks::{self, Contest, Structure, Visitor};
-use weft_workloads::workload::{Condition, Outcome as Ended};
+use weft_workloads::workload::{Condition, Outcome};
 
 use crate::arguments::Common;
-use crate::simulation::{Benchmark, CYCLES_PER_TRANSACTION, Driven, Outcome, Setting, simulate};
+use crate::simulation::{
+    Benchmark, CYCLES_PER_TRANSACTION, Setting, SimulationResult, System, simulate,
+};
 
 const HELP: &str = "\
 What is simulated: the locks of `No Free Lunch` (Cervini et al., DaMoN 2015), as in `cargo lab bench locks`,
@@ -80,7 +82,7 @@ impl Benchmark for Locks {
         self.contest().check().map_err(str::to_owned)
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let run = Run { compute: self.compute, setting };
         self.contest()
             .load(contender, &setting.load_options(), run)
@@ -95,7 +97,7 @@ struct Run<'a> {
 }
 
 impl Visitor for Run<'_> {
-    type Result = Result<Outcome, String>;
+    type Result = Result<SimulationResult, String>;
 
     fn visit<S: Structure + 'static>(self, locks: locks::Locks<S>) -> Self::Result {
         // It must lie on the heap: see `simulate`.
@@ -110,7 +112,7 @@ struct Computing<S> {
     locks: locks::Locks<S>,
 }
 
-impl<S: Structure> Driven for Computing<S> {
+impl<S: Structure> System for Computing<S> {
     type Client = locks::Client<S::Worker>;
 
     fn cycles_per_transaction(&self) -> u64 {
@@ -125,7 +127,7 @@ impl<S: Structure> Driven for Computing<S> {
         self.locks.client(seed, core, cores)
     }
 
-    fn execute(&self, client: &mut Self::Client) -> Result<Ended, Failure> {
+    fn execute(&self, client: &mut Self::Client) -> Result<Outcome, Failure> {
         Ok(self.locks.execute(client))
     }
 

@@ -8,7 +8,7 @@ use weft_workloads::rubis;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::Common;
-use crate::simulation::{Axis, Benchmark, Outcome, Setting, listed, simulate_under};
+use crate::simulation::{Axis, Benchmark, Setting, SimulationResult, listed, simulate_under};
 
 const HELP: &str = "\
 What is simulated: RUBiS, as in `cargo lab bench rubis`, whose help says what its transactions do. In the
@@ -65,7 +65,7 @@ impl Benchmark for Rubis {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let parameters = self.options.parameters(setting.value);
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, rubis::Rubis<P>>(
             &parameters,

@@ -7,7 +7,7 @@ use weft_workloads::tatp;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::Common;
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+use crate::simulation::{Benchmark, Setting, SimulationResult, simulate_under};
 
 const HELP: &str = "\
 What is simulated: TATP, as in `cargo lab bench tatp`, whose help says what its transactions do. Many
@@ -41,7 +41,7 @@ impl Benchmark for Tatp {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let parameters = self.options.parameters(self.options.reading.snapshots[0]);
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tatp::Tatp<P>>(
             &parameters,

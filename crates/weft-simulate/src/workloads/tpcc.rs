@@ -7,7 +7,7 @@ use weft_workloads::tpcc;
 use weft_workloads::variants::protocol_of;
 
 use crate::arguments::Common;
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+use crate::simulation::{Benchmark, Setting, SimulationResult, simulate_under};
 
 /// TPC-C.
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ impl Benchmark for Tpcc {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let parameters = self.options.parameters(setting.cores, self.options.reading.snapshots[0]);
         let parameters = parameters.ok_or("for this many cores, give --warehouses")?;
         with_protocol!(protocol_of(contender), |P| simulate_under::<P, tpcc::Tpcc<P>>(

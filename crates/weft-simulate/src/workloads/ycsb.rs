@@ -9,7 +9,7 @@ use weft_workloads::ycsb::Distribution;
 use weft_workloads::ycsb::row::{FixedRow, InHashTable, InTree};
 
 use crate::arguments::Common;
-use crate::simulation::{Benchmark, Outcome, Setting, simulate_under};
+use crate::simulation::{Benchmark, Setting, SimulationResult, simulate_under};
 
 /// YCSB's rows: a counter of eight bytes, and padding up to a hundred.
 type Row<I> = FixedRow<92, I>;
@@ -47,7 +47,7 @@ impl Benchmark for Ycsb {
         &self.common
     }
 
-    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<Outcome, String> {
+    fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let parameters = self.options.parameters(self.mix, self.theta, Distribution::Zipf)?;
         with_protocol!(protocol_of(contender), |P| match self.options.storage {
             StorageName::Tree => {

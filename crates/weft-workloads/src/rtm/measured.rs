@@ -20,7 +20,7 @@ pub struct Share {
 
 /// The measurements of all threads at a point.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
+pub struct Measurement {
     /// Whether it was measured on the simulated machine, in virtual time.
     pub simulated: bool,
     /// The machine.
@@ -51,7 +51,7 @@ pub struct Measured {
     pub nanoseconds_per_try: f64,
 }
 
-/// The headings of [`Measured::row`]. The first three columns hold words.
+/// The headings of [`Measurement::row`]. The first three columns hold words.
 pub const HEADINGS: [&str; 9] = [
     "kind",
     "size",
@@ -64,19 +64,19 @@ pub const HEADINGS: [&str; 9] = [
     "µs per try",
 ];
 
-impl Measured {
+impl Measurement {
     /// Adds up the threads' measurements.
     ///
     /// # Panics
     /// There are no tries.
-    pub fn new(point: &Point, threads: Threads, seed: u64, shares: &[Share]) -> Measured {
+    pub fn new(point: &Point, threads: Threads, seed: u64, shares: &[Share]) -> Measurement {
         let tries: u64 = shares.iter().map(|share| share.tries).sum();
         let seconds: f64 = shares.iter().map(|share| share.seconds).sum();
         let regions: Statistics = shares.iter().map(|share| share.regions).sum();
         assert!(tries > 0, "at least one thread has tried");
         let aborted =
             regions.aborted_capacity + regions.aborted_conflict + regions.aborted_system_event;
-        Measured {
+        Measurement {
             simulated: false,
             machine: String::new(),
             kind: point.kind.name(),
@@ -95,8 +95,8 @@ impl Measured {
     }
 
     /// Sets the machine of the measurement.
-    pub fn on(self, machine: &str, simulated: bool) -> Measured {
-        Measured { machine: machine.to_owned(), simulated, ..self }
+    pub fn on(self, machine: &str, simulated: bool) -> Measurement {
+        Measurement { machine: machine.to_owned(), simulated, ..self }
     }
 
     /// Returns the row of a table.

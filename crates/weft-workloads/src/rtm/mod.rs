@@ -10,7 +10,7 @@
 //! - [`Size`]: the size of a region, and the default sizes for a machine;
 //! - [`Threads`]: the number of threads, and how many of them share a core;
 //! - [`Client`]: the work of one thread;
-//! - [`Measured`]: the result, as a row of a table and as JSON.
+//! - [`Measurement`]: the result, as a row of a table and as JSON.
 //!
 //! A [`Point`] is an experiment with regions of one size. Each thread has memory of its own, so that regions never
 //! share a line. It tries each region once. As in the papers, the abort rate is the share of the tries that
@@ -33,7 +33,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use client::{Budget, Client, Clock, MEMORY_BYTES, once};
-pub use measured::{HEADINGS, Measured};
+pub use measured::{HEADINGS, Measurement};
 pub use size::{Edges, Size};
 pub use threads::{Threads, Topology};
 

@@ -90,7 +90,7 @@ fn every_try_is_accounted_for() {
         let mut client = Client::new(&htm, SEED, 0, same_place);
         for point in Point::all(&Kind::ALL, &[], &Edges::HASWELL).expect("its own sizes") {
             let share = client.run(&point, 3, &Still);
-            let measured = Measured::new(&point, Threads::Spread(1), SEED, &[share, share]);
+            let measured = Measurement::new(&point, Threads::Spread(1), SEED, &[share, share]);
             let aborted = measured.aborted_capacity
                 + measured.aborted_conflict
                 + measured.aborted_system_event;
