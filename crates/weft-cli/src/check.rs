@@ -165,7 +165,7 @@ fn check_file(
         let file = File::open(path).map_err(unreadable)?;
         let size_bytes = file.metadata().map_err(unreadable)?.len();
         let reader = BufReader::with_capacity(BUFFER_BYTES, file);
-        let reader = Counted { reader, size_bytes, read_bytes: 0, progress: &reading };
+        let reader = ProgressReader { reader, size_bytes, read_bytes: 0, progress: &reading };
         format::read(reader, format, &mut |_| {})
     };
     let read = read.map_err(|error| Stop::Usage(format!("{}: {error}", shown(path))))?;
@@ -182,20 +182,20 @@ fn check_file(
 }
 
 /// A reader of a file that shows how much of it has been read.
-struct Counted<'a> {
+struct ProgressReader<'a> {
     reader: BufReader<File>,
     size_bytes: u64,
     read_bytes: u64,
     progress: &'a Progress,
 }
 
-impl Read for Counted<'_> {
+impl Read for ProgressReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }
 }
 
-impl BufRead for Counted<'_> {
+impl BufRead for ProgressReader<'_> {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.reader.buffer().is_empty() {
             self.progress.set(self.read_bytes.min(self.size_bytes), self.size_bytes);

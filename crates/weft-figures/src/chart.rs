@@ -1,6 +1,6 @@
 //! The content of a picture, and its layout: curves over an axis, in panels one below the other.
 
-use crate::definition::{By, Experiment, Figure, Scale};
+use crate::definition::{AxisVariable, Experiment, Figure, Scale};
 use crate::measured::Points;
 use crate::plan::{Machine, Plan};
 use crate::text;
@@ -119,11 +119,11 @@ impl Division {
 
 /// Returns the picture of the measurements of a figure.
 pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Points) -> Chart {
-    let has_choices = matches!(experiment.axis.by, By::Choices(_));
+    let has_choices = matches!(experiment.axis.by, AxisVariable::Choices(_));
     let published =
         |metric| experiment.published.iter().filter(move |published| published.metric == metric);
     let axis = match experiment.axis.by {
-        By::Choices(choices) => {
+        AxisVariable::Choices(choices) => {
             Division::names(choices.iter().map(|choice| choice.label.to_owned()))
         }
         _ => {
@@ -132,7 +132,7 @@ pub fn chart(figure: &Figure, experiment: &Experiment, plan: &Plan, points: &Poi
             let numbers: Vec<f64> = plan.axis.iter().copied().chain(all).collect();
             let greatest = numbers.iter().copied().fold(1.0, f64::max);
             // Numbers of threads are whole, so there are no ticks between them.
-            let is_whole = matches!(experiment.axis.by, By::Threads);
+            let is_whole = matches!(experiment.axis.by, AxisVariable::Threads);
             let steps = if is_whole { greatest.min(8.0) } else { 8.0 };
             Division::of(experiment.axis.scale, numbers.into_iter(), steps)
         }

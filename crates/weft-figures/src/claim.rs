@@ -1,6 +1,6 @@
 //! The decision whether the numbers have the shape that a claim expects.
 
-use crate::definition::{At, Bounds, Expectation, Experiment, Shape};
+use crate::definition::{AxisPosition, Bounds, Expectation, Experiment, Shape};
 use crate::measured::Points;
 use crate::text;
 
@@ -100,22 +100,26 @@ fn words_of(bounds: Bounds) -> String {
 }
 
 /// A number, and a description of it.
-struct Found {
+struct ComputedNumber {
     number: f64,
     words: String,
 }
 
 /// Computes the number of an expectation; `None` if a point that it needs was not measured.
-fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> Option<Found> {
+fn look(
+    experiment: &Experiment,
+    points: &Points,
+    expectation: &Expectation,
+) -> Option<ComputedNumber> {
     let metric = expectation.metric;
     let position = |name| experiment.series(name).expect("the definitions are tested");
     let curve = |name| points.curve(metric, position(name));
     let at = |name, at| {
         let curve = curve(name);
         match at {
-            At::Value(value) => curve.into_iter().find(|point| point.0 == value),
-            At::First => curve.first().copied(),
-            At::Last => curve.last().copied(),
+            AxisPosition::Value(value) => curve.into_iter().find(|point| point.0 == value),
+            AxisPosition::First => curve.first().copied(),
+            AxisPosition::Last => curve.last().copied(),
         }
     };
     let quotient = |of: f64, to: f64| (to != 0.0).then_some(of / to);
@@ -125,7 +129,7 @@ fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> 
         Shape::Ratio { of, to, at: where_ } => {
             let (x, above) = at(of, where_)?;
             // Use the same position for both series: their last points differ if a call has failed.
-            let (_, below) = at(to, At::Value(x))?;
+            let (_, below) = at(to, AxisPosition::Value(x))?;
             let number = quotient(above, below)?;
             let words = format!(
                 "{} × ({of} {}, {to} {}, at {})",
@@ -134,7 +138,7 @@ fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> 
                 amount(below),
                 place(x)
             );
-            Some(Found { number, words })
+            Some(ComputedNumber { number, words })
         }
         Shape::Change { of, from, until } => {
             let ((first, below), (last, above)) = (at(of, from)?, at(of, until)?);
@@ -150,7 +154,7 @@ fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> 
                 amount(below),
                 place(first)
             );
-            Some(Found { number, words })
+            Some(ComputedNumber { number, words })
         }
         Shape::Ahead { of, from } => {
             let first = at(of, from)?.0;
@@ -169,11 +173,14 @@ fn look(experiment: &Experiment, points: &Points, expectation: &Expectation) -> 
                 text::number(number),
                 place(x)
             );
-            Some(Found { number, words })
+            Some(ComputedNumber { number, words })
         }
         Shape::Value { of, at: where_ } => {
             let (x, number) = at(of, where_)?;
-            Some(Found { number, words: format!("{of} {} at {}", amount(number), place(x)) })
+            Some(ComputedNumber {
+                number,
+                words: format!("{of} {} at {}", amount(number), place(x)),
+            })
         }
     }
 }
@@ -197,19 +204,20 @@ mod tests {
     #[test]
     fn each_shape_can_hold_and_fail() {
         let ratio = |at| Shape::Ratio { of: "fast", to: "slow", at };
-        let change = |of| Shape::Change { of, from: At::First, until: At::Last };
-        let ahead = |of, from| Shape::Ahead { of, from: At::Value(from) };
-        let value = Shape::Value { of: "slow", at: At::Last };
+        let change =
+            |of| Shape::Change { of, from: AxisPosition::First, until: AxisPosition::Last };
+        let ahead = |of, from| Shape::Ahead { of, from: AxisPosition::Value(from) };
+        let value = Shape::Value { of: "slow", at: AxisPosition::Last };
         for (shape, bounds, expected, words) in [
             (
-                ratio(At::Last),
+                ratio(AxisPosition::Last),
                 at_least(2.0),
                 Verdict::Agrees,
                 "5 × (fast 40 tx/s, slow 8 tx/s, at 4)",
             ),
-            (ratio(At::Last), at_least(6.0), Verdict::Disagrees, "5 ×"),
-            (ratio(At::First), ALIKE, Verdict::Agrees, "1 ×"),
-            (ratio(At::Value(2.0)), ALIKE, Verdict::Disagrees, "2 ×"),
+            (ratio(AxisPosition::Last), at_least(6.0), Verdict::Disagrees, "5 ×"),
+            (ratio(AxisPosition::First), ALIKE, Verdict::Agrees, "1 ×"),
+            (ratio(AxisPosition::Value(2.0)), ALIKE, Verdict::Disagrees, "2 ×"),
             (
                 change("fast"),
                 at_least(3.0),
@@ -241,11 +249,11 @@ mod tests {
         let one = points(&[&[10.0], &[]]);
         for points in [nothing, one] {
             for shape in [
-                Shape::Ratio { of: "fast", to: "slow", at: At::Last },
-                Shape::Change { of: "fast", from: At::First, until: At::Last },
-                Shape::Ahead { of: "fast", from: At::First },
-                Shape::Value { of: "slow", at: At::Last },
-                Shape::Value { of: "fast", at: At::Value(4.0) },
+                Shape::Ratio { of: "fast", to: "slow", at: AxisPosition::Last },
+                Shape::Change { of: "fast", from: AxisPosition::First, until: AxisPosition::Last },
+                Shape::Ahead { of: "fast", from: AxisPosition::First },
+                Shape::Value { of: "slow", at: AxisPosition::Last },
+                Shape::Value { of: "fast", at: AxisPosition::Value(4.0) },
             ] {
                 let finding = finding_of(shape, at_least(0.0), &points);
                 assert_eq!(finding.verdict, Verdict::NotMeasured, "{shape:?}");
@@ -253,7 +261,7 @@ mod tests {
         }
         // A ratio to 0 is not judged.
         let none = points(&[&[1.0, 1.0, 1.0], &[0.0, 0.0, 0.0]]);
-        let shape = Shape::Ratio { of: "fast", to: "slow", at: At::Last };
+        let shape = Shape::Ratio { of: "fast", to: "slow", at: AxisPosition::Last };
         assert_eq!(finding_of(shape, at_least(1.0), &none).verdict, Verdict::NotMeasured);
     }
 
@@ -262,9 +270,9 @@ mod tests {
     #[test]
     fn a_failed_point_is_not_compared_with_another_place() {
         let shorter = points(&[&[10.0, 20.0, 40.0], &[10.0, 10.0]]);
-        let shape = Shape::Ratio { of: "fast", to: "slow", at: At::Last };
+        let shape = Shape::Ratio { of: "fast", to: "slow", at: AxisPosition::Last };
         assert_eq!(finding_of(shape, at_least(1.0), &shorter).verdict, Verdict::NotMeasured);
-        let shape = Shape::Ratio { of: "slow", to: "fast", at: At::Last };
+        let shape = Shape::Ratio { of: "slow", to: "fast", at: AxisPosition::Last };
         assert_eq!(finding_of(shape, at_most(0.5), &shorter).verdict, Verdict::Agrees);
     }
 

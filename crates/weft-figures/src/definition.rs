@@ -174,7 +174,7 @@ pub struct Experiment {
     /// The expectations that follow from the claim.
     pub expectations: &'static [Expectation],
     /// Numbers that the paper's text gives.
-    pub published: &'static [Published],
+    pub published: &'static [PaperNumber],
     /// Differences from the paper, with reasons.
     pub differs: &'static [&'static str],
 }
@@ -262,7 +262,7 @@ pub struct Axis {
     /// The label, with its unit.
     pub label: &'static str,
     /// What is varied.
-    pub by: By,
+    pub by: AxisVariable,
     /// How it is drawn.
     pub scale: Scale,
     /// The values of a quick run, ascending; unused with choices.
@@ -273,7 +273,7 @@ pub struct Axis {
 
 /// What an axis varies.
 #[derive(Clone, Copy, Debug)]
-pub enum By {
+pub enum AxisVariable {
     /// The number of threads, or of virtual cores.
     Threads,
     /// An option with a number, and the unit appended to the number.
@@ -282,12 +282,12 @@ pub enum By {
     /// finds the number of a time, with [`AT`] for the value.
     Time,
     /// Settings without an order. The position of a setting is its value on the axis.
-    Choices(&'static [Choice]),
+    Choices(&'static [AxisChoice]),
 }
 
 /// A setting of an axis.
 #[derive(Clone, Copy, Debug)]
-pub struct Choice {
+pub struct AxisChoice {
     /// The label on the axis.
     pub label: &'static str,
     /// The options of the setting.
@@ -384,7 +384,7 @@ impl Reading {
 
 /// A position on the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum At {
+pub enum AxisPosition {
     /// This value.
     Value(f64),
     /// The least value that was measured.
@@ -418,30 +418,30 @@ pub enum Shape {
         /// The divisor.
         to: &'static str,
         /// The position.
-        at: At,
+        at: AxisPosition,
     },
     /// A series at one position, divided by the same series at another.
     Change {
         /// The series.
         of: &'static str,
         /// The position of the divisor.
-        from: At,
+        from: AxisPosition,
         /// The position of the dividend.
-        until: At,
+        until: AxisPosition,
     },
     /// A series divided by the greatest of all others: the least such ratio from a position on.
     Ahead {
         /// The series.
         of: &'static str,
         /// The first position.
-        from: At,
+        from: AxisPosition,
     },
     /// The value of a series.
     Value {
         /// The series.
         of: &'static str,
         /// The position.
-        at: At,
+        at: AxisPosition,
     },
 }
 
@@ -474,7 +474,7 @@ pub const ALIKE: Bounds = between(0.8, 1.25);
 
 /// A number that the paper's text gives.
 #[derive(Clone, Copy, Debug)]
-pub struct Published {
+pub struct PaperNumber {
     /// The series.
     pub series: &'static str,
     /// The position of the metric.
@@ -486,6 +486,6 @@ pub struct Published {
 }
 
 /// Returns a published number of the first metric.
-pub const fn published(series: &'static str, at: f64, value: f64) -> Published {
-    Published { series, metric: 0, at, value }
+pub const fn published(series: &'static str, at: f64, value: f64) -> PaperNumber {
+    PaperNumber { series, metric: 0, at, value }
 }

@@ -7,7 +7,7 @@ use crate::plan::{Machine, Plan};
 
 /// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// Its report.
     Report(Value),
     /// The call failed, with this message.
@@ -18,7 +18,7 @@ pub enum Outcome {
 
 /// A point with its measurements.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct MeasuredPoint {
     /// The position of its series.
     pub series: usize,
     /// Its value on the axis.
@@ -34,32 +34,34 @@ pub struct Measured {
 
 /// All points of a figure.
 #[derive(Clone, Debug, Default)]
-pub struct Points(pub Vec<Measured>);
+pub struct Points(pub Vec<MeasuredPoint>);
 
 impl Points {
     /// Reads the numbers from the reports, which are in the order of the plan's points.
-    pub fn read(experiment: &Experiment, plan: &Plan, outcomes: &[Outcome]) -> Points {
+    pub fn read(experiment: &Experiment, plan: &Plan, outcomes: &[CallOutcome]) -> Points {
         let points = plan.points.iter().zip(outcomes).map(|(point, outcome)| {
             let reading = |metric: &Metric| match plan.machine {
                 Machine::Real(_) => metric.real,
                 Machine::Simulated(_) => metric.simulated,
             };
             let numbers: Vec<Option<f64>> = match outcome {
-                Outcome::Report(report) => {
+                CallOutcome::Report(report) => {
                     let metrics = experiment.metrics.iter();
                     metrics.map(|metric| read(reading(metric), point.at, report)).collect()
                 }
-                Outcome::Failed(_) | Outcome::Missing => vec![None; experiment.metrics.len()],
+                CallOutcome::Failed(_) | CallOutcome::Missing => {
+                    vec![None; experiment.metrics.len()]
+                }
             };
             let failure = match outcome {
-                Outcome::Failed(why) => Some(why.clone()),
-                Outcome::Missing => Some("not run yet".to_owned()),
-                Outcome::Report(_) => {
+                CallOutcome::Failed(why) => Some(why.clone()),
+                CallOutcome::Missing => Some("not run yet".to_owned()),
+                CallOutcome::Report(_) => {
                     let has_none = numbers.iter().all(Option::is_none);
                     has_none.then(|| "the report has none of the numbers".to_owned())
                 }
             };
-            Measured {
+            MeasuredPoint {
                 series: point.series,
                 at: point.at,
                 numbers,
@@ -136,7 +138,7 @@ mod tests {
             json!({ "transactions_per_second": 8 }),
             json!({ "commits": 9 }),
         ];
-        let Points(points) = Points::read(&EXPERIMENT, &plan, &outcomes.map(Outcome::Report));
+        let Points(points) = Points::read(&EXPERIMENT, &plan, &outcomes.map(CallOutcome::Report));
         assert_eq!(points[1].numbers, [Some(8.0), None]);
         let failures: Vec<bool> = points.iter().map(|point| point.failure.is_some()).collect();
         assert_eq!(failures, [false, false, true], "{points:?}");

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::definition::{By, Content, DIRECTORY, Experiment, Figure, Real, Simulated, Subject};
+use crate::definition::{
+    AxisVariable, Content, DIRECTORY, Experiment, Figure, Real, Simulated, Subject,
+};
 
 /// The program of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,7 @@ pub struct Host {
 
 /// The choice of the machine on which figures are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum MachineChoice {
     /// This machine if it has what the figure needs, else a simulated one.
     Best,
     /// This machine.
@@ -57,7 +59,7 @@ pub enum Wanted {
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The choice of the machine.
-    pub wanted: Wanted,
+    pub wanted: MachineChoice,
     /// This machine.
     pub host: Host,
     /// Whether all points are measured, in longer runs.
@@ -149,7 +151,8 @@ pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
     let mut notes = Vec::new();
     let mut axis = values(experiment, settings.is_full);
     if let (Machine::Real(real), cores) = (&machine, settings.host.logical_cores) {
-        if matches!(experiment.axis.by, By::Threads) && experiment.subject == Subject::Transactions
+        if matches!(experiment.axis.by, AxisVariable::Threads)
+            && experiment.subject == Subject::Transactions
         {
             let all = axis.len();
             axis.retain(|&threads| threads <= f64::from(cores));
@@ -191,7 +194,9 @@ pub fn plan(figure: &Figure, settings: &Settings) -> Result<Plan, String> {
 /// Returns the values of the axis.
 fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     match (experiment.axis.by, is_full) {
-        (By::Choices(choices), _) => (0..choices.len()).map(|position| position as f64).collect(),
+        (AxisVariable::Choices(choices), _) => {
+            (0..choices.len()).map(|position| position as f64).collect()
+        }
         (_, true) => experiment.axis.full.to_vec(),
         (_, false) => experiment.axis.quick.to_vec(),
     }
@@ -201,20 +206,20 @@ fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
 fn machine(experiment: &Experiment, settings: &Settings) -> Result<Machine, String> {
     let &Settings { host, wanted, is_full, .. } = settings;
     let (real, simulated) = (experiment.real, experiment.simulated);
-    let wanted = if experiment.subject == Subject::Analysis { Wanted::Real } else { wanted };
+    let wanted = if experiment.subject == Subject::Analysis { MachineChoice::Real } else { wanted };
     let is_able = |real: &Real| {
         let most = match experiment.axis.by {
-            By::Threads => values(experiment, is_full).into_iter().fold(0.0, f64::max),
+            AxisVariable::Threads => values(experiment, is_full).into_iter().fold(0.0, f64::max),
             _ => f64::from(real.threads),
         };
         most <= f64::from(host.logical_cores) && (host.has_rtm || !real.needs_rtm)
     };
     let chosen = match (wanted, real, simulated) {
-        (Wanted::Real, real, _) => real.map(Machine::Real),
-        (Wanted::Simulated, _, simulated) => simulated.map(Machine::Simulated),
-        (Wanted::Best, Ok(real), _) if is_able(&real) => Ok(Machine::Real(real)),
-        (Wanted::Best, _, Ok(simulated)) => Ok(Machine::Simulated(simulated)),
-        (Wanted::Best, real, Err(_)) => real.map(Machine::Real),
+        (MachineChoice::Real, real, _) => real.map(Machine::Real),
+        (MachineChoice::Simulated, _, simulated) => simulated.map(Machine::Simulated),
+        (MachineChoice::Best, Ok(real), _) if is_able(&real) => Ok(Machine::Real(real)),
+        (MachineChoice::Best, _, Ok(simulated)) => Ok(Machine::Simulated(simulated)),
+        (MachineChoice::Best, real, Err(_)) => real.map(Machine::Real),
     };
     chosen.map_err(str::to_owned)
 }
@@ -233,7 +238,7 @@ fn point(
     if subject == Subject::Analysis {
         add(experiment.workload);
         add(experiment.series[series].arguments);
-        if let By::Choices(choices) = by {
+        if let AxisVariable::Choices(choices) = by {
             add(choices[at as usize].arguments);
         }
         let call = Call { program: Program::Laboratory, arguments: words };
@@ -245,12 +250,12 @@ fn point(
     add(experiment.workload);
     add(experiment.series[series].arguments);
     match by {
-        By::Threads | By::Time => {}
-        By::Option(name, unit) => add(&[name, &format!("{at}{unit}")]),
-        By::Choices(choices) => add(choices[at as usize].arguments),
+        AxisVariable::Threads | AxisVariable::Time => {}
+        AxisVariable::Option(name, unit) => add(&[name, &format!("{at}{unit}")]),
+        AxisVariable::Choices(choices) => add(choices[at as usize].arguments),
     }
     let threads_of = |fixed: u32| match by {
-        By::Threads => at as u32,
+        AxisVariable::Threads => at as u32,
         _ => fixed,
     };
     let seconds = match machine {

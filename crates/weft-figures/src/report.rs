@@ -3,7 +3,7 @@
 use crate::chart::{self, Chart};
 use crate::claim::{self, Finding, Verdict};
 use crate::definition::{Experiment, Figure};
-use crate::measured::{Outcome, Points};
+use crate::measured::{CallOutcome, Points};
 use crate::plan::Plan;
 
 /// A figure, and its results.
@@ -40,7 +40,7 @@ impl Report {
     ///
     /// # Panics
     /// The figure has no experiment.
-    pub fn of(figure: &'static Figure, plan: Plan, outcomes: &[Outcome]) -> Report {
+    pub fn of(figure: &'static Figure, plan: Plan, outcomes: &[CallOutcome]) -> Report {
         let experiment = figure.experiment().expect("calls belong to an experiment");
         let points = Points::read(experiment, &plan, outcomes);
         let findings = claim::findings(experiment, &points);

@@ -11,9 +11,9 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::measured::Outcome;
+use crate::measured::CallOutcome;
 use crate::plan::{Call, Point, Program};
-use crate::store::{Kept, Store};
+use crate::store::{Store, StoredResult};
 
 /// A runner of calls.
 pub trait Runner: Sync {
@@ -136,9 +136,9 @@ pub trait Watcher: Sync {
 
 /// An observer that does nothing.
 #[derive(Debug)]
-pub struct Nobody;
+pub struct SilentWatcher;
 
-impl Watcher for Nobody {}
+impl Watcher for SilentWatcher {}
 
 /// The policy for making calls.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,7 @@ pub fn run(
     store: &Store,
     policy: &Policy,
     watcher: &dyn Watcher,
-) -> io::Result<Vec<Outcome>> {
+) -> io::Result<Vec<CallOutcome>> {
     // Simulations have their own time, and may run beside others; measurements may not.
     let is_simulated = points.iter().all(|point| point.call.program == Program::Simulator);
     let jobs = if is_simulated { policy.jobs.clamp(1, points.len().max(1)) } else { 1 };
@@ -171,7 +171,7 @@ pub fn run(
     let (own, others): (Vec<usize>, Vec<usize>) =
         (0..points.len()).partition(|&position| firsts[position] == position);
     let waiting = Mutex::new(own.into_iter());
-    let outcomes = Mutex::new(vec![Outcome::Missing; points.len()]);
+    let outcomes = Mutex::new(vec![CallOutcome::Missing; points.len()]);
     let failure = Mutex::new(None);
     let work = || {
         loop {
@@ -210,19 +210,19 @@ fn outcome(
     store: &Store,
     policy: &Policy,
     watcher: &dyn Watcher,
-) -> io::Result<Outcome> {
+) -> io::Result<CallOutcome> {
     let call = &point.call;
     let build = match runner.build(call.program) {
         Ok(build) => build,
-        Err(why) => return Ok(Outcome::Failed(why)),
+        Err(why) => return Ok(CallOutcome::Failed(why)),
     };
     let kept = if policy.again && policy.makes_calls { None } else { store.get(call, &build) };
     if let Some(kept) = kept {
         watcher.ended(point, None);
-        return Ok(Outcome::Report(kept.report));
+        return Ok(CallOutcome::Report(kept.report));
     }
     if !policy.makes_calls {
-        return Ok(Outcome::Missing);
+        return Ok(CallOutcome::Missing);
     }
     watcher.begins(point);
     let start = Instant::now();
@@ -233,11 +233,11 @@ fn outcome(
         Ok(report) => {
             store.put(
                 call,
-                &Kept { command: call.to_string(), build, seconds, report: report.clone() },
+                &StoredResult { command: call.to_string(), build, seconds, report: report.clone() },
             )?;
-            Ok(Outcome::Report(report))
+            Ok(CallOutcome::Report(report))
         }
-        Err(why) => Ok(Outcome::Failed(why)),
+        Err(why) => Ok(CallOutcome::Failed(why)),
     }
 }
 
@@ -287,17 +287,17 @@ mod tests {
         let policy = Policy { jobs: 3, again: false, makes_calls: true };
         let points: Vec<Point> = [1, 2, 4, 8].map(point).into();
         let fake = Fake::default();
-        let go = |fake: &Fake, policy| run(&points, fake, &store, &policy, &Nobody).unwrap();
+        let go = |fake: &Fake, policy| run(&points, fake, &store, &policy, &SilentWatcher).unwrap();
         let first = go(&fake, policy);
         assert_eq!(fake.calls(), 4);
-        assert_eq!(first[2], Outcome::Report(json!({ "cores": 4 })), "in their order");
-        assert_eq!(first[3], Outcome::Failed("eight are too many".to_owned()));
+        assert_eq!(first[2], CallOutcome::Report(json!({ "cores": 4 })), "in their order");
+        assert_eq!(first[3], CallOutcome::Failed("eight are too many".to_owned()));
         // Only the failed call is made again.
         assert_eq!(go(&fake, policy), first);
         assert_eq!(fake.calls(), 1);
         // No call is made, so the failed one is missing.
         let second = go(&fake, Policy { makes_calls: false, ..policy });
-        assert_eq!((fake.calls(), &second[3]), (0, &Outcome::Missing));
+        assert_eq!((fake.calls(), &second[3]), (0, &CallOutcome::Missing));
         assert_eq!(second[..3], first[..3]);
         // All calls are made again, because `again` says so, or because the build differs.
         go(&fake, Policy { again: true, ..policy });
@@ -315,10 +315,10 @@ mod tests {
         let policy = Policy { jobs: 4, again: true, makes_calls: true };
         let points: Vec<Point> = [2, 8, 2, 8, 2].map(point).into();
         let fake = Fake::default();
-        let outcomes = run(&points, &fake, &store, &policy, &Nobody).unwrap();
+        let outcomes = run(&points, &fake, &store, &policy, &SilentWatcher).unwrap();
         assert_eq!(fake.calls(), 2);
-        let two = Outcome::Report(json!({ "cores": 2 }));
-        let eight = Outcome::Failed("eight are too many".to_owned());
+        let two = CallOutcome::Report(json!({ "cores": 2 }));
+        let eight = CallOutcome::Failed("eight are too many".to_owned());
         assert_eq!(outcomes, [two.clone(), eight.clone(), two.clone(), eight, two]);
         std::fs::remove_dir_all(directory).unwrap();
     }

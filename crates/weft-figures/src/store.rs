@@ -22,7 +22,7 @@ pub struct Store {
 
 /// The content of a file.
 #[derive(Debug, Deserialize, Serialize)]
-pub struct Kept {
+pub struct StoredResult {
     /// The call, as one types it.
     pub command: String,
     /// The build of the program that was run.
@@ -45,10 +45,10 @@ impl Store {
     }
 
     /// Returns the stored result of a call by this build.
-    pub fn get(&self, call: &Call, build: &str) -> Option<Kept> {
+    pub fn get(&self, call: &Call, build: &str) -> Option<StoredResult> {
         let text = fs::read_to_string(self.path(call)).ok()?;
         // A damaged file counts as missing.
-        let kept: Kept = serde_json::from_str(&text).ok()?;
+        let kept: StoredResult = serde_json::from_str(&text).ok()?;
         let is_same_build = self.any_build || kept.build == build;
         (kept.command == call.to_string() && is_same_build).then_some(kept)
     }
@@ -57,7 +57,7 @@ impl Store {
     ///
     /// # Errors
     /// The system's error.
-    pub fn put(&self, call: &Call, kept: &Kept) -> io::Result<()> {
+    pub fn put(&self, call: &Call, kept: &StoredResult) -> io::Result<()> {
         let text = serde_json::to_string_pretty(kept).expect("plain values");
         write(&self.path(call), &format!("{text}\n"))
     }
@@ -109,9 +109,9 @@ pub(crate) mod tests {
         Call { program: Program::Simulator, arguments }
     }
 
-    fn kept(call: &Call, build: &str) -> Kept {
+    fn kept(call: &Call, build: &str) -> StoredResult {
         let report = json!({ "transactions_per_second": 5 });
-        Kept { command: call.to_string(), build: build.to_owned(), seconds: 1.5, report }
+        StoredResult { command: call.to_string(), build: build.to_owned(), seconds: 1.5, report }
     }
 
     #[test]

@@ -46,7 +46,9 @@ pub fn csv(report: &Report) -> String {
 /// Returns the value on the axis: a number, or the name of a choice.
 fn place(measurement: &Measurement, at: f64) -> String {
     match measurement.experiment.axis.by {
-        crate::definition::By::Choices(_) => text::place(&measurement.experiment.axis, at),
+        crate::definition::AxisVariable::Choices(_) => {
+            text::place(&measurement.experiment.axis, at)
+        }
         _ => at.to_string(),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::definition::{Axis, By};
+use crate::definition::{Axis, AxisVariable};
 
 /// Formats a number of any size with about three digits: `0.052`, `1.25`, `442 k`, `133 M`.
 pub fn number(number: f64) -> String {
@@ -39,11 +39,11 @@ pub fn amount(value: f64, unit: &str) -> String {
 /// Formats a value of an axis.
 pub fn place(axis: &Axis, value: f64) -> String {
     match axis.by {
-        By::Choices(choices) => {
+        AxisVariable::Choices(choices) => {
             choices.get(value as usize).map_or_else(String::new, |choice| choice.label.to_owned())
         }
-        By::Threads | By::Time => value.to_string(),
-        By::Option(_, unit) => format!("{}{unit}", number(value)),
+        AxisVariable::Threads | AxisVariable::Time => value.to_string(),
+        AxisVariable::Option(_, unit) => format!("{}{unit}", number(value)),
     }
 }
 

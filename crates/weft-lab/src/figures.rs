@@ -14,10 +14,10 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weft_figures::claim::Verdict;
 use weft_figures::definition::{Content, Figure, Paper};
-use weft_figures::measured::Outcome;
+use weft_figures::measured::CallOutcome;
 use weft_figures::page::{self, About};
 use weft_figures::papers;
-use weft_figures::plan::{self, Host, Plan, Point, Program, Settings, Wanted};
+use weft_figures::plan::{self, Host, MachineChoice, Plan, Point, Program, Settings};
 use weft_figures::report::Report;
 use weft_figures::run::{self, Policy, Processes, Runner, Watcher};
 use weft_figures::store::{self, Store};
@@ -159,7 +159,7 @@ fn factor(text: &str) -> Result<f64, String> {
 }
 
 /// A figure with its plan, or with the reason why it cannot be made.
-type Planned = (&'static Figure, Result<Plan, String>);
+type PlannedFigure = (&'static Figure, Result<Plan, String>);
 
 /// Makes the figures that the arguments choose.
 ///
@@ -172,9 +172,9 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     let out = arguments.out.clone().unwrap_or_default();
     let settings = Settings {
         wanted: match (arguments.real, arguments.simulated) {
-            (true, _) => Wanted::Real,
-            (_, true) => Wanted::Simulated,
-            _ => Wanted::Best,
+            (true, _) => MachineChoice::Real,
+            (_, true) => MachineChoice::Simulated,
+            _ => MachineChoice::Best,
         },
         host,
         is_full: arguments.full,
@@ -184,7 +184,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
         directory: out.display().to_string(),
     };
     let jobs = arguments.jobs.map_or(host.logical_cores.min(4) as usize, usize::from);
-    let plans: Vec<Planned> =
+    let plans: Vec<PlannedFigure> =
         papers::all().map(|figure| (figure, plan::plan(figure, &settings))).collect();
     let is_chosen = |figure: &Figure| chosen.iter().any(|chosen| chosen.is_same(figure));
     if arguments.list {
@@ -211,7 +211,7 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
     }
     let store = Store::open(&out.join("data"), arguments.any_build).map_err(cannot_write)?;
 
-    let watcher = Waiting::new(points(true), jobs);
+    let watcher = ProgressLine::new(points(true), jobs);
     let mut reports = Vec::with_capacity(plans.len());
     let mut failed = 0;
     for (figure, plan) in plans {
@@ -225,12 +225,13 @@ pub fn run(arguments: &FiguresArguments) -> Result<(), Stop> {
                 let outcomes = run::run(&plan.points, &processes, &store, &policy, &watcher);
                 let outcomes = outcomes.map_err(cannot_write)?;
                 // Figures that were not asked for are shown only if an earlier command left results of them.
-                let is_there = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Report(_)));
+                let is_there =
+                    outcomes.iter().any(|outcome| matches!(outcome, CallOutcome::Report(_)));
                 if !is_asked && !is_there {
                     continue;
                 }
                 let failures =
-                    outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Failed(_)));
+                    outcomes.iter().filter(|outcome| matches!(outcome, CallOutcome::Failed(_)));
                 failed += if is_asked { failures.count() } else { 0 };
                 Report::of(figure, plan, &outcomes)
             }
@@ -266,7 +267,7 @@ fn host() -> Host {
 }
 
 /// Lists the figures, where they would be measured, and how long that would take.
-fn list<'a>(plans: impl Iterator<Item = &'a Planned>, jobs: usize) -> Result<(), Stop> {
+fn list<'a>(plans: impl Iterator<Item = &'a PlannedFigure>, jobs: usize) -> Result<(), Stop> {
     let mut out = io::stdout().lock();
     let mut all = 0.0;
     // Some figures share runs, which count once.
@@ -370,14 +371,14 @@ fn about(
 }
 
 /// A progress line: the figure that runs, and about how long all of them still take.
-struct Waiting {
+struct ProgressLine {
     bar: ProgressBar,
-    state: Mutex<State>,
+    state: Mutex<ProgressState>,
     jobs: usize,
 }
 
 /// Progress, in estimated seconds of points.
-struct State {
+struct ProgressState {
     figure: String,
     /// The seconds of the points still to run, simulated and real.
     left_simulated: f64,
@@ -388,8 +389,8 @@ struct State {
     begun: Instant,
 }
 
-impl Waiting {
-    fn new<'a>(points: impl Iterator<Item = &'a Point>, jobs: usize) -> Waiting {
+impl ProgressLine {
+    fn new<'a>(points: impl Iterator<Item = &'a Point>, jobs: usize) -> ProgressLine {
         let (mut count, mut left_simulated, mut left_real) = (0, 0.0, 0.0);
         for point in points {
             count += 1;
@@ -402,7 +403,7 @@ impl Waiting {
             .expect("the template is a constant");
         // If standard error is not a terminal, the library draws nothing.
         let bar = ProgressBar::new(count).with_style(style);
-        let state = State {
+        let state = ProgressState {
             figure: String::new(),
             left_simulated,
             left_real,
@@ -410,7 +411,7 @@ impl Waiting {
             taken: 0.0,
             begun: Instant::now(),
         };
-        Waiting { bar, state: Mutex::new(state), jobs }
+        ProgressLine { bar, state: Mutex::new(state), jobs }
     }
 
     fn label(&self, figure: &str) {
@@ -434,7 +435,7 @@ impl Waiting {
     }
 }
 
-impl Watcher for Waiting {
+impl Watcher for ProgressLine {
     fn ended(&self, point: &Point, seconds: Option<f64>) {
         {
             let mut state = self.state.lock().expect("as above");
@@ -452,7 +453,7 @@ impl Watcher for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -481,7 +482,7 @@ mod tests {
             directory: "out".to_owned(),
         };
         for is_full in [false, true] {
-            let settings = settings(Wanted::Real, is_full);
+            let settings = settings(MachineChoice::Real, is_full);
             for figure in papers::all() {
                 let Ok(plan) = plan::plan(figure, &settings) else { continue };
                 for point in plan.points {
@@ -493,7 +494,7 @@ mod tests {
             }
         }
         // The points of simulated figures name existing protocols, too.
-        let settings = settings(Wanted::Simulated, false);
+        let settings = settings(MachineChoice::Simulated, false);
         for figure in papers::all() {
             let Ok(plan) = plan::plan(figure, &settings) else { continue };
             for point in plan.points {

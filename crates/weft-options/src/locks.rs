@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, ValueEnum};
-use weft_workloads::locks::{Contest, Parameters, Protected};
+use weft_workloads::locks::{LockComparison, Parameters, Protected};
 use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 
 use crate::protocols::LOCKS;
@@ -76,10 +76,10 @@ impl WorkloadName {
 }
 
 impl LocksOptions {
-    /// Returns the contest in which these locks take part.
-    pub fn contest(&self, locks: &[String]) -> Contest {
+    /// Returns the comparison in which these locks take part.
+    pub fn comparison(&self, locks: &[String]) -> LockComparison {
         let &LocksOptions { workload, coarse, work, subscribers, updates, mix, theta, .. } = self;
-        Contest {
+        LockComparison {
             protected: workload.protected(),
             locks: locks.to_vec(),
             elisions: self.elide.iter().map(|switch| switch.is_on()).collect(),
@@ -92,7 +92,7 @@ impl LocksOptions {
 
 /// Turns the option for protocols into one for locks.
 pub fn in_place_of_protocols(arg: Arg) -> Arg {
-    let locks = LOCKS.iter().take(Contest::LOCKS.len());
+    let locks = LOCKS.iter().take(LockComparison::LOCKS.len());
     let names = locks.map(|lock| PossibleValue::new(lock.name).help(lock.title));
     arg.long("lock")
         .short('l')

@@ -11,7 +11,7 @@ pub struct AbortsByTable(Vec<(&'static str, u64)>);
 
 /// The aborts of one table.
 #[derive(Serialize)]
-struct OfTable {
+struct TableAborts {
     /// The number of aborts.
     aborts: u64,
     /// The share of all aborts; `None` without aborts.
@@ -72,7 +72,7 @@ impl Serialize for AbortsByTable {
         let share = |aborts| (total > 0).then(|| aborts as f64 / total as f64);
         let tables = self.0.iter();
         serializer.collect_map(
-            tables.map(|&(table, aborts)| (table, OfTable { aborts, share: share(aborts) })),
+            tables.map(|&(table, aborts)| (table, TableAborts { aborts, share: share(aborts) })),
         )
     }
 }

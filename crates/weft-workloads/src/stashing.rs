@@ -9,9 +9,9 @@ use crate::workload::{Moment, Outcome, failure_of, now};
 const STASH_MAX: usize = 1024;
 
 /// A client that draws requests, and records their results.
-pub trait Draws {
+pub trait RequestClient {
     /// The input of a transaction.
-    type Request: Requested;
+    type Request: ClientRequest;
 
     /// Draws the next request.
     fn draw(&mut self) -> Self::Request;
@@ -21,27 +21,27 @@ pub trait Draws {
 }
 
 /// A request of a client.
-pub trait Requested {
+pub trait ClientRequest {
     /// Returns its transaction type: a position in the workload's list.
     fn transaction(&self) -> usize;
 }
 
 /// A client, with the requests that it has set aside.
 #[derive(Debug)]
-pub struct Stashing<C: Draws, P: Protocol> {
+pub struct Stashing<C: RequestClient, P: Protocol> {
     client: C,
-    stash: Stash<Begun<C::Request>, P>,
+    stash: Stash<RequestInProgress<C::Request>, P>,
 }
 
 /// A request in progress.
 #[derive(Debug)]
-struct Begun<T> {
+struct RequestInProgress<T> {
     request: T,
     /// The time of its first conflict.
     stopped: Option<Moment>,
 }
 
-impl<C: Draws, P: Protocol> Draws for Stashing<C, P> {
+impl<C: RequestClient, P: Protocol> RequestClient for Stashing<C, P> {
     type Request = C::Request;
 
     #[inline]
@@ -55,7 +55,7 @@ impl<C: Draws, P: Protocol> Draws for Stashing<C, P> {
     }
 }
 
-impl<C: Draws, P: Protocol> Stashing<C, P> {
+impl<C: RequestClient, P: Protocol> Stashing<C, P> {
     /// Creates a client of a database.
     pub fn new(client: C, database: &Database<P>) -> Self {
         Stashing { client, stash: database.stash(STASH_MAX) }
@@ -87,7 +87,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
                         self.client.note(&request, succeeded);
                         return Ok(Outcome::new(request.transaction(), !succeeded));
                     }
-                    self.run(Begun { request, stopped: None }, true, &run)?
+                    self.run(RequestInProgress { request, stopped: None }, true, &run)?
                 }
             };
             if let Some(outcome) = ended {
@@ -114,7 +114,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
     #[inline]
     fn run(
         &mut self,
-        begun: Begun<C::Request>,
+        begun: RequestInProgress<C::Request>,
         is_new: bool,
         run: impl Fn(&Transaction<'_, P>, &C::Request) -> Result<bool, Error>,
     ) -> Result<Option<Outcome>, Failure> {
@@ -123,7 +123,7 @@ impl<C: Draws, P: Protocol> Stashing<C, P> {
                 begun.stopped.get_or_insert_with(now);
             })
         });
-        let Some((Begun { request, stopped }, result)) = ended else { return Ok(None) };
+        let Some((RequestInProgress { request, stopped }, result)) = ended else { return Ok(None) };
         let succeeded = result.map_err(failure_of)?;
         self.client.note(&request, succeeded);
         let begun = if is_new { None } else { stopped };

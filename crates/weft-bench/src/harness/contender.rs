@@ -100,7 +100,7 @@ pub trait Contender {
 
 /// What the threads of a round run: a workload under a protocol ([`UnderProtocol`]), or something without a
 /// protocol.
-pub trait Driven: Sync {
+pub trait System: Sync {
     /// The workload's name.
     const WORKLOAD: &'static str;
 
@@ -150,7 +150,7 @@ pub struct UnderProtocol<P, W, const SAMPLE: u64> {
     protocol: std::marker::PhantomData<fn() -> P>,
 }
 
-impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> Driven for UnderProtocol<P, W, SAMPLE> {
+impl<P: Protocol, W: Workload<P>, const SAMPLE: u64> System for UnderProtocol<P, W, SAMPLE> {
     const WORKLOAD: &'static str = W::NAME;
     const TRANSACTIONS: &'static [&'static str] = W::TRANSACTIONS;
     type Client = W::Client;
@@ -210,8 +210,8 @@ pub fn load_under<P: Protocol, W: Workload<P> + 'static, const SAMPLE: u64>(
     let acknowledge = options.storage.map(|storage| storage.durability.acknowledge);
     let waits_for_disk = acknowledge == Some(weft::Acknowledge::Durable);
     let protocol = std::marker::PhantomData;
-    let driven = UnderProtocol::<P, W, SAMPLE> { workload, waits_for_disk, protocol };
-    Ok(Box::new(Loaded::new(driven, options.threads)))
+    let system = UnderProtocol::<P, W, SAMPLE> { workload, waits_for_disk, protocol };
+    Ok(Box::new(LoadedContender::new(system, options.threads)))
 }
 
 /// Returns the error for a load that failed.
@@ -220,25 +220,25 @@ pub fn failed_to_load(name: &str, failure: &weft::Failure) -> Stop {
 }
 
 /// A loaded contender with its clients, and its results so far.
-pub struct Loaded<D: Driven> {
-    driven: D,
+pub struct LoadedContender<D: System> {
+    system: D,
     /// One element per thread; set in the first round, by the thread that uses the client.
     clients: Vec<Option<D::Client>>,
     totals: Vec<Tally>,
 }
 
-impl<D: Driven> Loaded<D> {
+impl<D: System> LoadedContender<D> {
     /// Creates a contender that has not run.
-    pub fn new(driven: D, threads: usize) -> Self {
-        Loaded {
-            driven,
+    pub fn new(system: D, threads: usize) -> Self {
+        LoadedContender {
+            system,
             clients: (0..threads).map(|_| None).collect(),
             totals: vec![Tally::new(); D::TRANSACTIONS.len()],
         }
     }
 }
 
-impl<D: Driven> Contender for Loaded<D> {
+impl<D: System> Contender for LoadedContender<D> {
     fn workload(&self) -> &'static str {
         D::WORKLOAD
     }
@@ -248,21 +248,21 @@ impl<D: Driven> Contender for Loaded<D> {
     }
 
     fn protocol(&self) -> &'static str {
-        self.driven.name()
+        self.system.name()
     }
 
     fn htm_backend(&self) -> Option<String> {
-        self.driven.htm_backend()
+        self.system.htm_backend()
     }
 
     fn transactions_per_sample(&self) -> u64 {
-        self.driven.transactions_per_sample()
+        self.system.transactions_per_sample()
     }
 
     fn round(&mut self, plan: &Plan, progress: &Progress) -> Result<Round, Stop> {
-        let round = round::run(&self.driven, &mut self.clients, &mut self.totals, plan, progress)?;
-        let name = self.driven.name();
-        self.driven.flush().map_err(|failure| Stop::Failed(format!("{name}, log: {failure}")))?;
+        let round = round::run(&self.system, &mut self.clients, &mut self.totals, plan, progress)?;
+        let name = self.system.name();
+        self.system.flush().map_err(|failure| Stop::Failed(format!("{name}, log: {failure}")))?;
         Ok(round)
     }
 
@@ -271,12 +271,12 @@ impl<D: Driven> Contender for Loaded<D> {
     }
 
     fn metrics(&self) -> weft::Metrics {
-        self.driven.metrics()
+        self.system.metrics()
     }
 
     fn verify(&self, progress: &Progress) -> Result<Vec<Condition>, Stop> {
-        self.driven.verify(progress).map_err(|failure| {
-            Stop::Failed(format!("{}, verifying: {failure}", self.driven.name()))
+        self.system.verify(progress).map_err(|failure| {
+            Stop::Failed(format!("{}, verifying: {failure}", self.system.name()))
         })
     }
 }

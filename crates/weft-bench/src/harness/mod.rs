@@ -84,7 +84,7 @@ pub struct Subject {
 }
 
 /// A contender's entry in the benchmark, and its measurements so far.
-struct Entry {
+struct BenchmarkEntry {
     /// Its name, with a number if it takes part more than once.
     label: String,
     variant: Variant,
@@ -275,8 +275,8 @@ fn load(
     htm: weft::htm::Choice,
     benchmark: &dyn Benchmark,
     variants: &[Variant],
-) -> Result<Vec<Entry>, Stop> {
-    let mut entries: Vec<Entry> = Vec::with_capacity(variants.len());
+) -> Result<Vec<BenchmarkEntry>, Stop> {
+    let mut entries: Vec<BenchmarkEntry> = Vec::with_capacity(variants.len());
     for variant in variants {
         let name = variant.label();
         let earlier = entries.iter().filter(|entry| entry.variant.label() == name).count();
@@ -310,7 +310,7 @@ fn load(
             after_load_bytes: memory::resident_bytes(),
             after_run_bytes: None,
         };
-        entries.push(Entry {
+        entries.push(BenchmarkEntry {
             label,
             variant: variant.clone(),
             contender,
@@ -324,7 +324,11 @@ fn load(
 }
 
 /// Runs all rounds, with the contenders in turns.
-fn run_rounds(entries: &mut [Entry], arguments: &BenchArguments, plan: &Plan) -> Result<(), Stop> {
+fn run_rounds(
+    entries: &mut [BenchmarkEntry],
+    arguments: &BenchArguments,
+    plan: &Plan,
+) -> Result<(), Stop> {
     for round in 1..=arguments.rounds {
         for entry in &mut *entries {
             let label = format!("{} round {round} of {}", entry.label, arguments.rounds);
@@ -337,7 +341,7 @@ fn run_rounds(entries: &mut [Entry], arguments: &BenchArguments, plan: &Plan) ->
 }
 
 /// Returns a report for each contender. The rounds of the first are the base of the others' ratios.
-fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report<'a>> {
+fn reports<'a>(entries: &'a [BenchmarkEntry], description: &'a Description) -> Vec<Report<'a>> {
     let first = &entries[0].rounds;
     entries
         .iter()
@@ -357,7 +361,7 @@ fn reports<'a>(entries: &'a [Entry], description: &'a Description) -> Vec<Report
 }
 
 /// Returns an error that names every condition that does not hold, with both sides.
-fn broken_conditions(entries: &[Entry]) -> Result<(), Stop> {
+fn broken_conditions(entries: &[BenchmarkEntry]) -> Result<(), Stop> {
     let broken: Vec<String> = entries
         .iter()
         .flat_map(|entry| {

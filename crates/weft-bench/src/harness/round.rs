@@ -35,7 +35,7 @@ use crate::arguments::BenchArguments;
 use crate::progress::{Progress, REDRAW_INTERVAL};
 use crate::stop::Stop;
 
-use super::contender::Driven;
+use super::contender::System;
 use super::probe::{self, Probe};
 use super::report::Counters;
 use super::tally::{Batch, Tally};
@@ -112,20 +112,20 @@ struct Window {
 /// cache lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Counted(Word);
+struct CommitCounter(Word);
 
 /// The state that the threads of a round share.
-struct Shared {
+struct RoundState {
     /// Set once, when all clients are ready.
     window: OnceLock<Window>,
     /// One for each client; empty without a timeline.
-    counted: Vec<Counted>,
+    counted: Vec<CommitCounter>,
     /// 1 if the round must end at once, because a client failed; else 0.
     stopped: Word,
     coordinator: Thread,
 }
 
-impl Shared {
+impl RoundState {
     /// Ends the round before its time.
     fn stop(&self) {
         // Relaxed: a thread that reads it only leaves its loop. The clients' results are ordered by joining their
@@ -165,7 +165,8 @@ impl Shared {
             deadline = until.min(deadline + timeline::INTERVAL);
             self.wait_until(deadline, tick);
             // Relaxed: each count only grows, and an increase that is not visible yet counts in the next interval.
-            let counts = self.counted.iter().map(|Counted(count)| count.load(Ordering::Relaxed));
+            let counts =
+                self.counted.iter().map(|CommitCounter(count)| count.load(Ordering::Relaxed));
             let now: u64 = counts.sum();
             intervals.push(Interval { until: from.elapsed(), committed: now - before });
             before = now;
@@ -182,7 +183,7 @@ struct Tick<'a> {
 }
 
 /// Stops the round if its thread panics; otherwise the other clients would run to the end for nothing.
-struct StopOnPanic<'a>(&'a Shared);
+struct StopOnPanic<'a>(&'a RoundState);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
@@ -197,17 +198,17 @@ impl Drop for StopOnPanic<'_> {
 ///
 /// # Errors
 /// The first failure of a client, with its thread.
-pub fn run<D: Driven>(
-    driven: &D,
+pub fn run<D: System>(
+    system: &D,
     clients: &mut [Option<D::Client>],
     totals: &mut [Tally],
     plan: &Plan,
     progress: &Progress,
 ) -> Result<Round, Stop> {
     let counters = if plan.has_timeline { plan.threads } else { 0 };
-    let shared = Shared {
+    let shared = RoundState {
         window: OnceLock::new(),
-        counted: (0..counters).map(|_| Counted::default()).collect(),
+        counted: (0..counters).map(|_| CommitCounter::default()).collect(),
         stopped: Word::new(0),
         coordinator: thread::current(),
     };
@@ -221,7 +222,7 @@ pub fn run<D: Driven>(
             let name = format!("client-{thread}");
             let body = move || {
                 let _guard = StopOnPanic(shared);
-                run_client(driven, client, thread, plan, shared, getting_ready)
+                run_client(system, client, thread, plan, shared, getting_ready)
             };
             // If a thread cannot be started, the others still start, and the round is then stopped.
             match thread::Builder::new().name(name).spawn_scoped(scope, body) {
@@ -234,8 +235,8 @@ pub fn run<D: Driven>(
         if refused.is_some() {
             shared.stop();
         }
-        let mut round = coordinate(driven, plan, &shared, progress);
-        let tallies = join(threads, driven.name())?;
+        let mut round = coordinate(system, plan, &shared, progress);
+        let tallies = join(threads, system.name())?;
         if let Some(error) = refused {
             return Err(Stop::Failed(format!("cannot start {} threads: {error}", plan.threads)));
         }
@@ -253,7 +254,12 @@ pub fn run<D: Driven>(
 
 /// Opens the window, and reads the engine's counters at its two ends. The returned round does not contain the
 /// clients' results yet.
-fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Progress) -> Round {
+fn coordinate<D: System>(
+    system: &D,
+    plan: &Plan,
+    shared: &RoundState,
+    progress: &Progress,
+) -> Round {
     let start = Instant::now();
     let from = start + plan.warmup;
     let until = from + plan.measured;
@@ -265,12 +271,12 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
     let drawing = progress.is_shown().then_some(drawing);
 
     shared.wait_until(from, drawing);
-    let before = driven.metrics();
+    let before = system.metrics();
     let probe = Probe::of(&before).map(RefCell::new);
     // While the window is open, the probe looks at the database, and the progress line is redrawn.
     let look = || {
         if let Some(probe) = &probe {
-            probe.borrow_mut().look(Instant::now(), &driven.metrics());
+            probe.borrow_mut().look(Instant::now(), &system.metrics());
         }
         if progress.is_shown() {
             draw();
@@ -286,7 +292,7 @@ fn coordinate<D: Driven>(driven: &D, plan: &Plan, shared: &Shared, progress: &Pr
         seconds: plan.measured.as_secs_f64(),
         committed: 0,
         rolled_back: 0,
-        counters: Counters::of(&driven.metrics()).since(&before),
+        counters: Counters::of(&system.metrics()).since(&before),
         timeline,
         durable_after_ns: probe.map(|probe| probe.into_inner().into_latency_ns()),
     }
@@ -317,12 +323,12 @@ fn join(
 }
 
 /// Runs one client, from the start of its thread to the end of the window.
-fn run_client<D: Driven>(
-    driven: &D,
+fn run_client<D: System>(
+    system: &D,
     seat: &mut Option<D::Client>,
     thread: usize,
     plan: &Plan,
-    shared: &Shared,
+    shared: &RoundState,
     getting_ready: mpsc::Sender<Infallible>,
 ) -> Result<Vec<Tally>, weft::Failure> {
     if let Some(&core) = plan.cores.get(thread) {
@@ -331,12 +337,12 @@ fn run_client<D: Driven>(
     }
     // The client is moved out of `clients`: its elements are adjacent in memory, and a client is written all the
     // time.
-    let mut client = seat.take().unwrap_or_else(|| driven.client(plan.seed, thread, plan.threads));
+    let mut client = seat.take().unwrap_or_else(|| system.client(plan.seed, thread, plan.threads));
     let mut tallies = vec![Tally::new(); D::TRANSACTIONS.len()];
     drop(getting_ready);
     let window = shared.window.wait();
-    let counted = shared.counted.get(thread).map(|Counted(counted)| counted);
-    let ran = measure(driven, &mut client, &mut tallies, window, shared, counted);
+    let counted = shared.counted.get(thread).map(|CommitCounter(counted)| counted);
+    let ran = measure(system, &mut client, &mut tallies, window, shared, counted);
     if ran.is_err() {
         shared.stop();
     }
@@ -346,25 +352,25 @@ fn run_client<D: Driven>(
 
 /// The measured loop. Each iteration runs the transactions of one reading of the clock, and measures the latency of
 /// the last one.
-fn measure<D: Driven>(
-    driven: &D,
+fn measure<D: System>(
+    system: &D,
     client: &mut D::Client,
     tallies: &mut [Tally],
     window: &Window,
-    shared: &Shared,
+    shared: &RoundState,
     counted: Option<&Word>,
 ) -> Result<(), weft::Failure> {
     let mut batch = Batch::new(tallies.len());
-    let per_sample = driven.transactions_per_sample();
+    let per_sample = system.transactions_per_sample();
     let mut begun = Instant::now();
     while !shared.is_stopped() {
         if per_sample > 1 {
             for _ in 1..per_sample {
-                batch.count(driven.execute(client)?);
+                batch.count(system.execute(client)?);
             }
             begun = Instant::now();
         }
-        let outcome = driven.execute(client)?;
+        let outcome = system.execute(client)?;
         let ended = Instant::now();
         if ended >= window.until {
             break;
@@ -375,7 +381,7 @@ fn measure<D: Driven>(
             batch.add_to(tallies);
             if let Some(counted) = counted {
                 let committed = tallies.iter().map(|tally| tally.committed).sum();
-                // Relaxed: see `Shared::watch`.
+                // Relaxed: see `RoundState::watch`.
                 counted.store(committed, Ordering::Relaxed);
             }
         }
@@ -383,5 +389,5 @@ fn measure<D: Driven>(
         begun = ended;
     }
     // Transactions that were set aside must not wait until this contender's next round.
-    driven.finish(client)
+    system.finish(client)
 }

@@ -11,7 +11,7 @@ use weft::durability::{Manifest, RecoveryOptions, StoredTable};
 use weft_exchange::{ExportError, Exporter, Format};
 
 use super::reading::recover_in_memory;
-use super::table::{KeptTable, UnwantedTable};
+use super::table::{IgnoredTable, KeptTable};
 use super::{DirectoryArguments, epoch, expect_outside, report, show_recovery};
 use weft_bench::numbers::counted;
 use weft_bench::progress::Progress;
@@ -64,7 +64,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
         ))
     })?;
     expect_outside(&arguments.file, directory)?;
-    let unfinished = Unfinished::create(&arguments.file)?;
+    let unfinished = PartialFile::create(&arguments.file)?;
 
     let progress = Progress::new("recovering");
     let show = |recovery| show_recovery(&progress, recovery);
@@ -81,7 +81,7 @@ pub fn run(arguments: &ExportArguments) -> Result<(), Stop> {
             let table = &manifest.tables[number as usize];
             match table.name == wanted.name {
                 true => Arc::clone(&kept) as Arc<dyn StoredTable>,
-                false => Arc::new(UnwantedTable(table.clone())),
+                false => Arc::new(IgnoredTable(table.clone())),
             }
         });
         let stored = stored.collect();
@@ -142,15 +142,15 @@ fn find<'a>(
 }
 
 /// A file that gets its name once it is complete. If it is dropped before that, it is removed.
-struct Unfinished<'a> {
+struct PartialFile<'a> {
     file: File,
     path: PathBuf,
     name: &'a Path,
     is_finished: bool,
 }
 
-impl<'a> Unfinished<'a> {
-    fn create(name: &'a Path) -> Result<Unfinished<'a>, Stop> {
+impl<'a> PartialFile<'a> {
+    fn create(name: &'a Path) -> Result<PartialFile<'a>, Stop> {
         let mut path = name.as_os_str().to_owned();
         path.push(".unfinished");
         let path = PathBuf::from(path);
@@ -159,7 +159,7 @@ impl<'a> Unfinished<'a> {
             return Err(cannot(io::ErrorKind::IsADirectory.into()));
         }
         let file = File::create(&path).map_err(cannot)?;
-        Ok(Unfinished { file, path, name, is_finished: false })
+        Ok(PartialFile { file, path, name, is_finished: false })
     }
 
     fn finish(mut self) -> Result<(), Stop> {
@@ -170,7 +170,7 @@ impl<'a> Unfinished<'a> {
     }
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for PartialFile<'_> {
     fn drop(&mut self) {
         if !self.is_finished {
             // The caller already reports why the file was not written; a failed removal adds nothing.

@@ -95,15 +95,15 @@ pub fn run(arguments: &RecoverArguments) -> Result<(), Stop> {
 }
 
 /// What the command did.
-enum Done {
+enum Action {
     Nothing,
     Repaired,
     Written { into: PathBuf, backup: Manifest },
 }
 
 /// A finished recovery, to be reported.
-struct Outcome {
-    done: Done,
+struct RecoveryOutcome {
+    action: Action,
     is_open: bool,
     recovered: Recovered,
     /// Each table's name, and its number of rows; without `--into`, the number of rows read.
@@ -122,15 +122,15 @@ fn options<'a>(
     }
 }
 
-fn try_recovery(arguments: &RecoverArguments, directory: &Path) -> Result<Outcome, Stop> {
+fn try_recovery(arguments: &RecoverArguments, directory: &Path) -> Result<RecoveryOutcome, Stop> {
     let progress = Progress::new("recovering");
     let show = |recovery| show_recovery(&progress, recovery);
     let reading = recover_in_memory(directory, &options(arguments, &show), |manifest| {
         let tables = checked_tables(manifest);
         Ok((tables.clone(), tables))
     })?;
-    Ok(Outcome {
-        done: Done::Nothing,
+    Ok(RecoveryOutcome {
+        action: Action::Nothing,
         is_open: reading.is_open,
         tables: counts(&reading.tables),
         recovered: reading.recovered,
@@ -138,7 +138,7 @@ fn try_recovery(arguments: &RecoverArguments, directory: &Path) -> Result<Outcom
 }
 
 /// Recovers in place. Recovery begins a new run, which this ends, so that its log is sealed.
-fn repair(arguments: &RecoverArguments, directory: &Path) -> Result<Outcome, Stop> {
+fn repair(arguments: &RecoverArguments, directory: &Path) -> Result<RecoveryOutcome, Stop> {
     // Read the manifest before locking: locking would create a file in a directory that is not a database.
     read_manifest(directory)?;
     let _lock = lock(&FileSystem, directory)?;
@@ -151,7 +151,12 @@ fn repair(arguments: &RecoverArguments, directory: &Path) -> Result<Outcome, Sto
     // The epochs that recovery skipped contain no commits, so they can belong to the run that ends here.
     let last = recovered.next_epoch - 1;
     end_run(&FileSystem, directory, &mut recovered.manifest, last)?;
-    Ok(Outcome { done: Done::Repaired, is_open: false, tables: counts(&tables), recovered })
+    Ok(RecoveryOutcome {
+        action: Action::Repaired,
+        is_open: false,
+        tables: counts(&tables),
+        recovered,
+    })
 }
 
 /// Writes the recovered state into another directory.
@@ -159,7 +164,7 @@ fn recover_into(
     arguments: &RecoverArguments,
     directory: &Path,
     into: &Path,
-) -> Result<Outcome, Stop> {
+) -> Result<RecoveryOutcome, Stop> {
     expect_outside(into, directory)?;
     // Check the target before the long recovery, not only when writing to it.
     if Manifest::read(&FileSystem, into)?.is_some() {
@@ -189,8 +194,8 @@ fn recover_into(
     let threads = arguments.directory.threads();
     let checkpoint = CheckpointOptions { threads, progress: Some(&show) };
     let backup = write_backup(&FileSystem, into, &recovered.manifest, &state, &checkpoint)?;
-    let done = Done::Written { into: into.to_owned(), backup };
-    Ok(Outcome { done, is_open: reading.is_open, recovered, tables })
+    let action = Action::Written { into: into.to_owned(), backup };
+    Ok(RecoveryOutcome { action, is_open: reading.is_open, recovered, tables })
 }
 
 fn counts(tables: &[Arc<dyn StoredTable>]) -> Vec<(String, u64)> {
@@ -239,21 +244,21 @@ struct IntoJson {
     bytes: u64,
 }
 
-impl Outcome {
+impl RecoveryOutcome {
     fn json(&self, directory: &Path) -> RecoverReport<'_> {
         let recovered = &self.recovered;
         let durations = &recovered.durations;
-        let into = match &self.done {
-            Done::Written { into, backup } => Some(IntoJson {
+        let into = match &self.action {
+            Action::Written { into, backup } => Some(IntoJson {
                 directory: into.display().to_string(),
                 rows: backup.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.rows()),
                 bytes: backup.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.bytes()),
             }),
-            Done::Nothing | Done::Repaired => None,
+            Action::Nothing | Action::Repaired => None,
         };
         RecoverReport {
             directory: directory.display().to_string(),
-            dry_run: matches!(self.done, Done::Nothing),
+            dry_run: matches!(self.action, Action::Nothing),
             open: self.is_open,
             epoch: recovered.epoch,
             checkpoint_epoch: recovered.checkpoint_epoch,
@@ -290,19 +295,19 @@ impl Outcome {
         if !self.tables.is_empty() {
             text += &format!("\n{}\n", self.rows());
         }
-        let is_cut = matches!(self.done, Done::Repaired);
+        let is_cut = matches!(self.action, Action::Repaired);
         let cuts =
             report::cut_lines(&recovered.cuts, if is_cut { "cut off" } else { "does not count" });
         if !cuts.is_empty() {
             text += &format!("\n{cuts}");
         }
-        text += &match &self.done {
-            Done::Nothing => "\nA dry run: nothing was written.\n".to_owned(),
-            Done::Repaired => {
+        text += &match &self.action {
+            Action::Nothing => "\nA dry run: nothing was written.\n".to_owned(),
+            Action::Repaired => {
                 "\nThe log is whole and sealed: nothing is left to be done at the next opening.\n"
                     .to_owned()
             }
-            Done::Written { into, backup } => {
+            Action::Written { into, backup } => {
                 let checkpoint = backup.checkpoint.as_ref();
                 let rows = checkpoint.map_or(0, |checkpoint| checkpoint.rows());
                 let bytes = checkpoint.map_or(0, |checkpoint| checkpoint.bytes());
@@ -340,14 +345,14 @@ impl Outcome {
         add("read the log", counted(recovered.log_bytes, "byte"), durations.read_log);
         add("load the checkpoint", checkpoint, durations.load_checkpoint);
         add("replay the log", replayed, durations.replay);
-        if matches!(self.done, Done::Repaired) {
+        if matches!(self.action, Action::Repaired) {
             add("settle", counted(recovered.cuts.len() as u64, "cut"), durations.settle);
         }
         phases
     }
 
     fn rows(&self) -> comfy_table::Table {
-        let is_kept = matches!(self.done, Done::Written { .. });
+        let is_kept = matches!(self.action, Action::Written { .. });
         let mut list = numeric(&["table"], &[if is_kept { "rows" } else { "rows read" }]);
         for (name, rows) in &self.tables {
             list.add_row([name.clone(), grouped(*rows)]);

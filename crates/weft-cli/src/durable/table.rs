@@ -175,9 +175,9 @@ fn write_bytes(bytes: &[u8], sort_key: &mut Vec<u8>) {
 }
 
 /// A table whose rows the command does not need.
-pub struct UnwantedTable(pub TableDescription);
+pub struct IgnoredTable(pub TableDescription);
 
-impl StoredTable for UnwantedTable {
+impl StoredTable for IgnoredTable {
     fn description(&self) -> &TableDescription {
         &self.0
     }

@@ -15,7 +15,7 @@ const REAL: Real = Real { threads: 8, needs_rtm: true, arguments: &["--reserve-m
 
 const THREADS: Axis = Axis {
     label: "threads",
-    by: By::Threads,
+    by: AxisVariable::Threads,
     scale: Scale::Linear,
     quick: &[1.0, 4.0, 8.0],
     full: &[1.0, 2.0, 4.0, 6.0, 8.0],
@@ -44,14 +44,20 @@ const fn value(
     at: f64,
     bounds: Bounds,
 ) -> Expectation {
-    Expectation { says, paper, metric: 0, shape: Shape::Value { of, at: At::Value(at) }, bounds }
+    Expectation {
+        says,
+        paper,
+        metric: 0,
+        shape: Shape::Value { of, at: AxisPosition::Value(at) },
+        bounds,
+    }
 }
 
 const fn ratio(
     says: &'static str,
     paper: &'static str,
     (of, to): (&'static str, &'static str),
-    at: At,
+    at: AxisPosition,
     bounds: Bounds,
 ) -> Expectation {
     Expectation { says, paper, metric: 0, shape: Shape::Ratio { of, to, at }, bounds }
@@ -65,7 +71,8 @@ const fn change(
     (from, until): (f64, f64),
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Change { of, from: At::Value(from), until: At::Value(until) };
+    let shape =
+        Shape::Change { of, from: AxisPosition::Value(from), until: AxisPosition::Value(until) };
     Expectation { says, paper, metric, shape, bounds }
 }
 
@@ -117,7 +124,7 @@ pub const FIGURES: &[Figure] = &[
                 "DBX is ahead of Silo at 8 threads",
                 "1.40 ×, aligned 1.13 × (§7.2)",
                 ("DBX", "Silo-Masstree"),
-                At::Value(8.0),
+                AxisPosition::Value(8.0),
                 at_least(1.06),
             )],
             published: &[
@@ -147,7 +154,7 @@ pub const FIGURES: &[Figure] = &[
                     "regions are no slower at 8 threads",
                     "1.076 × (§7.3.1)",
                     ("RTM B+-tree", "fine-grained B+-tree"),
-                    At::Value(8.0),
+                    AxisPosition::Value(8.0),
                     at_least(1.0),
                 ),
                 change("they scale", "(Figure 6)", 0, "RTM B+-tree", (1.0, 8.0), at_least(3.0)),
@@ -183,7 +190,7 @@ pub const FIGURES: &[Figure] = &[
                 "regions are slower",
                 "0.81 × (§7.3.1)",
                 ("RTM hash table", "lock-free hash table"),
-                At::Last,
+                AxisPosition::Last,
                 at_most(0.97),
             )],
             differs: &[
@@ -234,7 +241,7 @@ pub const FIGURES: &[Figure] = &[
                     "DBX is ahead of the spinlock at 8",
                     "(Figure 8)",
                     ("DBX", "spinlock"),
-                    At::Value(8.0),
+                    AxisPosition::Value(8.0),
                     at_least(1.2),
                 ),
             ],
@@ -279,20 +286,20 @@ pub const FIGURES: &[Figure] = &[
                     says: "few regions do not fit at 8 threads",
                     paper: "53 % of 1.4 % (§7.3.2)",
                     metric: 1,
-                    shape: Shape::Value { of: "DBX", at: At::Value(8.0) },
+                    shape: Shape::Value { of: "DBX", at: AxisPosition::Value(8.0) },
                     bounds: at_most(1.5),
                 },
                 Expectation {
                     says: "fallbacks are rare",
                     paper: "0.00002 of transactions (§7.3.2)",
                     metric: 2,
-                    shape: Shape::Value { of: "DBX", at: At::Value(8.0) },
+                    shape: Shape::Value { of: "DBX", at: AxisPosition::Value(8.0) },
                     bounds: at_most(0.001),
                 },
             ],
             published: &[
-                Published { series: "DBX", metric: 2, at: 1.0, value: 0.00001 },
-                Published { series: "DBX", metric: 2, at: 8.0, value: 0.00002 },
+                PaperNumber { series: "DBX", metric: 2, at: 1.0, value: 0.00001 },
+                PaperNumber { series: "DBX", metric: 2, at: 8.0, value: 0.00002 },
             ],
             differs: &["Aborts are shown by cause.", TWO_LINES],
             ..scaling(&["tpcc"], &[DBX])
@@ -312,7 +319,7 @@ pub const FIGURES: &[Figure] = &[
                     "DBX is far ahead at 8 threads",
                     "(Figure 10)",
                     ("DBX", "Simple-TM"),
-                    At::Value(8.0),
+                    AxisPosition::Value(8.0),
                     at_least(2.5),
                 ),
                 change(
@@ -327,7 +334,7 @@ pub const FIGURES: &[Figure] = &[
                     says: "many take the lock at 1 thread",
                     paper: "0.42 (§7.3.2)",
                     metric: 1,
-                    shape: Shape::Value { of: "Simple-TM", at: At::Value(1.0) },
+                    shape: Shape::Value { of: "Simple-TM", at: AxisPosition::Value(1.0) },
                     bounds: between(0.25, 0.7),
                 },
                 change(
@@ -340,8 +347,8 @@ pub const FIGURES: &[Figure] = &[
                 ),
             ],
             published: &[
-                Published { series: "Simple-TM", metric: 1, at: 1.0, value: 0.42 },
-                Published { series: "Simple-TM", metric: 1, at: 8.0, value: 0.82 },
+                PaperNumber { series: "Simple-TM", metric: 1, at: 1.0, value: 0.42 },
+                PaperNumber { series: "Simple-TM", metric: 1, at: 8.0, value: 0.82 },
             ],
             ..scaling(&["tpcc"], &[DBX, protocol!("Simple-TM", "htm-naive")])
         }),
@@ -359,14 +366,18 @@ pub const FIGURES: &[Figure] = &[
                     "DBX keeps most of the tree's throughput",
                     "0.8 × (§7.3.2)",
                     ("DBX", "RTM B+-tree"),
-                    At::Last,
+                    AxisPosition::Last,
                     between(0.6, 1.0),
                 ),
                 Expectation {
                     says: "DBX scales",
                     paper: "to 8 threads (§7.3.2)",
                     metric: 0,
-                    shape: Shape::Change { of: "DBX", from: At::First, until: At::Last },
+                    shape: Shape::Change {
+                        of: "DBX",
+                        from: AxisPosition::First,
+                        until: AxisPosition::Last,
+                    },
                     bounds: at_least(1.5),
                 },
             ],
@@ -392,7 +403,7 @@ pub const FIGURES: &[Figure] = &[
                     "the mixture is faster at 8 threads",
                     "(Figure 12)",
                     ("mixture", "B+-tree"),
-                    At::Value(8.0),
+                    AxisPosition::Value(8.0),
                     at_least(1.05),
                 ),
                 change(
@@ -419,7 +430,7 @@ pub const FIGURES: &[Figure] = &[
                 "the mixture is faster at 8 threads",
                 "506,817 and 442,230, 1.15 × (§7.4.1)",
                 ("mixture", "B+-tree"),
-                At::Value(8.0),
+                AxisPosition::Value(8.0),
                 at_least(1.07),
             )],
             published: &[
@@ -444,14 +455,18 @@ pub const FIGURES: &[Figure] = &[
                     "snapshots gain throughput",
                     "1.41 × at 8 threads (§7.4.2)",
                     ("with snapshots", "without"),
-                    At::Last,
+                    AxisPosition::Last,
                     at_least(1.19),
                 ),
                 Expectation {
                     says: "and save aborts",
                     paper: "1.2 % and 10 % (§7.4.2)",
                     metric: 1,
-                    shape: Shape::Ratio { of: "with snapshots", to: "without", at: At::Last },
+                    shape: Shape::Ratio {
+                        of: "with snapshots",
+                        to: "without",
+                        at: AxisPosition::Last,
+                    },
                     bounds: at_most(0.35),
                 },
             ],
@@ -478,14 +493,22 @@ pub const FIGURES: &[Figure] = &[
                     says: "regions gain over the spinlock",
                     paper: "(Figure 15)",
                     metric: 0,
-                    shape: Shape::Change { of: "DBX", from: At::Value(0.0), until: At::Value(1.0) },
+                    shape: Shape::Change {
+                        of: "DBX",
+                        from: AxisPosition::Value(0.0),
+                        until: AxisPosition::Value(1.0),
+                    },
                     bounds: at_least(1.1),
                 },
                 Expectation {
                     says: "the fallback handler loses nothing",
                     paper: "(Figure 15)",
                     metric: 0,
-                    shape: Shape::Change { of: "DBX", from: At::Value(1.0), until: At::Value(2.0) },
+                    shape: Shape::Change {
+                        of: "DBX",
+                        from: AxisPosition::Value(1.0),
+                        until: AxisPosition::Value(2.0),
+                    },
                     bounds: at_least(0.97),
                 },
             ],
@@ -495,13 +518,13 @@ pub const FIGURES: &[Figure] = &[
             ],
             axis: Axis {
                 label: "what is there",
-                by: By::Choices(&[
-                    Choice { label: "spinlock", arguments: &["--protocol", "dbx-spin"] },
-                    Choice {
+                by: AxisVariable::Choices(&[
+                    AxisChoice { label: "spinlock", arguments: &["--protocol", "dbx-spin"] },
+                    AxisChoice {
                         label: "+RTM",
                         arguments: &["--protocol", "dbx", "--conflict-retries", "100"],
                     },
-                    Choice { label: "+Fallback handler", arguments: &["--protocol", "dbx"] },
+                    AxisChoice { label: "+Fallback handler", arguments: &["--protocol", "dbx"] },
                 ]),
                 scale: Scale::Linear,
                 quick: &[],
@@ -522,14 +545,14 @@ pub const FIGURES: &[Figure] = &[
                     "the log costs little",
                     "9 to 18 % (DBX-TC, §6.5)",
                     ("DBX, durable", "DBX"),
-                    At::Last,
+                    AxisPosition::Last,
                     at_least(0.7),
                 ),
                 ratio(
                     "DBX is ahead of Silo",
                     "1.30 × (§7.6)",
                     ("DBX, durable", "Silo, durable"),
-                    At::Last,
+                    AxisPosition::Last,
                     at_least(1.14),
                 ),
             ],
@@ -561,7 +584,7 @@ pub const FIGURES: &[Figure] = &[
                     "Silo's take longer",
                     "2 × and more (§7.6)",
                     ("Silo", "DBX"),
-                    At::Last,
+                    AxisPosition::Last,
                     at_least(1.4),
                 ),
             ],

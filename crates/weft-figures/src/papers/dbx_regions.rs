@@ -34,7 +34,7 @@ const fn regions(
 
 const SIZES: Axis = Axis {
     label: "bytes that a region accesses, KiB",
-    by: By::Option("--sizes", "K"),
+    by: AxisVariable::Option("--sizes", "K"),
     scale: Scale::Logarithmic,
     quick: &[8.0, 16.0, 22.0, 31.0, 36.0, 1024.0, 2048.0, 3072.0, 4096.0, 5120.0],
     full: &[
@@ -53,7 +53,13 @@ const fn value(
     at: f64,
     bounds: Bounds,
 ) -> Expectation {
-    Expectation { says, paper, metric: 0, shape: Shape::Value { of, at: At::Value(at) }, bounds }
+    Expectation {
+        says,
+        paper,
+        metric: 0,
+        shape: Shape::Value { of, at: AxisPosition::Value(at) },
+        bounds,
+    }
 }
 
 /// The parts of the paper's first figure.
@@ -158,11 +164,11 @@ pub const FIGURES: &[Figure] = &[
             ..regions(
                 Axis {
                     label: "read + written",
-                    by: By::Choices(&[
-                        Choice { label: "16K + 16K", arguments: &["--sizes", "16K+16K"] },
-                        Choice { label: "32K + 16K", arguments: &["--sizes", "32K+16K"] },
-                        Choice { label: "1M + 16K", arguments: &["--sizes", "1M+16K"] },
-                        Choice { label: "3M + 28K", arguments: &["--sizes", "3M+28K"] },
+                    by: AxisVariable::Choices(&[
+                        AxisChoice { label: "16K + 16K", arguments: &["--sizes", "16K+16K"] },
+                        AxisChoice { label: "32K + 16K", arguments: &["--sizes", "32K+16K"] },
+                        AxisChoice { label: "1M + 16K", arguments: &["--sizes", "1M+16K"] },
+                        AxisChoice { label: "3M + 28K", arguments: &["--sizes", "3M+28K"] },
                     ]),
                     ..SIZES
                 },
@@ -191,8 +197,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "DBX",
-                        from: At::Value(100.0),
-                        until: At::Value(2000.0),
+                        from: AxisPosition::Value(100.0),
+                        until: AxisPosition::Value(2000.0),
                     },
                     bounds: at_least(5.0),
                 },
@@ -201,7 +207,7 @@ pub const FIGURES: &[Figure] = &[
             ..regions(
                 Axis {
                     label: "duration of a region, µs",
-                    by: By::Option("--sizes", "us"),
+                    by: AxisVariable::Option("--sizes", "us"),
                     scale: Scale::Linear,
                     quick: &[100.0, 500.0, 1000.0, 2000.0, 4000.0],
                     full: &[

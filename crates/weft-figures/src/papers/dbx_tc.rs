@@ -15,7 +15,7 @@ const fn regions(
     axis: Axis,
     series: &'static [Series],
     expectations: &'static [Expectation],
-    published: &'static [Published],
+    published: &'static [PaperNumber],
     differs: &'static [&'static str],
 ) -> Experiment {
     Experiment {
@@ -49,9 +49,9 @@ const fn pieces(expectations: &'static [Expectation]) -> Experiment {
         simulated: Err("an analysis runs on no machine"),
         axis: Axis {
             label: "optimizations",
-            by: By::Choices(&[
-                Choice { label: "default", arguments: &["--default"] },
-                Choice { label: "DBX-TC", arguments: &["--all-optimizations"] },
+            by: AxisVariable::Choices(&[
+                AxisChoice { label: "default", arguments: &["--default"] },
+                AxisChoice { label: "DBX-TC", arguments: &["--all-optimizations"] },
             ]),
             scale: Scale::Linear,
             quick: &[],
@@ -74,7 +74,7 @@ const fn of_procedure(name: &'static str, path: &'static str) -> Metric {
 }
 
 const fn of_pieces(says: &'static str, metric: usize, at: f64, bounds: Bounds) -> Expectation {
-    let shape = Shape::Value { of: "TPC-C", at: At::Value(at) };
+    let shape = Shape::Value { of: "TPC-C", at: AxisPosition::Value(at) };
     Expectation { says, paper: "(§6.2)", metric, shape, bounds }
 }
 
@@ -90,7 +90,7 @@ const PROTOCOLS: &[Series] = &[
 
 const THREADS: Axis = Axis {
     label: "threads",
-    by: By::Threads,
+    by: AxisVariable::Threads,
     scale: Scale::Linear,
     quick: &[1.0, 4.0, 8.0],
     full: &[1.0, 2.0, 4.0, 6.0, 8.0],
@@ -116,7 +116,7 @@ const CONFLICTS: Metric = Metric {
 const fn contest(
     workload: &'static [&'static str],
     expectations: &'static [Expectation],
-    published: &'static [Published],
+    published: &'static [PaperNumber],
 ) -> Experiment {
     Experiment {
         workload,
@@ -165,7 +165,13 @@ const fn of_durable(
     (of, to): (&'static str, &'static str),
     bounds: Bounds,
 ) -> Expectation {
-    Expectation { says, paper, metric: 0, shape: Shape::Ratio { of, to, at: At::Last }, bounds }
+    Expectation {
+        says,
+        paper,
+        metric: 0,
+        shape: Shape::Ratio { of, to, at: AxisPosition::Last },
+        bounds,
+    }
 }
 
 const fn ratio(
@@ -174,7 +180,7 @@ const fn ratio(
     to: &'static str,
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Ratio { of: "DBX-TC", to, at: At::Value(8.0) };
+    let shape = Shape::Ratio { of: "DBX-TC", to, at: AxisPosition::Value(8.0) };
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
@@ -196,12 +202,12 @@ const fn of_transaction(
     at: f64,
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Value { of: "mean of a transaction", at: At::Value(at) };
+    let shape = Shape::Value { of: "mean of a transaction", at: AxisPosition::Value(at) };
     Expectation { says, paper, metric, shape, bounds }
 }
 
 const fn at_size(says: &'static str, paper: &'static str, at: f64, bounds: Bounds) -> Expectation {
-    let shape = Shape::Value { of: "writes", at: At::Value(at) };
+    let shape = Shape::Value { of: "writes", at: AxisPosition::Value(at) };
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
@@ -216,7 +222,7 @@ pub const FIGURES: &[Figure] = &[
         content: Content::Experiment(regions(
             Axis {
                 label: "bytes written, KiB",
-                by: By::Option("--sizes", "K"),
+                by: AxisVariable::Option("--sizes", "K"),
                 scale: Scale::Linear,
                 quick: &[4.0, 8.0, 16.0, 24.0, 32.0, 36.0],
                 full: &[2.0, 4.0, 8.0, 12.0, 16.0, 20.0, 24.0, 28.0, 31.0, 32.0, 33.0, 36.0],
@@ -242,7 +248,7 @@ pub const FIGURES: &[Figure] = &[
         content: Content::Experiment(regions(
             Axis {
                 label: "bytes written in random lines",
-                by: By::Option("--sizes", ""),
+                by: AxisVariable::Option("--sizes", ""),
                 scale: Scale::Logarithmic,
                 quick: &[448.0, 2048.0, 4096.0, 8192.0, 16384.0, 20480.0],
                 full: &[
@@ -280,7 +286,7 @@ pub const FIGURES: &[Figure] = &[
             simulated: Ok(MACHINE),
             axis: Axis {
                 label: "threads",
-                by: By::Threads,
+                by: AxisVariable::Threads,
                 scale: Scale::Linear,
                 quick: &[1.0, 4.0, 8.0],
                 full: &[1.0, 2.0, 4.0, 6.0, 8.0],
@@ -298,8 +304,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "1T1W",
-                        from: At::Value(1.0),
-                        until: At::Value(8.0),
+                        from: AxisPosition::Value(1.0),
+                        until: AxisPosition::Value(8.0),
                     },
                     bounds: at_most(3.0),
                 },
@@ -307,18 +313,18 @@ pub const FIGURES: &[Figure] = &[
                     says: "most take the lock at one thread",
                     paper: "0.88 (§2.2)",
                     metric: 1,
-                    shape: Shape::Value { of: "1T1W", at: At::Value(1.0) },
+                    shape: Shape::Value { of: "1T1W", at: AxisPosition::Value(1.0) },
                     bounds: between(0.6, 1.0),
                 },
                 Expectation {
                     says: "high contention is no slower",
                     paper: "\"slightly better\" (§2.2)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "NT1W", to: "1T1W", at: At::Value(8.0) },
+                    shape: Shape::Ratio { of: "NT1W", to: "1T1W", at: AxisPosition::Value(8.0) },
                     bounds: at_least(0.9),
                 },
             ],
-            published: &[Published { series: "1T1W", metric: 1, at: 1.0, value: 0.88 }],
+            published: &[PaperNumber { series: "1T1W", metric: 1, at: 1.0, value: 0.88 }],
             differs: &[
                 "A region that does not fit is retried up to ten times; the paper's transaction \
                  takes the lock at once.",
@@ -343,12 +349,12 @@ pub const FIGURES: &[Figure] = &[
             }),
             axis: Axis {
                 label: "transaction",
-                by: By::Choices(&[
-                    Choice { label: "New-Order", arguments: &["--mix", "neworder"] },
-                    Choice { label: "Payment", arguments: &["--mix", "payment"] },
-                    Choice { label: "Order-Status", arguments: &["--mix", "orderstatus"] },
-                    Choice { label: "Delivery", arguments: &["--mix", "delivery"] },
-                    Choice { label: "Stock-Level", arguments: &["--mix", "stocklevel"] },
+                by: AxisVariable::Choices(&[
+                    AxisChoice { label: "New-Order", arguments: &["--mix", "neworder"] },
+                    AxisChoice { label: "Payment", arguments: &["--mix", "payment"] },
+                    AxisChoice { label: "Order-Status", arguments: &["--mix", "orderstatus"] },
+                    AxisChoice { label: "Delivery", arguments: &["--mix", "delivery"] },
+                    AxisChoice { label: "Stock-Level", arguments: &["--mix", "stocklevel"] },
                 ]),
                 scale: Scale::Linear,
                 quick: &[],
@@ -515,7 +521,7 @@ pub const FIGURES: &[Figure] = &[
                     shape: Shape::Ratio {
                         of: "DBX-TC",
                         to: "without snapshots",
-                        at: At::Value(8.0),
+                        at: AxisPosition::Value(8.0),
                     },
                     bounds: at_least(1.29),
                 },
@@ -525,8 +531,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "without snapshots",
-                        from: At::Value(4.0),
-                        until: At::Value(8.0),
+                        from: AxisPosition::Value(4.0),
+                        until: AxisPosition::Value(8.0),
                     },
                     bounds: at_most(1.1),
                 },
@@ -537,7 +543,7 @@ pub const FIGURES: &[Figure] = &[
                     shape: Shape::Ratio {
                         of: "without snapshots",
                         to: "DBX-TC",
-                        at: At::Value(8.0),
+                        at: AxisPosition::Value(8.0),
                     },
                     bounds: at_least(1.8),
                 },
@@ -545,7 +551,11 @@ pub const FIGURES: &[Figure] = &[
                     says: "a number for each reader costs little",
                     paper: "2.02 and 1.90 × DBX (§6.3)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "DBX-TC(ROEP)", to: "DBX-TC", at: At::Value(8.0) },
+                    shape: Shape::Ratio {
+                        of: "DBX-TC(ROEP)",
+                        to: "DBX-TC",
+                        at: AxisPosition::Value(8.0),
+                    },
                     bounds: between(0.75, 1.15),
                 },
             ],
@@ -623,14 +633,18 @@ pub const FIGURES: &[Figure] = &[
                     says: "it is some epochs",
                     paper: "114 ms at 8 threads, epochs of 20 ms (§6.5)",
                     metric: 0,
-                    shape: Shape::Value { of: "DBX-TC", at: At::Last },
+                    shape: Shape::Value { of: "DBX-TC", at: AxisPosition::Last },
                     bounds: between(20.0, 200.0),
                 },
                 Expectation {
                     says: "and less where readers advance the epoch",
                     paper: "54 and 114 ms (§6.5)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "DBX-TC(ROEP)", to: "DBX-TC", at: At::Last },
+                    shape: Shape::Ratio {
+                        of: "DBX-TC(ROEP)",
+                        to: "DBX-TC",
+                        at: AxisPosition::Last,
+                    },
                     bounds: at_most(0.7),
                 },
             ],
@@ -676,7 +690,7 @@ pub const FIGURES: &[Figure] = &[
                     shape: Shape::Ratio {
                         of: "+chopping",
                         to: "small regions",
-                        at: At::Value(8.0),
+                        at: AxisPosition::Value(8.0),
                     },
                     bounds: at_least(1.05),
                 },
@@ -684,14 +698,22 @@ pub const FIGURES: &[Figure] = &[
                     says: "so do snapshots",
                     paper: "up to 1.67 × (§1)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "+snapshots", to: "+chopping", at: At::Value(8.0) },
+                    shape: Shape::Ratio {
+                        of: "+snapshots",
+                        to: "+chopping",
+                        at: AxisPosition::Value(8.0),
+                    },
                     bounds: at_least(1.29),
                 },
                 Expectation {
                     says: "and deferred execution",
                     paper: "(Figure 14)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "+deferred", to: "+snapshots", at: At::Value(8.0) },
+                    shape: Shape::Ratio {
+                        of: "+deferred",
+                        to: "+snapshots",
+                        at: AxisPosition::Value(8.0),
+                    },
                     bounds: at_least(1.02),
                 },
             ],

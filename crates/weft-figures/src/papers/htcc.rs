@@ -27,7 +27,7 @@ const MANY: &[&str] = &["tpcc", "--warehouses", "40"];
 
 const THREADS: Axis = Axis {
     label: "threads",
-    by: By::Threads,
+    by: AxisVariable::Threads,
     scale: Scale::Linear,
     quick: &[10.0, 40.0, 80.0],
     full: &[1.0, 10.0, 20.0, 30.0, 40.0, 56.0, 80.0],
@@ -35,7 +35,7 @@ const THREADS: Axis = Axis {
 
 const WAREHOUSES: Axis = Axis {
     label: "warehouses",
-    by: By::Option("--warehouses", ""),
+    by: AxisVariable::Option("--warehouses", ""),
     scale: Scale::Linear,
     quick: &[4.0, 12.0, 40.0],
     full: &[4.0, 8.0, 12.0, 20.0, 40.0],
@@ -104,7 +104,7 @@ const fn ratio(
     at: f64,
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Ratio { of, to, at: At::Value(at) };
+    let shape = Shape::Ratio { of, to, at: AxisPosition::Value(at) };
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
@@ -119,7 +119,7 @@ const fn aborts_about(
     (metric, of): (usize, &'static str),
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Value { of, at: At::Value(40.0) };
+    let shape = Shape::Value { of, at: AxisPosition::Value(40.0) };
     Expectation { says, paper, metric, shape, bounds }
 }
 
@@ -134,7 +134,7 @@ const TEN_UPDATES: &[Series] = &[
 const fn ten_updates(
     workload: &'static [&'static str],
     expectations: &'static [Expectation],
-    published: &'static [Published],
+    published: &'static [PaperNumber],
 ) -> Experiment {
     let simulated = Simulated {
         quick: span(0.3, 0.7),
@@ -253,8 +253,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "HOCC(64)",
-                        from: At::Value(40.0),
-                        until: At::Value(80.0),
+                        from: AxisPosition::Value(40.0),
+                        until: AxisPosition::Value(80.0),
                     },
                     bounds: at_most(0.9),
                 },
@@ -280,8 +280,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "HOCC(64)",
-                        from: At::Value(40.0),
-                        until: At::Value(80.0),
+                        from: AxisPosition::Value(40.0),
+                        until: AxisPosition::Value(80.0),
                     },
                     bounds: at_most(0.9),
                 },
@@ -291,8 +291,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "OCC",
-                        from: At::Value(10.0),
-                        until: At::Value(80.0),
+                        from: AxisPosition::Value(10.0),
+                        until: AxisPosition::Value(80.0),
                     },
                     bounds: at_least(1.2),
                 },
@@ -318,8 +318,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "HTCC",
-                        from: At::Value(10.0),
-                        until: At::Value(40.0),
+                        from: AxisPosition::Value(10.0),
+                        until: AxisPosition::Value(40.0),
                     },
                     bounds: at_least(3.0),
                 },
@@ -366,7 +366,7 @@ pub const FIGURES: &[Figure] = &[
                     says: "HTCC is ahead of all on 40 threads and more",
                     paper: "(§5)",
                     metric: 0,
-                    shape: Shape::Ahead { of: "HTCC", from: At::Value(40.0) },
+                    shape: Shape::Ahead { of: "HTCC", from: AxisPosition::Value(40.0) },
                     bounds: at_least(1.05),
                 },
             ],
@@ -430,21 +430,21 @@ pub const FIGURES: &[Figure] = &[
                     says: "the slowest of HTCC are faster than those of OCC",
                     paper: "89 % against 78 % within 160 µs (§5)",
                     metric: 1,
-                    shape: Shape::Ratio { of: "HTCC", to: "OCC", at: At::Value(40.0) },
+                    shape: Shape::Ratio { of: "HTCC", to: "OCC", at: AxisPosition::Value(40.0) },
                     bounds: at_most(0.9),
                 },
                 Expectation {
                     says: "and than those of SOCC",
                     paper: "89 % against 73 % within 160 µs (§5)",
                     metric: 1,
-                    shape: Shape::Ratio { of: "HTCC", to: "SOCC", at: At::Value(40.0) },
+                    shape: Shape::Ratio { of: "HTCC", to: "SOCC", at: AxisPosition::Value(40.0) },
                     bounds: at_most(0.9),
                 },
                 Expectation {
                     says: "HOCC takes far longer than HTCC",
                     paper: "37 % within 640 µs (§5)",
                     metric: 0,
-                    shape: Shape::Ratio { of: "HOCC", to: "HTCC", at: At::Value(40.0) },
+                    shape: Shape::Ratio { of: "HOCC", to: "HTCC", at: AxisPosition::Value(40.0) },
                     bounds: at_least(3.0),
                 },
             ],
@@ -497,7 +497,7 @@ pub const FIGURES: &[Figure] = &[
             ],
             published: &[
                 published("OCC", 40.0, 62.9),
-                Published { series: "OCC", metric: 1, at: 40.0, value: 31.0 },
+                PaperNumber { series: "OCC", metric: 1, at: 40.0, value: 31.0 },
             ],
             differs: &[
                 "An abort counts for the table of the first record, or range of keys, that is found to have changed; \
@@ -544,8 +544,8 @@ pub const FIGURES: &[Figure] = &[
                     metric: 0,
                     shape: Shape::Change {
                         of: "HTCC(None)",
-                        from: At::Value(10.0),
-                        until: At::Value(80.0),
+                        from: AxisPosition::Value(10.0),
+                        until: AxisPosition::Value(80.0),
                     },
                     bounds: at_most(1.0),
                 },

@@ -6,7 +6,7 @@ use crate::definition::*;
 
 const THREADS: Axis = Axis {
     label: "threads",
-    by: By::Threads,
+    by: AxisVariable::Threads,
     scale: Scale::Linear,
     quick: &[1.0, 2.0, 4.0, 8.0],
     full: &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
@@ -64,7 +64,7 @@ const ALL: &[&str] = &["locks", "--workload", "manager", "--work", "1500"];
 const COARSE: &[&str] = &["locks", "--workload", "manager", "--work", "1500", "--coarse"];
 
 const fn gain(says: &'static str, paper: &'static str, at: f64, bounds: Bounds) -> Expectation {
-    let shape = Shape::Ratio { of: "with elision", to: "baseline", at: At::Value(at) };
+    let shape = Shape::Ratio { of: "with elision", to: "baseline", at: AxisPosition::Value(at) };
     Expectation { says, paper, metric: 0, shape, bounds }
 }
 
@@ -75,12 +75,12 @@ const fn aborted(
     at: f64,
     bounds: Bounds,
 ) -> Expectation {
-    let shape = Shape::Value { of: "with elision", at: At::Value(at) };
+    let shape = Shape::Value { of: "with elision", at: AxisPosition::Value(at) };
     Expectation { says, paper, metric, shape, bounds }
 }
 
-const fn share(metric: usize, at: f64, value: f64) -> Published {
-    Published { series: "with elision", metric, at, value }
+const fn share(metric: usize, at: f64, value: f64) -> PaperNumber {
+    PaperNumber { series: "with elision", metric, at, value }
 }
 
 /// The paper's figures and tables.

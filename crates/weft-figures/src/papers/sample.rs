@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::definition::*;
-use crate::measured::{Outcome, Points};
-use crate::plan::{Host, Settings, Wanted, plan};
+use crate::measured::{CallOutcome, Points};
+use crate::plan::{Host, MachineChoice, Settings, plan};
 use crate::report::Report;
 
 /// Two series over 1, 2 and 4 threads.
@@ -21,7 +21,7 @@ pub const SAMPLE: Experiment = Experiment {
     }),
     axis: Axis {
         label: "threads",
-        by: By::Threads,
+        by: AxisVariable::Threads,
         scale: Scale::Linear,
         quick: &[1.0, 2.0, 4.0],
         full: &[1.0, 2.0, 3.0, 4.0],
@@ -38,7 +38,7 @@ pub const SAMPLE: Experiment = Experiment {
         says: "fast <is> twice as fast on 4 threads",
         paper: "3 × (§5)",
         metric: 0,
-        shape: Shape::Ratio { of: "fast", to: "slow", at: At::Value(4.0) },
+        shape: Shape::Ratio { of: "fast", to: "slow", at: AxisPosition::Value(4.0) },
         bounds: at_least(2.0),
     }],
     published: &[published("slow", 2.0, 12.0)],
@@ -60,7 +60,7 @@ pub fn settings() -> Settings {
     let host = Host { logical_cores: 2, has_rtm: false };
     let directory = "out".to_owned();
     Settings {
-        wanted: Wanted::Best,
+        wanted: MachineChoice::Best,
         host,
         is_full: false,
         seed: 7,
@@ -70,11 +70,11 @@ pub fn settings() -> Settings {
     }
 }
 
-fn outcomes(curves: &[&[f64]]) -> Vec<Outcome> {
+fn outcomes(curves: &[&[f64]]) -> Vec<CallOutcome> {
     let places = (0..2).flat_map(|series| (0..3).map(move |place| (series, place)));
     let outcomes = places.map(|(series, place)| match curves[series].get(place) {
-        Some(number) => Outcome::Report(json!({ "transactions_per_second": number })),
-        None => Outcome::Failed("too many, really".to_owned()),
+        Some(number) => CallOutcome::Report(json!({ "transactions_per_second": number })),
+        None => CallOutcome::Failed("too many, really".to_owned()),
     });
     outcomes.collect()
 }

@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use super::*;
 use crate::definition::*;
-use crate::plan::{Host, Settings, Wanted, plan};
+use crate::plan::{Host, MachineChoice, Settings, plan};
 
 fn experiments() -> impl Iterator<Item = (String, &'static Experiment)> {
     all().filter_map(|figure| Some((figure.id(), figure.experiment()?)))
 }
 
-fn settings(wanted: Wanted, host: Host, is_full: bool) -> Settings {
+fn settings(wanted: MachineChoice, host: Host, is_full: bool) -> Settings {
     let directory = "out".to_owned();
     Settings { wanted, host, is_full, seed: 7, time: 1.0, with: vec![], directory }
 }
@@ -18,7 +18,9 @@ fn settings(wanted: Wanted, host: Host, is_full: bool) -> Settings {
 /// Returns all values of an axis, in quick or in full runs.
 fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
     match (experiment.axis.by, is_full) {
-        (By::Choices(choices), _) => (0..choices.len()).map(|choice| choice as f64).collect(),
+        (AxisVariable::Choices(choices), _) => {
+            (0..choices.len()).map(|choice| choice as f64).collect()
+        }
         (_, true) => experiment.axis.full.to_vec(),
         (_, false) => experiment.axis.quick.to_vec(),
     }
@@ -72,9 +74,9 @@ fn what_is_expected_is_about_what_is_measured() {
         assert_eq!(names.len(), experiment.series.len(), "{id}");
         assert!(!experiment.metrics.is_empty() && !experiment.expectations.is_empty(), "{id}");
         assert!(experiment.real.is_ok() || experiment.simulated.is_ok(), "{id}");
-        let has = |at: At| match at {
-            At::Value(value) => quick.contains(&value) && full.contains(&value),
-            At::First | At::Last => true,
+        let has = |at: AxisPosition| match at {
+            AxisPosition::Value(value) => quick.contains(&value) && full.contains(&value),
+            AxisPosition::First | AxisPosition::Last => true,
         };
         for expectation in experiment.expectations {
             let says = expectation.says;
@@ -123,7 +125,7 @@ fn every_experiment_becomes_calls() {
     let hosts =
         [Host { logical_cores: 2, has_rtm: false }, Host { logical_cores: 128, has_rtm: true }];
     for (host, is_full) in [(hosts[0], false), (hosts[1], true)] {
-        for wanted in [Wanted::Best, Wanted::Simulated, Wanted::Real] {
+        for wanted in [MachineChoice::Best, MachineChoice::Simulated, MachineChoice::Real] {
             let settings = settings(wanted, host, is_full);
             for figure in all() {
                 let Ok(plan) = plan(figure, &settings) else { continue };
@@ -133,7 +135,7 @@ fn every_experiment_becomes_calls() {
                 let commands: HashSet<String> =
                     plan.points.iter().map(|point| point.call.to_string()).collect();
                 let calls = match experiment.axis.by {
-                    By::Time => experiment.series.len(),
+                    AxisVariable::Time => experiment.series.len(),
                     _ => plan.points.len(),
                 };
                 assert_eq!(commands.len(), calls, "{id}: two points are the same call");
@@ -161,13 +163,19 @@ fn figures_are_measured_where_they_can_be() {
     let is = |name, host, wanted, expected| {
         assert_eq!(machine(name, host, wanted), Ok(expected), "{name}");
     };
-    is("htcc-figure-14", large, Wanted::Best, ("this machine", 3, 0));
-    is("htcc-figure-14", large, Wanted::Simulated, ("xeon-e7-4x10", 3, 0));
-    is("htcc-figure-14", small, Wanted::Best, ("xeon-e7-4x10", 3, 0));
-    is("dbx-figure-8", small, Wanted::Real, ("this machine", 1, 2));
-    is("dbx-figure-16", small, Wanted::Best, ("this machine", 2, 0));
-    is("dbx-tc-figure-10", small, Wanted::Simulated, ("this machine", 2, 0));
-    assert!(machine("htcc-figure-14", small, Wanted::Real).unwrap_err().contains("2 threads"));
-    assert!(machine("dbx-figure-1a", small, Wanted::Real).unwrap_err().contains("4 threads"));
-    assert!(machine("dbx-figure-16", small, Wanted::Simulated).unwrap_err().contains("disk"));
+    is("htcc-figure-14", large, MachineChoice::Best, ("this machine", 3, 0));
+    is("htcc-figure-14", large, MachineChoice::Simulated, ("xeon-e7-4x10", 3, 0));
+    is("htcc-figure-14", small, MachineChoice::Best, ("xeon-e7-4x10", 3, 0));
+    is("dbx-figure-8", small, MachineChoice::Real, ("this machine", 1, 2));
+    is("dbx-figure-16", small, MachineChoice::Best, ("this machine", 2, 0));
+    is("dbx-tc-figure-10", small, MachineChoice::Simulated, ("this machine", 2, 0));
+    assert!(
+        machine("htcc-figure-14", small, MachineChoice::Real).unwrap_err().contains("2 threads")
+    );
+    assert!(
+        machine("dbx-figure-1a", small, MachineChoice::Real).unwrap_err().contains("4 threads")
+    );
+    assert!(
+        machine("dbx-figure-16", small, MachineChoice::Simulated).unwrap_err().contains("disk")
+    );
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use weft::Failure;
 use weft::protocol::ProtocolDescription;
 use weft_workloads::locks::{
-    Client, Contest, Locks, Parameters, Protected, StorageManager, Structure, Visitor,
+    Client, LockComparison, Locks, Parameters, Protected, StorageManager, Structure, Visitor,
 };
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
@@ -21,7 +21,7 @@ use weft_options::locks::{LocksOptions, in_place_of_protocols};
 use weft_options::protocols::LOCKS;
 
 use weft_bench::harness::contender::{
-    Benchmark, Contender, Driven, Loaded, Variant, failed_to_load,
+    Benchmark, Contender, LoadedContender, System, Variant, failed_to_load,
 };
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
@@ -97,7 +97,7 @@ fn describe(name: &str) -> &'static ProtocolDescription {
 }
 
 /// Locks around one of the structures.
-struct LocksBenchmark(Contest);
+struct LocksBenchmark(LockComparison);
 
 impl Benchmark for LocksBenchmark {
     fn load(
@@ -121,7 +121,7 @@ impl Visitor for Enter {
     type Result = Box<dyn Contender>;
 
     fn visit<S: Structure + 'static>(self, locks: Locks<S>) -> Self::Result {
-        Box::new(Loaded::new(Named { name: self.name, locks }, self.threads))
+        Box::new(LoadedContender::new(Named { name: self.name, locks }, self.threads))
     }
 }
 
@@ -131,7 +131,7 @@ struct Named<S> {
     locks: Locks<S>,
 }
 
-impl<S: Structure> Driven for Named<S> {
+impl<S: Structure> System for Named<S> {
     const WORKLOAD: &'static str = "locks";
     const TRANSACTIONS: &'static [&'static str] = Locks::<S>::TRANSACTIONS;
     type Client = Client<S::Worker>;
@@ -180,23 +180,23 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         return Err(Stop::Usage(message.to_owned()));
     }
     let locks = &arguments.bench.protocol;
-    let contest = arguments.options.contest(locks);
-    let Parameters { subscribers, updates, mix, theta } = contest.parameters;
-    contest.check().map_err(|message| Stop::Usage(message.to_owned()))?;
-    let is_manager = contest.protected == Protected::Manager;
-    let is_map = contest.protected == Protected::Map;
+    let comparison = arguments.options.comparison(locks);
+    let Parameters { subscribers, updates, mix, theta } = comparison.parameters;
+    comparison.check().map_err(|message| Stop::Usage(message.to_owned()))?;
+    let is_manager = comparison.protected == Protected::Manager;
+    let is_map = comparison.protected == Protected::Map;
     let has_rows = is_manager && StorageManager::has_other_tables(mix);
     let subscriber_bytes = if has_rows { ROWS_BYTES } else { SUBSCRIBER_BYTES };
     let subject = Subject {
         title: format!(
             "{}; {}",
-            contest.title(),
-            numbers::counted(u64::from(subscribers), contest.size_of())
+            comparison.title(),
+            numbers::counted(u64::from(subscribers), comparison.size_of())
         ),
         options: vec![
-            ("structure", contest.protected.name().into()),
+            ("structure", comparison.protected.name().into()),
             ("kinds_elided", is_manager.then(|| locks.join(",")).into()),
-            ("work", is_manager.then_some(contest.work).into()),
+            ("work", is_manager.then_some(comparison.work).into()),
             ("subscribers", subscribers.into()),
             ("updates", updates.into()),
             ("mix", is_manager.then(|| mix.to_string()).into()),
@@ -209,6 +209,6 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
         loaded_bytes: u64::from(subscribers) * subscriber_bytes,
         growth_bytes_per_second: 0,
     };
-    let bench = BenchArguments { protocol: contest.names(), ..arguments.bench.clone() };
-    harness::run(&bench, &LocksBenchmark(contest), subject, &mut io::stdout())
+    let bench = BenchArguments { protocol: comparison.names(), ..arguments.bench.clone() };
+    harness::run(&bench, &LocksBenchmark(comparison), subject, &mut io::stdout())
 }

@@ -22,7 +22,7 @@ use weft_options::values::{protocol_names_or_raw, whole_number};
 use weft_options::ycsb::{StorageName, YcsbOptions, theta};
 
 use weft_bench::harness::contender::{
-    Benchmark, Contender, Driven, Loaded, Variant, failed_to_load, load_under,
+    Benchmark, Contender, LoadedContender, System, Variant, failed_to_load, load_under,
 };
 use weft_bench::harness::tally::SAMPLE_OF_SMALL;
 use weft_bench::harness::{self, Subject};
@@ -353,7 +353,7 @@ impl RowVisitor for Load<'_> {
         if name == RAW {
             let raw = RawYcsb::<R>::load(parameters, options)
                 .map_err(|failure| failed_to_load(name, &failure))?;
-            return Ok(Box::new(Loaded::new(Raw(raw), options.threads)));
+            return Ok(Box::new(LoadedContender::new(Raw(raw), options.threads)));
         }
         with_protocol!(protocol_of(name), |P| load_under::<P, Ycsb<P, R>, SAMPLE_OF_SMALL>(
             parameters, options
@@ -365,7 +365,7 @@ impl RowVisitor for Load<'_> {
 /// The memory store without transactions, as a contender.
 struct Raw<R: Row>(RawYcsb<R>);
 
-impl<R: Row> Driven for Raw<R> {
+impl<R: Row> System for Raw<R> {
     const WORKLOAD: &'static str = "ycsb";
     const TRANSACTIONS: &'static [&'static str] = RawYcsb::<R>::TRANSACTIONS;
     type Client = RawClient<R>;

@@ -3,7 +3,7 @@
 use clap::Args;
 use weft::{Failure, Metrics};
 use weft_options::locks::{LocksOptions, in_place_of_protocols};
-use weft_workloads::locks::{self, Contest, Structure, Visitor};
+use weft_workloads::locks::{self, LockComparison, Structure, Visitor};
 use weft_workloads::workload::{Condition, Outcome};
 
 use crate::arguments::Common;
@@ -48,21 +48,21 @@ pub struct Locks {
 }
 
 impl Locks {
-    fn contest(&self) -> Contest {
-        self.options.contest(&self.common.protocol)
+    fn comparison(&self) -> LockComparison {
+        self.options.comparison(&self.common.protocol)
     }
 }
 
 impl Benchmark for Locks {
     fn title(&self, _values: &[f64]) -> String {
-        let contest = self.contest();
+        let comparison = self.comparison();
         format!(
             "{}; {} {}s; {} cycles of computing for each transaction, {} in each page",
-            contest.title(),
-            contest.parameters.subscribers,
-            contest.size_of(),
+            comparison.title(),
+            comparison.parameters.subscribers,
+            comparison.size_of(),
             self.compute,
-            contest.work
+            comparison.work
         )
     }
 
@@ -71,7 +71,7 @@ impl Benchmark for Locks {
     }
 
     fn contenders(&self) -> Vec<String> {
-        self.contest().names()
+        self.comparison().names()
     }
 
     fn cores_max(&self, _contender: &str) -> usize {
@@ -79,12 +79,12 @@ impl Benchmark for Locks {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.contest().check().map_err(str::to_owned)
+        self.comparison().check().map_err(str::to_owned)
     }
 
     fn simulate(&self, contender: &str, setting: &Setting<'_>) -> Result<SimulationResult, String> {
         let run = Run { compute: self.compute, setting };
-        self.contest()
+        self.comparison()
             .load(contender, &setting.load_options(), run)
             .map_err(|failure| format!("{contender}, loading: {failure}"))?
     }

@@ -6,7 +6,7 @@ use weft_protocols::with_protocol;
 use weft_workloads::variants::protocol_of;
 use weft_workloads::ycsb;
 use weft_workloads::ycsb::Distribution;
-use weft_workloads::ycsb::row::{FixedRow, InHashTable, InTree};
+use weft_workloads::ycsb::row::{FixedRow, HashIndex, TreeIndex};
 
 use crate::arguments::Common;
 use crate::simulation::{Benchmark, Setting, SimulationResult, simulate_under};
@@ -51,10 +51,10 @@ impl Benchmark for Ycsb {
         let parameters = self.options.parameters(self.mix, self.theta, Distribution::Zipf)?;
         with_protocol!(protocol_of(contender), |P| match self.options.storage {
             StorageName::Tree => {
-                simulate_under::<P, ycsb::Ycsb<P, Row<InTree>>>(&parameters, setting)
+                simulate_under::<P, ycsb::Ycsb<P, Row<TreeIndex>>>(&parameters, setting)
             }
             StorageName::Hash => {
-                simulate_under::<P, ycsb::Ycsb<P, Row<InHashTable>>>(&parameters, setting)
+                simulate_under::<P, ycsb::Ycsb<P, Row<HashIndex>>>(&parameters, setting)
             }
         })
         .expect("the parser knows the names")

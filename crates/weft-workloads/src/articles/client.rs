@@ -9,7 +9,7 @@ use super::mix::{Mix, TransactionType};
 use super::{Parameters, Post, Request};
 use crate::popularity::{self, Course, Pick, RANKS_COUNTED};
 use crate::random::Random;
-use crate::stashing::{Draws, Requested};
+use crate::stashing::{ClientRequest, RequestClient};
 
 /// Changes the seed for drawing users, so that they are independent of the articles.
 const USERS_SEED: u64 = 0x7573_6572;
@@ -55,7 +55,7 @@ impl AllNames {
 
 /// What all clients choose from, and their accounts.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct RequestSource {
     drawn_articles: Arc<[Pick]>,
     drawn_users: Arc<[Pick]>,
     /// The most popular articles and users.
@@ -69,12 +69,12 @@ pub(super) struct Choice {
     pub(super) names: AllNames,
 }
 
-impl Choice {
-    pub(super) fn new(parameters: &Parameters, seed: u64) -> Choice {
+impl RequestSource {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> RequestSource {
         let &Parameters { articles, users, alpha, mix, .. } = parameters;
         let popular_articles = popularity::most_popular(articles);
         let comments = popularity::Ledgers::new(popular_articles.len());
-        Choice {
+        RequestSource {
             drawn_articles: popularity::draw_zipf(articles, alpha, seed),
             drawn_users: popularity::draw_zipf(users, alpha, seed ^ USERS_SEED),
             popular_articles,
@@ -118,7 +118,7 @@ pub struct Client {
     names: Arc<Names>,
 }
 
-impl Draws for Client {
+impl RequestClient for Client {
     type Request = Request;
 
     #[inline]
@@ -176,7 +176,7 @@ impl Draws for Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank(u16);
 
-impl Requested for Request {
+impl ClientRequest for Request {
     #[inline]
     fn transaction(&self) -> usize {
         self.transaction_type() as usize

@@ -9,7 +9,7 @@ use std::fmt;
 
 use weft::{Failure, Snapshot};
 
-use super::client::Choice;
+use super::client::RequestSource;
 use super::load::{Discussion, draw_user, giver, saying};
 use super::schema::{Article, Comment, User, client_of, numbered_id};
 use super::{Parameters, Tables};
@@ -94,18 +94,18 @@ impl Findings {
 }
 
 /// A database at rest, and what it should contain.
-pub(super) struct AtRest<'a> {
+pub(super) struct DatabaseAtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a Parameters,
     /// The seed of the load.
     pub(super) seed: u64,
-    pub(super) choice: &'a Choice,
+    pub(super) source: &'a RequestSource,
 }
 
 /// Checks every rule.
 pub(super) fn verify(
-    articles: &AtRest<'_>,
+    articles: &DatabaseAtRest<'_>,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
     let mut findings = Findings(Rule::ALL.map(|rule| Finding::new(rule.name())));
@@ -126,7 +126,7 @@ pub(super) fn verify(
 
 /// Checks ARTICLES, and returns A_NUM_COMMENTS of each article.
 fn check_articles(
-    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
+    &DatabaseAtRest { snapshot, tables, parameters, seed, source }: &DatabaseAtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<Vec<Option<i64>>, Failure> {
@@ -145,8 +145,8 @@ fn check_articles(
         let holds = row == Some(&loaded);
         findings.check(Rule::Articles, holds, format_args!("A_ID {a_id}: {row:?}, not {loaded:?}"));
     })?;
-    let (_, added) = choice.comments.changes();
-    for (&a_id, added) in choice.popular_articles.iter().zip(added) {
+    let (_, added) = source.comments.changes();
+    for (&a_id, added) in source.popular_articles.iter().zip(added) {
         let loaded = Discussion::draw(seed, a_id, parameters.users).article.a_num_comments;
         let found = counts[a_id as usize];
         findings.check(
@@ -252,7 +252,7 @@ impl Survey<'_> {
 
 /// Checks COMMENTS, and the number of comments on each article.
 fn check_comments(
-    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
+    &DatabaseAtRest { snapshot, tables, parameters, seed, source }: &DatabaseAtRest<'_>,
     counts: Vec<Option<i64>>,
     findings: &mut Findings,
     report: impl Fn(u64),
@@ -263,7 +263,7 @@ fn check_comments(
         seed,
         users: parameters.users,
         operations: parameters.operations,
-        clients: choice.names.drawn().len(),
+        clients: source.names.drawn().len(),
         current: None,
         of_current: 0,
         of_current_loaded: 0,
@@ -288,7 +288,7 @@ fn check_comments(
             format_args!("two have that of comment {number} of client {client}"),
         );
     }
-    let (added, _) = choice.comments.changes();
+    let (added, _) = source.comments.changes();
     findings.check(
         Rule::AllCounted,
         found == loaded + added,
@@ -299,11 +299,11 @@ fn check_comments(
 
 /// Checks USERS, and that a client has given each new name.
 fn check_users(
-    &AtRest { snapshot, tables, parameters, seed, choice }: &AtRest<'_>,
+    &DatabaseAtRest { snapshot, tables, parameters, seed, source }: &DatabaseAtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<(), Failure> {
-    let drawn = choice.names.drawn();
+    let drawn = source.names.drawn();
     let keys = 0..=parameters.users;
     walk::keys(snapshot, &tables.users, keys, |u_id, row| {
         report(u_id);
@@ -321,9 +321,9 @@ fn check_users(
         });
         findings.check(Rule::Users, holds, format_args!("U_ID {u_id}: {row:?}, not {loaded:?}"));
     })?;
-    let mut ranks = 0..choice.popular_users.len();
+    let mut ranks = 0..source.popular_users.len();
     let visit = |u_id, row: Option<&User>| {
-        let last = choice.names.last(ranks.next().expect("as many as there are popular users"));
+        let last = source.names.last(ranks.next().expect("as many as there are popular users"));
         let given = row.and_then(|row| giver(seed, &row.u_lastname));
         let holds = match given {
             None => last.iter().all(Option::is_none),
@@ -337,13 +337,13 @@ fn check_users(
             ),
         );
     };
-    let popular = choice.popular_users.iter().copied();
+    let popular = source.popular_users.iter().copied();
     walk::keys(snapshot, &tables.users, popular, visit)
 }
 
 /// Checks the unique index of USERS.
 fn check_addresses(
-    &AtRest { snapshot, tables, parameters, seed, .. }: &AtRest<'_>,
+    &DatabaseAtRest { snapshot, tables, parameters, seed, .. }: &DatabaseAtRest<'_>,
     findings: &mut Findings,
     report: impl Fn(u64),
 ) -> Result<(), Failure> {

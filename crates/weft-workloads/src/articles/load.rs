@@ -8,7 +8,7 @@
 use weft::protocol::Protocol;
 use weft::{Database, Failure};
 
-use super::client::Choice;
+use super::client::RequestSource;
 use super::schema::{Article, Comment, TEXT_BYTES_MAX, Text, User, numbered_id};
 use super::{Articles, Parameters, RECORDS_MAX, Tables};
 use crate::load::Loading;
@@ -186,8 +186,8 @@ pub(super) fn load<P: Protocol>(
         Discussion::draw(seed, a_id, users).comments
     })?;
     loading.finish();
-    let (choice, seed) = (Choice::new(parameters, options.seed), options.seed);
-    Ok(Articles { database, tables, parameters: *parameters, seed, choice })
+    let (source, seed) = (RequestSource::new(parameters, options.seed), options.seed);
+    Ok(Articles { database, tables, parameters: *parameters, seed, source })
 }
 
 #[cfg(test)]

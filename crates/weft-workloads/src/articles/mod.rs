@@ -66,7 +66,7 @@ use crate::snapshots::Snapshots;
 use crate::stashing::Stashing;
 use crate::view::View;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
-use client::Choice;
+use client::RequestSource;
 use schema::{Article, Comment, Text, User};
 
 /// The most articles, and the most users, that a database may have.
@@ -164,7 +164,7 @@ pub struct Articles<P: Protocol> {
     parameters: Parameters,
     /// The seed of the load, with which verification draws the rows again.
     seed: u64,
-    choice: Choice,
+    source: RequestSource,
 }
 
 impl<P: Protocol> Articles<P> {
@@ -282,7 +282,7 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
-        let client = self.choice.client(seed, thread, threads);
+        let client = self.source.client(seed, thread, threads);
         Stashing::new(client, &self.database)
     }
 
@@ -299,12 +299,12 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let at_rest = conditions::AtRest {
+        let at_rest = conditions::DatabaseAtRest {
             snapshot: &self.database.open_snapshot()?,
             tables: &self.tables,
             parameters: &self.parameters,
             seed: self.seed,
-            choice: &self.choice,
+            source: &self.source,
         };
         conditions::verify(&at_rest, progress)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Change, HOT_KEYS_MAX, Parameters, Popularity, key_of};
 use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
-use crate::stashing::{Draws, Requested};
+use crate::stashing::{ClientRequest, RequestClient};
 use crate::ycsb::zipf::Scatter;
 
 /// A client reads the clock once in this many transactions, because reading it takes longer than an increment.
@@ -21,7 +21,7 @@ pub struct Increment {
 
 /// What all clients choose from.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct RequestSource {
     /// The drawn records. The hot record of INCR1 has rank 0, even as it changes.
     drawn: Arc<[Pick]>,
     /// The records that are or will be hot, or the most popular ones.
@@ -30,8 +30,8 @@ pub(super) struct Choice {
     pub(super) ledgers: Ledgers,
 }
 
-impl Choice {
-    pub(super) fn new(parameters: &Parameters, seed: u64) -> Choice {
+impl RequestSource {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> RequestSource {
         let records = parameters.records;
         let (drawn, popular, change) = match parameters.popularity {
             Popularity::Hot { percent, change } => {
@@ -52,7 +52,7 @@ impl Choice {
             }
         };
         let ledgers = Ledgers::new(popular.len());
-        Choice { drawn, popular, change, ledgers }
+        RequestSource { drawn, popular, change, ledgers }
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
@@ -80,14 +80,14 @@ pub struct Client {
     ledger: Arc<Ledger>,
 }
 
-impl Requested for Increment {
+impl ClientRequest for Increment {
     #[inline]
     fn transaction(&self) -> usize {
         0
     }
 }
 
-impl Draws for Client {
+impl RequestClient for Client {
     type Request = Increment;
 
     #[inline]

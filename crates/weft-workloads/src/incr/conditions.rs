@@ -6,7 +6,7 @@
 
 use weft::{Failure, Snapshot, Table};
 
-use super::client::Choice;
+use super::client::RequestSource;
 use super::{Counter, Parameters, key_of};
 use crate::finding::Finding;
 use crate::walk;
@@ -15,7 +15,7 @@ use crate::workload::{Condition, Progress};
 /// Checks every invariant.
 pub(super) fn verify(
     snapshot: &Snapshot,
-    (counters, parameters, choice): (&Table<Counter>, &Parameters, &Choice),
+    (counters, parameters, source): (&Table<Counter>, &Parameters, &RequestSource),
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
     let mut present = Finding::new("every counter exists, and none is negative");
@@ -36,9 +36,9 @@ pub(super) fn verify(
     let keys = (0..records).map(key_of);
     walk::keys(snapshot, counters, keys, visit)?;
 
-    let (increments, of_popular) = choice.ledgers.changes();
+    let (increments, of_popular) = source.ledgers.changes();
     total.check(sum == i128::from(increments), format_args!("{sum} and {increments}"));
-    let popular = choice.popular.iter().zip(of_popular);
+    let popular = source.popular.iter().zip(of_popular);
     let mut expected = popular.clone();
     let visit = |key, row: Option<&Counter>| {
         let value = row.map(|row| row.value);

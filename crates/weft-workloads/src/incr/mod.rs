@@ -44,7 +44,7 @@ use crate::load::Loading;
 use crate::popularity;
 use crate::stashing::Stashing;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
-use client::Choice;
+use client::RequestSource;
 
 /// The fewest records: a hot one, and another.
 pub const RECORDS_MIN: u64 = 2;
@@ -179,7 +179,7 @@ pub struct Incr<P: Protocol> {
     database: Database<P>,
     counters: Table<Counter>,
     parameters: Parameters,
-    choice: Choice,
+    source: RequestSource,
 }
 
 /// Returns the shapes of the [procedures](weft_procedures).
@@ -204,8 +204,8 @@ impl<P: Protocol> Workload<P> for Incr<P> {
             .table_with_capacity::<Counter>(records as usize)
             .open()?;
         let counters = database.table::<Counter>()?;
-        let choice = Choice::new(parameters, options.seed);
-        let incr = Incr { database, counters, parameters: *parameters, choice };
+        let source = RequestSource::new(parameters, options.seed);
+        let incr = Incr { database, counters, parameters: *parameters, source };
         let mut loading = Loading::new(options, records);
         loading.fill(&incr.database, &incr.counters, (&(), records), Counter::loaded)?;
         loading.finish();
@@ -217,7 +217,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
-        let client = self.choice.client(seed, thread, threads);
+        let client = self.source.client(seed, thread, threads);
         Stashing::new(client, &self.database)
     }
 
@@ -234,7 +234,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let account = (&self.counters, &self.parameters, &self.choice);
+        let account = (&self.counters, &self.parameters, &self.source);
         conditions::verify(&self.database.open_snapshot()?, account, progress)
     }
 }

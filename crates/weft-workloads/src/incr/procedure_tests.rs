@@ -3,8 +3,8 @@
 use weft::protocol::Dbx;
 
 use super::{Counter, Incr, IncrementCounter, Parameters};
-use crate::procedures::rehearsal::{Change, Met, Tally, subject};
-use crate::stashing::Draws;
+use crate::procedures::rehearsal::{AccessedRow, Change, Tally, subject};
+use crate::stashing::RequestClient;
 use crate::workload::{LoadOptions, Workload};
 
 #[test]
@@ -14,7 +14,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
     let mut client = incr.client(1, 0, 1);
     let mut tally = Tally::default();
     for seed in 0..100 {
-        let choose = |met: &[Met]| {
+        let choose = |met: &[AccessedRow]| {
             let &key = met[0].key::<Counter>().expect("there is one table");
             vec![Change::update(&incr.counters, key, |row: &mut Counter| row.value += 10)]
         };

@@ -13,7 +13,7 @@ use super::{
     Change, Counter, HOT_KEYS_MAX, Incr, Increment, Parameters, Popularity, key_of,
     percent_of_ranks,
 };
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::workload::{LoadOptions, Workload};
 
 fn hot(percent: f64) -> Parameters {
@@ -47,7 +47,11 @@ fn assert_consistent<P: Protocol>(incr: &Incr<P>, context: &str) {
 }
 
 /// Returns how many of `count` transactions are for each of the keys.
-fn draws(client: &mut impl Draws<Request = Increment>, count: u32, keys: &[u128]) -> Vec<u32> {
+fn draws(
+    client: &mut impl RequestClient<Request = Increment>,
+    count: u32,
+    keys: &[u128],
+) -> Vec<u32> {
     let mut drawn = vec![0; keys.len()];
     for _ in 0..count {
         let Increment { key, .. } = client.draw();
@@ -68,7 +72,7 @@ fn the_hot_key_gets_its_share_and_no_other_key_any_of_it() {
         let parameters = Parameters { records: RECORDS, ..hot(percent) };
         let incr: Incr<Dbx> = load(&parameters, SEED, 1);
         let drawn = draws(&mut incr.client(SEED, 0, 1), DRAWS, &keys);
-        let hot = incr.choice.popular[0] as usize;
+        let hot = incr.source.popular[0] as usize;
         let near = |count: u32, expected: f64| {
             (f64::from(count) - expected).abs() <= 4.0 * expected.sqrt() + 1e-9
         };
@@ -135,8 +139,8 @@ fn hot_keys_take_turns() {
     // The number of keys that take turns is half of the keys, but at most a thousand or so.
     for (records, turns) in [(2, 1), (5, 2), (1_000_000, HOT_KEYS_MAX)] {
         let popularity = Popularity::Hot { percent: 1.0, change: Some(change) };
-        let choice = super::Choice::new(&Parameters { records, popularity }, 1);
-        assert_eq!(choice.popular.len() as u64, turns, "{records} records");
+        let source = super::RequestSource::new(&Parameters { records, popularity }, 1);
+        assert_eq!(source.popular.len() as u64, turns, "{records} records");
     }
 }
 
@@ -186,7 +190,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) {
     });
     let context = format!("{}, {parameters:?}, seed {seed}", P::NAME);
     assert_consistent(&incr, &context);
-    let (increments, _) = incr.choice.ledgers.changes();
+    let (increments, _) = incr.source.ledgers.changes();
     assert_eq!(increments, threads as u64 * TRANSACTIONS_PER_THREAD, "{context}");
 }
 
@@ -233,7 +237,7 @@ fn verification_finds_what_is_wrong() {
         incr.execute(&mut client).expect("it runs to its end");
     }
     assert_consistent(&incr, "before");
-    let hot = key_of(incr.choice.popular[0]);
+    let hot = key_of(incr.source.popular[0]);
     // A counter that no transaction has incremented.
     let untouched = (1..1_000).map(key_of).find(|key| {
         let value = incr.database.transact(|tx| -> Result<i64, Error> {

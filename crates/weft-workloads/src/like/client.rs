@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Parameters;
 use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
 use crate::random::Random;
-use crate::stashing::{Draws, Requested};
+use crate::stashing::{ClientRequest, RequestClient};
 
 /// The first client's stream of random numbers.
 const FIRST_STREAM: u64 = 1 << 32;
@@ -35,7 +35,7 @@ pub enum Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rank(u16);
 
-impl Requested for Request {
+impl ClientRequest for Request {
     #[inline]
     fn transaction(&self) -> usize {
         match self {
@@ -47,7 +47,7 @@ impl Requested for Request {
 
 /// What all clients choose from.
 #[derive(Debug)]
-pub(super) struct Choice {
+pub(super) struct RequestSource {
     /// The drawn pages.
     drawn: Arc<[Pick]>,
     /// The most popular pages.
@@ -57,13 +57,13 @@ pub(super) struct Choice {
     pub(super) ledgers: Ledgers,
 }
 
-impl Choice {
-    pub(super) fn new(parameters: &Parameters, seed: u64) -> Choice {
+impl RequestSource {
+    pub(super) fn new(parameters: &Parameters, seed: u64) -> RequestSource {
         let Parameters { users, pages, alpha, write_percent } = *parameters;
         let popular = popularity::most_popular(pages);
         let ledgers = Ledgers::new(popular.len());
         let drawn = popularity::draw_zipf(pages, alpha, seed);
-        Choice { drawn, popular, users, write_percent, ledgers }
+        RequestSource { drawn, popular, users, write_percent, ledgers }
     }
 
     pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
@@ -87,7 +87,7 @@ pub struct Client {
     ledger: Arc<Ledger>,
 }
 
-impl Draws for Client {
+impl RequestClient for Client {
     type Request = Request;
 
     #[inline]

@@ -5,7 +5,7 @@
 
 use weft::{Failure, Snapshot, Table};
 
-use super::client::Choice;
+use super::client::RequestSource;
 use super::{Page, Parameters, User};
 use crate::finding::Finding;
 use crate::walk;
@@ -14,11 +14,11 @@ use crate::workload::{Condition, Progress};
 /// Checks every invariant.
 pub(super) fn verify(
     snapshot: &Snapshot,
-    (users, pages, choice): (&Table<User>, &Table<Page>, &Choice),
+    (users, pages, source): (&Table<User>, &Table<Page>, &RequestSource),
     parameters: &Parameters,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
-    let (likes, of_popular) = choice.ledgers.changes();
+    let (likes, of_popular) = source.ledgers.changes();
     let rows = parameters.users + parameters.pages;
     let report = |done: u64| {
         if done.is_multiple_of(4096) {
@@ -65,7 +65,7 @@ pub(super) fn verify(
         let holds = page.is_some_and(|page| u64::try_from(page) == Ok(likes));
         each.check(holds, format_args!("page {id}: {page:?} and {likes}"));
     };
-    let popular = choice.popular.iter().copied();
+    let popular = source.popular.iter().copied();
     walk::keys(snapshot, pages, popular, visit)?;
     progress(rows, rows);
     Ok([of_users, given, of_pages, received, each].map(Finding::into_condition).into())

@@ -42,7 +42,7 @@ use crate::load::Loading;
 use crate::popularity;
 use crate::stashing::Stashing;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
-use client::Choice;
+use client::RequestSource;
 
 /// The most pages, and the most users.
 pub const RECORDS_MAX: u64 = popularity::RECORDS_MAX;
@@ -123,7 +123,7 @@ pub struct Like<P: Protocol> {
     users: Table<User>,
     pages: Table<Page>,
     parameters: Parameters,
-    choice: Choice,
+    source: RequestSource,
 }
 
 /// Returns the shapes of the [procedures](weft_procedures).
@@ -148,10 +148,10 @@ impl<P: Protocol> Workload<P> for Like<P> {
             .table_with_capacity::<User>(users as usize)
             .table_with_capacity::<Page>(pages as usize)
             .open()?;
-        let choice = Choice::new(parameters, options.seed);
+        let source = RequestSource::new(parameters, options.seed);
         let (of_users, of_pages) = (database.table::<User>()?, database.table::<Page>()?);
         let parameters = *parameters;
-        let like = Like { database, users: of_users, pages: of_pages, parameters, choice };
+        let like = Like { database, users: of_users, pages: of_pages, parameters, source };
         let mut loading = Loading::new(options, users + pages);
         loading.fill(&like.database, &like.users, (&(), users), User::loaded)?;
         loading.fill(&like.database, &like.pages, (&(), pages), Page::loaded)?;
@@ -164,7 +164,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     }
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
-        let client = self.choice.client(seed, thread, threads);
+        let client = self.source.client(seed, thread, threads);
         Stashing::new(client, &self.database)
     }
 
@@ -181,7 +181,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let account = (&self.users, &self.pages, &self.choice);
+        let account = (&self.users, &self.pages, &self.source);
         conditions::verify(&self.database.open_snapshot()?, account, &self.parameters, progress)
     }
 }

@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use weft::protocol::Dbx;
 
 use super::{Like, LikePage, Page, Parameters, ReadPage, Request, User};
-use crate::procedures::rehearsal::{Change, Met, Tally, subject};
-use crate::stashing::Draws;
+use crate::procedures::rehearsal::{AccessedRow, Change, Tally, subject};
+use crate::stashing::RequestClient;
 use crate::workload::{LoadOptions, Workload};
 
 #[test]
@@ -17,7 +17,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
     let mut tally = Tally::default();
     for seed in 0..300 {
         let random = RefCell::new(fastrand::Rng::with_seed(seed));
-        let choose = |met: &[Met]| {
+        let choose = |met: &[AccessedRow]| {
             let random = &mut random.borrow_mut();
             let (met, number) = (&met[random.usize(..met.len())], random.u64(..100));
             vec![match (met.key::<User>(), met.key::<Page>()) {

@@ -10,7 +10,7 @@ use weft::protocol::{Dbx, Protocol};
 use weft_protocols::{PROTOCOLS, with_protocol};
 
 use super::{Like, Page, Parameters, Request, User};
-use crate::stashing::{Draws, Requested};
+use crate::stashing::{ClientRequest, RequestClient};
 use crate::workload::{LoadOptions, Workload};
 
 /// Returns a loaded database, with the HTM backend that the environment names.
@@ -69,7 +69,7 @@ fn the_shares_of_transactions_users_and_pages_are_those_asked_for() {
         let expected = DRAWS as f64 / users.len() as f64;
         assert!(users.iter().all(|&count| near(count, expected)), "seed {SEED}: {users:?}");
         let total: f64 = (1..=30).map(|rank| f64::from(rank).powf(-1.4)).sum();
-        let popular = like.choice.popular[0] as usize;
+        let popular = like.source.popular[0] as usize;
         assert!(near(pages[popular], DRAWS as f64 / total), "seed {SEED}: {pages:?}");
     }
 }
@@ -104,7 +104,7 @@ fn run<P: Protocol>(parameters: &Parameters, seed: u64) -> [u32; 2] {
     let context = format!("{}, {parameters:?}, seed {seed}", P::NAME);
     assert_consistent(&like, &context);
     let ended = ended.map(|count| count.load(Ordering::Relaxed) as u32);
-    assert_eq!(like.choice.ledgers.changes().0, u64::from(ended[0]), "{context}");
+    assert_eq!(like.source.ledgers.changes().0, u64::from(ended[0]), "{context}");
     ended
 }
 
@@ -208,7 +208,7 @@ fn verification_finds_what_is_wrong() {
             like.execute(&mut client).expect("it runs to its end");
         }
         assert_consistent(&like, "before");
-        damage(&like, like.choice.popular[0]).expect("it is done");
+        damage(&like, like.source.popular[0]).expect("it is done");
         let found = broken(&like);
         assert_eq!(found.len(), expected.len(), "{found:?}");
         for (found, expected) in found.iter().zip(expected) {

@@ -43,7 +43,7 @@ use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Mcs, OccRwLock, Tatas};
 use weft::htm::word::{Ordering, Word};
 
-use super::{Draws, Ran, Row, Structure, scattered};
+use super::{Row, Structure, TransactionResult, TransactionSource, scattered};
 use crate::finding::Finding;
 use crate::tatp::{Mix, TransactionType};
 use crate::workload::Condition;
@@ -187,7 +187,12 @@ impl Structure for StorageManager {
     }
 
     #[inline]
-    fn execute(&self, place: &mut usize, regions: &Regions, draws: &mut Draws) -> Ran {
+    fn execute(
+        &self,
+        place: &mut usize,
+        regions: &Regions,
+        draws: &mut TransactionSource,
+    ) -> TransactionResult {
         self.run(*place, regions, draws)
     }
 

@@ -26,7 +26,7 @@ use weft::htm::lock::{Lock, Mode, Tatas};
 use weft::htm::word::{Ordering, Word};
 use weft::htm::{Region, Regions};
 
-use super::{Draws, Ran, Structure, compute, scattered};
+use super::{Structure, TransactionResult, TransactionSource, compute, scattered};
 use crate::finding::Finding;
 use crate::popularity::{Course, Pick, draw_zipf};
 use crate::workload::Condition;
@@ -38,7 +38,7 @@ const UPDATES: usize = 10;
 #[derive(Debug)]
 pub struct Map {
     is_elided: bool,
-    lock: Coarse,
+    lock: MapLock,
     /// The first record of each bucket, counted from 1; 0 for an empty bucket.
     buckets: Box<[Word]>,
     records: Box<[Record]>,
@@ -48,9 +48,9 @@ pub struct Map {
 /// The lock of the whole map. It has a pair of cache lines of its own, because they are fetched together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Coarse(Tatas);
+struct MapLock(Tatas);
 
-impl Coarse {
+impl MapLock {
     fn is_held(&self) -> bool {
         self.0.excludes(Mode::Exclusive)
     }
@@ -88,7 +88,7 @@ impl Map {
         let count = (records as usize).next_power_of_two();
         let map = Map {
             is_elided,
-            lock: Coarse::default(),
+            lock: MapLock::default(),
             buckets: (0..count).map(|_| Word::new(0)).collect(),
             records: (0..records).map(|key| Record::new(key.into())).collect(),
             drawn: draw_zipf(records.into(), theta, seed),
@@ -180,13 +180,18 @@ impl Structure for Map {
     }
 
     #[inline]
-    fn execute(&self, keys: &mut Keys, regions: &Regions, _draws: &mut Draws) -> Ran {
+    fn execute(
+        &self,
+        keys: &mut Keys,
+        regions: &Regions,
+        _draws: &mut TransactionSource,
+    ) -> TransactionResult {
         let keys: [u64; UPDATES] = std::array::from_fn(|_| keys.0.draw().record());
         match self.is_elided {
             true => self.update_at_once(regions, &keys),
             false => self.update_locked(&keys),
         }
-        Ran::updating(0, UPDATES as u64)
+        TransactionResult::updating(0, UPDATES as u64)
     }
 
     fn conditions(&self, updates: u64) -> Vec<Condition> {

@@ -15,12 +15,12 @@
 //! - [`Map`]: a hash map in which a transaction updates ten records, all in one region or each under a lock of its
 //!   own. This is HTCC's comparison of regions with fine-grained locks.
 //!
-//! A [`Contest`] is a comparison of such locks.
+//! A [`LockComparison`] is a comparison of such locks.
 //!
 //! Subscribers are drawn unevenly, as in [TATP](crate::tatp), and the map's records by Zipf's law. Clients run one
 //! transaction after the other.
 
-mod contest;
+mod comparison;
 mod manager;
 mod map;
 mod probe;
@@ -40,11 +40,11 @@ use crate::random::Random;
 use crate::tatp::{Mix, SUBSCRIBERS_MAX, TransactionType, unevenness};
 use crate::workload::{Condition, LoadOptions, Outcome};
 
-pub use contest::{Contest, Protected, Visitor};
+pub use comparison::{LockComparison, Protected, Visitor};
 pub use manager::{Kinds, StorageManager};
 pub use map::Map;
 pub use probe::Probe;
-pub use register::{Register, Unlocked};
+pub use register::{NoLock, Register};
 
 /// The words of a subscriber's row: a cache line.
 const ROW_WORDS: usize = 8;
@@ -88,7 +88,12 @@ pub trait Structure: Send + Sync + Sized {
     fn is_elided(&self) -> bool;
 
     /// Draws a transaction, and runs it.
-    fn execute(&self, worker: &mut Self::Worker, regions: &Regions, draws: &mut Draws) -> Ran;
+    fn execute(
+        &self,
+        worker: &mut Self::Worker,
+        regions: &Regions,
+        draws: &mut TransactionSource,
+    ) -> TransactionResult;
 
     /// Checks the invariants after `updates` updates of rows. No client may be running.
     fn conditions(&self, updates: u64) -> Vec<Condition>;
@@ -104,7 +109,7 @@ pub struct Locks<S> {
 
 /// The source from which a client draws its transactions.
 #[derive(Debug)]
-pub struct Draws {
+pub struct TransactionSource {
     random: Random,
     subscribers: u32,
     unevenness: u32,
@@ -112,7 +117,7 @@ pub struct Draws {
     mix: Mix,
 }
 
-impl Draws {
+impl TransactionSource {
     /// Chooses a subscriber, some far more often than others.
     #[inline]
     fn subscriber(&mut self) -> u32 {
@@ -134,7 +139,7 @@ impl Draws {
 
 /// The result of a transaction.
 #[derive(Clone, Copy, Debug)]
-pub struct Ran {
+pub struct TransactionResult {
     /// Its type.
     transaction: usize,
     /// Whether it found what it asked for.
@@ -143,10 +148,10 @@ pub struct Ran {
     updates: u64,
 }
 
-impl Ran {
+impl TransactionResult {
     /// Returns the result of a transaction that found what it asked for.
-    fn updating(transaction: usize, updates: u64) -> Ran {
-        Ran { transaction, succeeded: true, updates }
+    fn updating(transaction: usize, updates: u64) -> TransactionResult {
+        TransactionResult { transaction, succeeded: true, updates }
     }
 }
 
@@ -159,7 +164,7 @@ struct Account {
 /// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client<W> {
-    draws: Draws,
+    draws: TransactionSource,
     updated: Arc<Word>,
     regions: Regions,
     worker: W,
@@ -210,7 +215,7 @@ impl<S: Structure> Locks<S> {
         let (random, unevenness) = (Random::new(seed, thread as u64), unevenness(subscribers));
         let worker = self.structure.worker(seed, thread, threads);
         Client {
-            draws: Draws { random, subscribers, unevenness, updates, mix },
+            draws: TransactionSource { random, subscribers, unevenness, updates, mix },
             updated,
             regions,
             worker: worker.expect("as many workers as threads are allowed"),

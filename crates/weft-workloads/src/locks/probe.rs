@@ -7,17 +7,17 @@ use weft::htm::lock::{Elidable, Lock, Mode};
 use weft::htm::{Choice, Regions};
 use weft::raw_tree::{RawTree, RawWorker};
 
-use super::{Draws, ROW_WORDS, Ran, Row, Structure};
+use super::{ROW_WORDS, Row, Structure, TransactionResult, TransactionSource};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
 /// The engine's B+-tree of subscribers. Each look-up is one section of a lock of kind `L`.
 ///
 /// The tree needs no latch, because its look-ups validate the versions of its nodes. So a comparison with
-/// [`Unlocked`] shows what the latch costs. The tree does not use regions here, because they would become parts of
+/// [`NoLock`] shows what the latch costs. The tree does not use regions here, because they would become parts of
 /// the latch's regions.
 ///
-/// [`Unlocked`]: super::Unlocked
+/// [`NoLock`]: super::NoLock
 #[derive(Debug)]
 pub struct Probe<L> {
     latch: Elidable<L>,
@@ -54,13 +54,18 @@ impl<L: Lock> Structure for Probe<L> {
     }
 
     #[inline]
-    fn execute(&self, worker: &mut Self::Worker, regions: &Regions, draws: &mut Draws) -> Ran {
+    fn execute(
+        &self,
+        worker: &mut Self::Worker,
+        regions: &Regions,
+        draws: &mut TransactionSource,
+    ) -> TransactionResult {
         let s_id = draws.subscriber();
         let found = self.latch.section(Mode::Shared, regions, || {
             worker.get(s_id.into(), |row| row.iter().fold(0, |sum, word| sum ^ word))
         });
         black_box(found.expect("every subscriber that is drawn is there"));
-        Ran::updating(0, 0)
+        TransactionResult::updating(0, 0)
     }
 
     fn conditions(&self, _updates: u64) -> Vec<Condition> {

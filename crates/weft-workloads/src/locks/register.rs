@@ -6,7 +6,7 @@ use weft::Failure;
 use weft::htm::Regions;
 use weft::htm::lock::{Elidable, Lock, Mode};
 
-use super::{Draws, Ran, Row, Structure};
+use super::{Row, Structure, TransactionResult, TransactionSource};
 use crate::finding::Finding;
 use crate::workload::Condition;
 
@@ -49,7 +49,12 @@ impl<L: Lock> Structure for Register<L> {
     }
 
     #[inline]
-    fn execute(&self, (): &mut (), regions: &Regions, draws: &mut Draws) -> Ran {
+    fn execute(
+        &self,
+        (): &mut (),
+        regions: &Regions,
+        draws: &mut TransactionSource,
+    ) -> TransactionResult {
         let row = self.row(draws.subscriber());
         let is_update = draws.is_update();
         if is_update {
@@ -57,7 +62,7 @@ impl<L: Lock> Structure for Register<L> {
         } else {
             black_box(self.lock.section(Mode::Shared, regions, || row.digest()));
         }
-        Ran::updating(usize::from(is_update), is_update.into())
+        TransactionResult::updating(usize::from(is_update), is_update.into())
     }
 
     fn conditions(&self, updates: u64) -> Vec<Condition> {
@@ -76,9 +81,9 @@ impl<L: Lock> Structure for Register<L> {
 
 /// No lock, for comparison: every section runs at once.
 #[derive(Debug, Default)]
-pub struct Unlocked;
+pub struct NoLock;
 
-impl Lock for Unlocked {
+impl Lock for NoLock {
     const NAME: &'static str = "none";
     const SHARES: bool = true;
 

@@ -5,7 +5,7 @@ use std::thread;
 use weft::htm::Choice;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 
-use super::{Kinds, Locks, Map, Parameters, Probe, Register, StorageManager, Structure, Unlocked};
+use super::{Kinds, Locks, Map, NoLock, Parameters, Probe, Register, StorageManager, Structure};
 use crate::tatp::{Mix, TransactionType};
 use crate::workload::{Condition, LoadOptions};
 
@@ -29,10 +29,10 @@ fn broken(conditions: &[Condition]) -> Vec<String> {
 }
 
 /// The number of transactions of one type that succeeded, and of those that did not.
-type Ended = [u32; 2];
+type EndCounts = [u32; 2];
 
 /// Runs clients and checks the invariants. Returns how often each type of transaction ended.
-fn run<S: Structure>(locks: &Locks<S>, context: &str) -> Vec<Ended> {
+fn run<S: Structure>(locks: &Locks<S>, context: &str) -> Vec<EndCounts> {
     const SEED: u64 = 61;
     let mut ended = vec![[0; 2]; S::TRANSACTIONS.len()];
     thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn every_lock_keeps_the_invariants() {
     every_structure::<Mcs>();
     every_structure::<OccRwLock>();
     every_structure::<SrwLock>();
-    let probe = load(&of(500), |count| Probe::<Unlocked>::new(count, false).expect("loads"));
+    let probe = load(&of(500), |count| Probe::<NoLock>::new(count, false).expect("loads"));
     run(&probe, "none");
 }
 

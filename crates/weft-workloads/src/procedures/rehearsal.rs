@@ -64,12 +64,12 @@ fn put<T: Record>(tx: &Tx<'_>, table: &Table<T>, key: &T::Key, row: Option<T>) {
 }
 
 /// A row that a procedure has accessed: its table and key.
-pub struct Met {
+pub struct AccessedRow {
     table: &'static str,
     key: Box<dyn Any>,
 }
 
-impl Met {
+impl AccessedRow {
     /// Returns the key, if the row is in this table.
     pub fn key<T: Record>(&self) -> Option<&T::Key> {
         (self.table == T::TABLE).then(|| self.key.downcast_ref()).flatten()
@@ -100,7 +100,7 @@ enum Plan<'t> {
     /// Nothing happens.
     Once,
     /// The procedure is repaired this many times, each after other changes.
-    Repair(u32, &'t dyn Fn(&[Met]) -> Vec<Change>),
+    Repair(u32, &'t dyn Fn(&[AccessedRow]) -> Vec<Change>),
     /// The piece from this step on fails after this number of instances, and runs again.
     Piece(usize, Cell<u32>),
 }
@@ -111,7 +111,7 @@ pub struct Rehearsal<'t> {
     plan: Plan<'t>,
     passes: Cell<u32>,
     changes: RefCell<Vec<Change>>,
-    met: RefCell<Vec<Met>>,
+    accessed_rows: RefCell<Vec<AccessedRow>>,
     runs: RefCell<Runs>,
     /// The runs at the end of the first pass.
     first_runs: RefCell<Option<Runs>>,
@@ -141,7 +141,7 @@ impl<'t> Rehearsal<'t> {
             plan,
             passes: Cell::new(0),
             changes: RefCell::default(),
-            met: RefCell::default(),
+            accessed_rows: RefCell::default(),
             runs: RefCell::default(),
             first_runs: RefCell::default(),
             undo: RefCell::default(),
@@ -201,7 +201,9 @@ impl Driver<Dbx> for Rehearsal<'_> {
         }
         self.ran.set(self.ran.get() + 1);
         if let Some(key) = key {
-            self.met.borrow_mut().push(Met { table: T::TABLE, key: Box::new(key.clone()) });
+            self.accessed_rows
+                .borrow_mut()
+                .push(AccessedRow { table: T::TABLE, key: Box::new(key.clone()) });
         }
         let run = Run {
             table: T::TABLE,
@@ -258,7 +260,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         match &self.plan {
             Plan::Repair(rounds, choose) if self.passes.get() <= *rounds => {
                 self.undo(|_| true);
-                for change in choose(&self.met.borrow()) {
+                for change in choose(&self.accessed_rows.borrow()) {
                     (change.act)(self.tx);
                     self.changes.borrow_mut().push(change);
                 }
@@ -348,7 +350,7 @@ impl Tally {
         subject: &Subject<'_>,
         shape: &Shape,
         random: &mut fastrand::Rng,
-        choose: &dyn Fn(&[Met]) -> Vec<Change>,
+        choose: &dyn Fn(&[AccessedRow]) -> Vec<Change>,
         context: &str,
     ) {
         let context = format!("{context}, {}", subject.shape.name);

@@ -14,7 +14,7 @@ use super::queries::Query;
 use super::schema::{Bid, CATEGORIES, Date, Purchase, REGIONS, new_id};
 use super::{Parameters, Request};
 use crate::random::Random;
-use crate::stashing::{Draws, Requested};
+use crate::stashing::{ClientRequest, RequestClient};
 use crate::ycsb::zipf::Zipf;
 
 /// The counts of a client's actions. Only the client writes them; they are read at the end.
@@ -215,7 +215,7 @@ impl Client {
     }
 }
 
-impl Draws for Client {
+impl RequestClient for Client {
     type Request = Request;
 
     #[inline]
@@ -259,7 +259,7 @@ impl Draws for Client {
     }
 }
 
-impl Requested for Request {
+impl ClientRequest for Request {
     fn transaction(&self) -> usize {
         self.transaction_type() as usize
     }

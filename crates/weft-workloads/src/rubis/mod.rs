@@ -333,7 +333,7 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let at_rest = conditions::AtRest {
+        let at_rest = conditions::DatabaseAtRest {
             snapshot: &self.database.open_snapshot()?,
             tables: &self.tables,
             parameters: &self.parameters,

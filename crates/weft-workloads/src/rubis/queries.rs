@@ -81,14 +81,14 @@ impl Bidding {
 
 /// A line in a list of items.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Listed<'a> {
+pub(super) struct ListedItem<'a> {
     pub(super) item: &'a Item,
     pub(super) bidding: Bidding,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> ListedItem<'a> {
     fn new(item: &'a Item, auction: &Auction) -> Self {
-        Listed { item, bidding: Bidding::of(auction) }
+        ListedItem { item, bidding: Bidding::of(auction) }
     }
 }
 
@@ -112,9 +112,9 @@ pub(super) enum Answer<'a> {
         categories: ArrayVec<&'a Category, { CATEGORIES as usize }>,
     },
     Regions(ArrayVec<&'a Region, { REGIONS as usize }>),
-    Items(ArrayVec<Listed<'a>, LISTED>),
+    Items(ArrayVec<ListedItem<'a>, LISTED>),
     Item {
-        listed: Listed<'a>,
+        listed: ListedItem<'a>,
         seller: &'a User,
     },
     Form {
@@ -128,9 +128,9 @@ pub(super) enum Answer<'a> {
     },
     AboutMe {
         profile: Profile<'a>,
-        bids: ArrayVec<(&'a Bid, Listed<'a>), PAGE>,
+        bids: ArrayVec<(&'a Bid, ListedItem<'a>), PAGE>,
         purchases: ArrayVec<(&'a Purchase, &'a Item), PAGE>,
-        selling: ArrayVec<Listed<'a>, PAGE>,
+        selling: ArrayVec<ListedItem<'a>, PAGE>,
     },
 }
 
@@ -222,7 +222,7 @@ pub(super) fn search_items_by_category<'tx, P: Protocol>(
     for &item in newest.values() {
         let Some(item) = tx.get(&tables.items, &item)? else { continue };
         let auction = tx.get(&tables.auctions, &item.id)?;
-        items.extend(auction.map(|auction| Listed::new(item, auction)));
+        items.extend(auction.map(|auction| ListedItem::new(item, auction)));
     }
     Ok(Answer::Items(items))
 }
@@ -243,7 +243,7 @@ pub(super) fn search_items_by_region<'tx, P: Protocol>(
     for &item in newest.values() {
         let Some(item) = tx.get(&tables.items, &item)? else { continue };
         let auction = tx.get(&tables.auctions, &item.id)?;
-        items.extend(auction.map(|auction| Listed::new(item, auction)));
+        items.extend(auction.map(|auction| ListedItem::new(item, auction)));
     }
     Ok(Answer::Items(items))
 }
@@ -257,7 +257,7 @@ pub(super) fn view_item<'tx, P: Protocol>(
     let Some(item) = tx.get(&tables.items, &item)? else { return Ok(Answer::Nothing) };
     let Some(auction) = tx.get(&tables.auctions, &item.id)? else { return Ok(Answer::Nothing) };
     let seller = tx.get(&tables.users, &item.seller)?;
-    let listed = Listed::new(item, auction);
+    let listed = ListedItem::new(item, auction);
     Ok(seller.map_or(Answer::Nothing, |seller| Answer::Item { listed, seller }))
 }
 
@@ -348,7 +348,7 @@ pub(super) fn about_me<'tx, P: Protocol>(
         let bid = bid?;
         let Some(item) = tx.get(&tables.items, &bid.item)? else { continue };
         let auction = tx.get(&tables.auctions, &item.id)?;
-        bids.extend(auction.map(|auction| (bid, Listed::new(item, auction))));
+        bids.extend(auction.map(|auction| (bid, ListedItem::new(item, auction))));
     }
     let mut purchases = ArrayVec::new();
     for purchase in tx.prefix(&tables.purchases, &user).descending().take(PAGE) {
@@ -361,7 +361,7 @@ pub(super) fn about_me<'tx, P: Protocol>(
         // Read the row again, by its key.
         let Some(item) = tx.get(&tables.items, &item?.id)? else { continue };
         let auction = tx.get(&tables.auctions, &item.id)?;
-        selling.extend(auction.map(|auction| Listed::new(item, auction)));
+        selling.extend(auction.map(|auction| ListedItem::new(item, auction)));
     }
     Ok(Answer::AboutMe { profile, bids, purchases, selling })
 }

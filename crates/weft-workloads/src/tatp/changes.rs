@@ -63,16 +63,16 @@ impl Change {
 
 /// The reason why a change was not made.
 #[derive(Debug)]
-pub(super) enum NotMade {
+pub(super) enum ChangeError {
     /// A row is missing, or already exists.
     Unsuccessful,
     /// The engine's error.
     Engine(Error),
 }
 
-impl From<Error> for NotMade {
+impl From<Error> for ChangeError {
     fn from(error: Error) -> Self {
-        NotMade::Engine(error)
+        ChangeError::Engine(error)
     }
 }
 
@@ -92,14 +92,14 @@ pub(super) fn execute<P: Protocol>(
             }
             Ok(true)
         }
-        Err(NotMade::Unsuccessful) => Ok(false),
-        Err(NotMade::Engine(error)) => Err(failure_of(error)),
+        Err(ChangeError::Unsuccessful) => Ok(false),
+        Err(ChangeError::Engine(error)) => Err(failure_of(error)),
     }
 }
 
 /// Executes the change's procedure.
 #[inline]
-pub(super) fn make<P: Protocol>(tatp: &Tatp<P>, change: &Change) -> Result<(), NotMade> {
+pub(super) fn make<P: Protocol>(tatp: &Tatp<P>, change: &Change) -> Result<(), ChangeError> {
     let Tatp { database, tables, .. } = tatp;
     match *change {
         Change::SubscriberData { s_id, bit_1, sf_type, data_a } => {
@@ -126,11 +126,11 @@ pub(super) fn update_subscriber_data<P: Protocol>(
     bit_1: bool,
     sf_type: u8,
     data_a: u8,
-) -> Result<(), NotMade> {
+) -> Result<(), ChangeError> {
     tx.update(&tables.subscriber, &s_id, |row| row.bit[0] = bit_1)?
         .expect("subscribers are never removed");
     tx.update(&tables.special_facility, &(s_id, sf_type), |row| row.data_a = data_a)?
-        .ok_or(NotMade::Unsuccessful)
+        .ok_or(ChangeError::Unsuccessful)
 }
 
 #[procedure(UpdateLocation)]
@@ -140,7 +140,7 @@ pub(super) fn update_location<P: Protocol>(
     tx: &Transaction<'_, P>,
     sub_nbr: Number,
     vlr_location: u32,
-) -> Result<(), NotMade> {
+) -> Result<(), ChangeError> {
     let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
     tx.update(&tables.subscriber, &s_id, |row| row.vlr_location = vlr_location)?
         .expect("subscribers are never removed");
@@ -157,7 +157,7 @@ pub(super) fn insert_call_forwarding<P: Protocol>(
     start_time: u8,
     end_time: u8,
     numberx: Number,
-) -> Result<(), NotMade> {
+) -> Result<(), ChangeError> {
     let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
     // The specification reads all facilities of the subscriber, and then refers to a facility of any type. If it
     // does not exist, the foreign key is violated.
@@ -166,13 +166,13 @@ pub(super) fn insert_call_forwarding<P: Protocol>(
         is_there |= facility?.sf_type == sf_type;
     }
     if !is_there {
-        return Err(NotMade::Unsuccessful);
+        return Err(ChangeError::Unsuccessful);
     }
     match tx.insert(
         &tables.call_forwarding,
         CallForwarding { s_id, sf_type, start_time, end_time, numberx },
     ) {
-        Err(Error::Failure(Failure::DuplicateKey { .. })) => Err(NotMade::Unsuccessful),
+        Err(Error::Failure(Failure::DuplicateKey { .. })) => Err(ChangeError::Unsuccessful),
         inserted => Ok(inserted?),
     }
 }
@@ -185,11 +185,11 @@ pub(super) fn delete_call_forwarding<P: Protocol>(
     sub_nbr: Number,
     sf_type: u8,
     start_time: u8,
-) -> Result<(), NotMade> {
+) -> Result<(), ChangeError> {
     let s_id = id_of(tx.get_by(&tables.subscriber, Subscriber::SUB_NBR, &sub_nbr)?);
     match tx.delete(&tables.call_forwarding, &(s_id, sf_type, start_time))? {
         true => Ok(()),
-        false => Err(NotMade::Unsuccessful),
+        false => Err(ChangeError::Unsuccessful),
     }
 }
 

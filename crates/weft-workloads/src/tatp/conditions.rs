@@ -17,7 +17,7 @@ use crate::walk;
 use crate::workload::{Condition, Progress};
 
 /// A database at rest, and what it should contain.
-pub(super) struct AtRest<'a> {
+pub(super) struct DatabaseAtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) subscribers: u32,
@@ -27,7 +27,10 @@ pub(super) struct AtRest<'a> {
 }
 
 /// Checks every invariant.
-pub(super) fn verify(tatp: &AtRest<'_>, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
+pub(super) fn verify(
+    tatp: &DatabaseAtRest<'_>,
+    progress: Progress<'_>,
+) -> Result<Vec<Condition>, Failure> {
     let subscribers = tatp.subscribers;
     let report = |part: u64, done: u32| {
         if done.is_multiple_of(4096) {
@@ -47,7 +50,10 @@ pub(super) fn verify(tatp: &AtRest<'_>, progress: Progress<'_>) -> Result<Vec<Co
 }
 
 /// Checks SUBSCRIBER, except for the columns that are updated, and that no other subscribers exist.
-fn subscribers_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
+fn subscribers_as_loaded(
+    tatp: &DatabaseAtRest<'_>,
+    report: impl Fn(u32),
+) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
         "SUBSCRIBER: each exists once, with the number of its S_ID, and is as loaded except for BIT_1 \
          and VLR_LOCATION",
@@ -75,7 +81,7 @@ fn subscribers_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Find
 
 /// Checks the unique index of SUBSCRIBER.
 fn numbers_lead_to_subscribers(
-    tatp: &AtRest<'_>,
+    tatp: &DatabaseAtRest<'_>,
     report: impl Fn(u32),
 ) -> Result<Finding, Failure> {
     let mut finding =
@@ -93,7 +99,7 @@ fn numbers_lead_to_subscribers(
 }
 
 /// Checks ACCESS_INFO, which never changes.
-fn access_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
+fn access_as_loaded(tatp: &DatabaseAtRest<'_>, report: impl Fn(u32)) -> Result<Finding, Failure> {
     let mut finding =
         Finding::new("ACCESS_INFO: one to four rows for each subscriber, all of them as loaded");
     let subscribers = 0..=tatp.subscribers + 1;
@@ -114,7 +120,7 @@ fn access_as_loaded(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<Finding, 
 }
 
 /// Checks SPECIAL_FACILITY, except for the column that is updated.
-fn facilities_as_loaded(tatp: &AtRest<'_>) -> Result<Finding, Failure> {
+fn facilities_as_loaded(tatp: &DatabaseAtRest<'_>) -> Result<Finding, Failure> {
     let mut finding = Finding::new(
         "SPECIAL_FACILITY: one to four rows for each subscriber, as loaded except for DATA_A, and no \
          others",
@@ -139,7 +145,10 @@ fn facilities_as_loaded(tatp: &AtRest<'_>) -> Result<Finding, Failure> {
 }
 
 /// Checks CALL_FORWARDING against SPECIAL_FACILITY, and returns the number of loaded forwardings.
-fn forwardings_belong(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<(Finding, u64), Failure> {
+fn forwardings_belong(
+    tatp: &DatabaseAtRest<'_>,
+    report: impl Fn(u32),
+) -> Result<(Finding, u64), Failure> {
     let mut finding = Finding::new(
         "CALL_FORWARDING: each belongs to a row of SPECIAL_FACILITY, starts at 0, 8 or 16 and has a \
          number of 15 digits",
@@ -171,7 +180,7 @@ fn forwardings_belong(tatp: &AtRest<'_>, report: impl Fn(u32)) -> Result<(Findin
 }
 
 /// Checks the number of rows of CALL_FORWARDING against the clients' accounts.
-fn forwardings_counted(tatp: &AtRest<'_>, found: u64, loaded: u64) -> Finding {
+fn forwardings_counted(tatp: &DatabaseAtRest<'_>, found: u64, loaded: u64) -> Finding {
     let mut finding = Finding::new(
         "CALL_FORWARDING: as many as were loaded and inserted, less those that were deleted",
     );

@@ -154,7 +154,7 @@ impl<P: Protocol> Workload<P> for Tatp<P> {
     }
 
     fn verify(&self, progress: Progress<'_>) -> Result<Vec<Condition>, Failure> {
-        let at_rest = conditions::AtRest {
+        let at_rest = conditions::DatabaseAtRest {
             snapshot: &self.database.open_snapshot()?,
             tables: &self.tables,
             subscribers: self.parameters.subscribers,

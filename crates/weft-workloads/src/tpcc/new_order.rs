@@ -115,16 +115,16 @@ pub struct LineOutput {
 
 /// The reason why an order was not entered.
 #[derive(Debug)]
-pub(super) enum NotEntered {
+pub(super) enum OrderError {
     /// An item does not exist: the roll-back of clause 2.4.2.3.
     UnusedItem,
     /// The engine's error.
     Engine(Error),
 }
 
-impl From<Error> for NotEntered {
+impl From<Error> for OrderError {
     fn from(error: Error) -> Self {
-        NotEntered::Engine(error)
+        OrderError::Engine(error)
     }
 }
 
@@ -139,8 +139,8 @@ pub(super) fn execute<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client) -> Resul
             client.entered = Some((input.w_id, input.d_id, output.o_id));
             Ok(false)
         }
-        Err(NotEntered::UnusedItem) => Ok(true),
-        Err(NotEntered::Engine(error)) => Err(failure_of(error)),
+        Err(OrderError::UnusedItem) => Ok(true),
+        Err(OrderError::Engine(error)) => Err(failure_of(error)),
     }
 }
 
@@ -154,7 +154,7 @@ pub(super) fn run<P: Protocol>(
     tx: &Transaction<'_, P>,
     input: &Input,
     output: &mut Output,
-) -> Result<(), NotEntered> {
+) -> Result<(), OrderError> {
     let &Input { w_id, d_id, c_id, ref lines, entry_d } = input;
     output.lines.clear();
 
@@ -168,7 +168,7 @@ pub(super) fn run<P: Protocol>(
     let mut items = ArrayVec::<&Item, LINES_MAX>::new();
     for line in lines {
         let Some(item) = tx.get(&tables.item, &line.i_id)? else {
-            return Err(NotEntered::UnusedItem);
+            return Err(OrderError::UnusedItem);
         };
         items.push(item);
     }

@@ -139,7 +139,7 @@ fn first_key(number: u64) -> u64 {
 
 /// The changes of one transaction.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Done {
+pub(super) struct TransactionChanges {
     pub(super) modified: u64,
     pub(super) inserted: u64,
 }
@@ -234,7 +234,7 @@ impl Client {
 
     /// Records the changes of a committed transaction.
     #[inline(always)]
-    pub(super) fn note(&mut self, done: Done) {
+    pub(super) fn note(&mut self, done: TransactionChanges) {
         if done.modified > 0 {
             Ledger::add(&self.ledger.modified, done.modified);
         }
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(latest(&client), [9, 8, 7, 6]);
         let first = 2 << CLIENT_SHIFT;
         assert_eq!((client.fresh_key(0), client.fresh_key(1)), (first, first + 1));
-        client.note(Done { modified: 5, inserted: 2 });
+        client.note(TransactionChanges { modified: 5, inserted: 2 });
         assert_eq!(latest(&client), [first + 1, first, 9, 8]);
         assert_eq!(ledgers.modified(), 5);
         let unused = 1 << CLIENT_SHIFT;

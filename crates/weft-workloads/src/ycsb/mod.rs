@@ -47,7 +47,7 @@ pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 use crate::load::Loading;
 use crate::walk;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
-use client::{Done, Ledgers};
+use client::{Ledgers, TransactionChanges};
 use survey::{Survey, expected_keys};
 
 /// The popularity of the rows.
@@ -159,8 +159,8 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
         let range = client.advance();
         let transaction = client.transaction_type(range.start);
         let planned = &*client;
-        let done = self.database.transact(|tx| -> Result<Done, Error> {
-            let mut done = Done::default();
+        let done = self.database.transact(|tx| -> Result<TransactionChanges, Error> {
+            let mut done = TransactionChanges::default();
             for &operation in planned.operations(range.clone()) {
                 let key = planned.key(operation);
                 match operation.kind() {

@@ -14,7 +14,7 @@ use weft::raw_tree::{RawTree, RawWorker};
 use weft::schema::Storage;
 use weft::{Failure, Metrics};
 
-use super::client::{Client, Done, Ledgers};
+use super::client::{Client, Ledgers, TransactionChanges};
 use super::survey::{Survey, expected_keys};
 use super::{Kind, Parameters, Row};
 use crate::load::shares;
@@ -83,7 +83,7 @@ impl<R: Row> RawYcsb<R> {
         let RawClient { client, worker } = client;
         let range = client.advance();
         let transaction = client.transaction_type(range.start);
-        let mut done = Done::default();
+        let mut done = TransactionChanges::default();
         for &operation in client.operations(range) {
             let key = client.key(operation);
             match operation.kind() {

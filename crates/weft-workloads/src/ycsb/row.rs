@@ -51,24 +51,24 @@ pub trait Row: Record<Key = u64> + Copy + fmt::Debug {
 }
 
 /// A kind of index, as a type.
-pub trait Stored: Copy + Send + Sync + fmt::Debug + 'static {
+pub trait IndexKind: Copy + Send + Sync + fmt::Debug + 'static {
     /// The kind.
     const STORAGE: Storage;
 }
 
 /// Rows in a B+-tree.
 #[derive(Clone, Copy, Debug)]
-pub enum InTree {}
+pub enum TreeIndex {}
 
 /// Rows in a hash table.
 #[derive(Clone, Copy, Debug)]
-pub enum InHashTable {}
+pub enum HashIndex {}
 
-impl Stored for InTree {
+impl IndexKind for TreeIndex {
     const STORAGE: Storage = Storage::Ordered;
 }
 
-impl Stored for InHashTable {
+impl IndexKind for HashIndex {
     const STORAGE: Storage = Storage::Hash;
 }
 
@@ -88,7 +88,7 @@ fn pattern(key: u64) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-impl<const FILLER_BYTES: usize, S: Stored> FixedRow<FILLER_BYTES, S> {
+impl<const FILLER_BYTES: usize, S: IndexKind> FixedRow<FILLER_BYTES, S> {
     /// Sets the first word of the filler.
     #[inline(always)]
     fn seal(&mut self) {
@@ -99,7 +99,7 @@ impl<const FILLER_BYTES: usize, S: Stored> FixedRow<FILLER_BYTES, S> {
     }
 }
 
-impl<const FILLER_BYTES: usize, S: Stored> Row for FixedRow<FILLER_BYTES, S> {
+impl<const FILLER_BYTES: usize, S: IndexKind> Row for FixedRow<FILLER_BYTES, S> {
     const VALUE_BYTES: usize = COUNTER_BYTES + FILLER_BYTES;
 
     fn new(key: u64) -> Self {
@@ -135,7 +135,7 @@ impl<const FILLER_BYTES: usize, S: Stored> Row for FixedRow<FILLER_BYTES, S> {
     }
 }
 
-impl<const FILLER_BYTES: usize, S: Stored> Record for FixedRow<FILLER_BYTES, S> {
+impl<const FILLER_BYTES: usize, S: IndexKind> Record for FixedRow<FILLER_BYTES, S> {
     type Key = u64;
     const TABLE: &'static str = "usertable";
     const STORAGE: Storage = S::STORAGE;
@@ -275,10 +275,10 @@ macro_rules! value_sizes {
             match (value_bytes, storage) {
                 $(
                     ($bytes, Storage::Ordered) => {
-                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, InTree>>())
+                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, TreeIndex>>())
                     }
                     ($bytes, Storage::Hash) => {
-                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, InHashTable>>())
+                        Some(visitor.visit::<FixedRow<{ $bytes - COUNTER_BYTES }, HashIndex>>())
                     }
                 )*
                 _ => None,
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_row_with_anothers_filler_is_not_whole() {
-        type Hundred = FixedRow<92, InTree>;
+        type Hundred = FixedRow<92, TreeIndex>;
         let (mut torn, mut newer) = (Hundred::new(1), Hundred::new(1));
         newer.modify();
         torn.counter = newer.counter;

@@ -15,7 +15,7 @@ use weft_protocols::PhaseOptions;
 use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
-use crate::process::{self, Killed, say, say_open};
+use crate::process::{self, KilledRun, say, say_open};
 
 /// The name of the workload for the process.
 pub const NAME: &str = "bids";
@@ -82,17 +82,17 @@ impl<J: JoinedProtocol> Auctions<J> {
 }
 
 /// Bids until the process is killed.
-pub fn run<P: Protocol + Over>(directory: &Path, seed: u64) {
+pub fn run<P: Protocol + BidProtocol>(directory: &Path, seed: u64) {
     P::run(directory, seed);
 }
 
 /// A protocol whose joined protocol is known.
-pub trait Over: Protocol {
+pub trait BidProtocol: Protocol {
     fn run(directory: &Path, seed: u64);
     fn kill_again_and_again(rounds: u32);
 }
 
-impl<J: JoinedProtocol> Over for PhaseReconciliation<J> {
+impl<J: JoinedProtocol> BidProtocol for PhaseReconciliation<J> {
     fn run(directory: &Path, seed: u64) {
         bid_until_the_end::<J>(directory, seed);
     }
@@ -142,7 +142,7 @@ fn bid_until_the_end<J: JoinedProtocol>(directory: &Path, seed: u64) {
 }
 
 /// Kills `rounds` processes that bid.
-pub fn kill_again_and_again<P: Protocol + Over>(rounds: u32) {
+pub fn kill_again_and_again<P: Protocol + BidProtocol>(rounds: u32) {
     P::kill_again_and_again(rounds);
 }
 
@@ -155,7 +155,7 @@ fn kill<J: JoinedProtocol>(rounds: u32) {
         inserted.unwrap();
     };
     let mut acknowledged = Vec::new();
-    let check = |killed: Killed<'_>| {
+    let check = |killed: KilledRun<'_>| {
         let said = killed.said.iter().filter_map(|line| line.strip_prefix("bid "));
         acknowledged.extend(said.map(|id| id.parse::<u64>().unwrap()));
         let (auction, bids) = Auctions::<J>::open(killed.directory, Acknowledge::Durable).rows();

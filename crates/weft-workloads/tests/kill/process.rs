@@ -95,7 +95,7 @@ impl Runner {
 }
 
 /// The state after a kill.
-pub struct Killed<'a> {
+pub struct KilledRun<'a> {
     pub directory: &'a Path,
     /// The lines that the processes have written since the last check.
     pub said: Vec<String>,
@@ -109,7 +109,7 @@ pub fn kill_again_and_again<P: Protocol>(
     workload: &str,
     rounds: u32,
     load: impl FnOnce(&Path),
-    mut check: impl FnMut(Killed<'_>),
+    mut check: impl FnMut(KilledRun<'_>),
 ) {
     let seed = match std::env::var("WEFT_SEED") {
         Ok(seed) => seed.parse().expect("WEFT_SEED is a number"),
@@ -136,7 +136,7 @@ pub fn kill_again_and_again<P: Protocol>(
             // Leave the directory for the next process to recover.
             continue;
         }
-        check(Killed {
+        check(KilledRun {
             directory: &directory.0,
             said: std::mem::take(&mut said),
             random: &mut random,

@@ -11,7 +11,7 @@ use weft_workloads::tpcc::schema::{Customer, District, History, Order};
 use weft_workloads::tpcc::{Parameters, Scale, Tpcc};
 use weft_workloads::{LoadOptions, Workload};
 
-use crate::process::{self, Killed, builder, say, say_open};
+use crate::process::{self, KilledRun, builder, say, say_open};
 
 /// The name of the workload for the process.
 pub const NAME: &str = "tpcc";
@@ -144,7 +144,7 @@ pub fn kill_again_and_again<P: Protocol>(rounds: u32) {
         loaded_history.set(Rows::of(&tpcc).history.len());
     };
     let mut acknowledged = Acknowledged::default();
-    let check = |killed: Killed<'_>| {
+    let check = |killed: KilledRun<'_>| {
         killed.said.iter().for_each(|line| acknowledged.add(line));
         let tpcc = reopen::<P>(killed.directory);
         let rows = check(&tpcc, &acknowledged, loaded_history.get(), killed.circumstances);

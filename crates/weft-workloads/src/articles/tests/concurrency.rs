@@ -51,7 +51,7 @@ fn drive<P: Protocol>(articles: &Articles<P>, seed: u64) -> [u64; 4] {
         }
     });
     assert_consistent(articles, &format!("{}, {:?}, seed {seed}", P::NAME, articles.parameters));
-    let (added, _) = articles.choice.comments.changes();
+    let (added, _) = articles.source.comments.changes();
     let added_at_least = ended[TransactionType::AddComment as usize];
     assert!(added >= added_at_least, "{}: {added} comments, of {added_at_least}", P::NAME);
     ended
@@ -100,7 +100,7 @@ fn snapshots_beside_changes_keep_every_condition() {
 fn counts_that_are_split_keep_every_condition() {
     for (seed, snapshots) in [(56, Snapshots::Off), (57, Snapshots::On), (58, Snapshots::Recent)] {
         let articles: Articles<Doppel> = load(&Parameters { snapshots, ..TINY }, seed, THREADS);
-        let (table, popular) = (&articles.tables.articles, articles.choice.popular_articles[0]);
+        let (table, popular) = (&articles.tables.articles, articles.source.popular_articles[0]);
         let counts = column_of!(Article.a_num_comments);
         let labelled = articles.database.label_split::<_, _, Add<_>>(table, &popular, counts);
         labelled.expect("the column can be split");

@@ -47,7 +47,7 @@ fn assert_breaks(expected: &[Rule], damage: Damage) {
 
 /// Returns the article with the most comments.
 fn popular(articles: &Articles<Dbx>) -> u64 {
-    articles.choice.popular_articles[0]
+    articles.source.popular_articles[0]
 }
 
 /// Returns a comment that a client added to an article.
@@ -99,7 +99,7 @@ fn article_that_was_lost() {
 #[test]
 fn user_that_was_lost() {
     assert_breaks(&[Rule::Users, Rule::PopularNames, Rule::Addresses], |articles, tables, tx| {
-        tx.delete(&tables.users, &articles.choice.popular_users[0]).map(drop)
+        tx.delete(&tables.users, &articles.source.popular_users[0]).map(drop)
     });
 }
 
@@ -210,7 +210,7 @@ fn number_that_was_left_out() {
 #[test]
 fn name_of_nobody() {
     assert_breaks(&[Rule::Users, Rule::PopularNames], |articles, tables, tx| {
-        let user = articles.choice.popular_users[0];
+        let user = articles.source.popular_users[0];
         let halves = [name(SEED, 0, 0), name(SEED, 0, 1)];
         let torn = [&halves[0][..50], &halves[1][50..]].concat();
         tx.update(&tables.users, &user, |row| {
@@ -224,9 +224,9 @@ fn name_of_nobody() {
 #[test]
 fn name_from_the_future() {
     assert_breaks(&[Rule::Users, Rule::PopularNames], |articles, tables, tx| {
-        let drawn = articles.choice.names.drawn()[0];
+        let drawn = articles.source.names.drawn()[0];
         let next = name(SEED, 0, drawn as u32);
-        let user = articles.choice.popular_users[0];
+        let user = articles.source.popular_users[0];
         tx.update(&tables.users, &user, |row| row.u_lastname = next).map(drop)
     });
 }
@@ -235,13 +235,13 @@ fn name_from_the_future() {
 #[test]
 fn name_that_was_lost() {
     assert_breaks(&[Rule::PopularNames], |articles, tables, tx| {
-        let user = articles.choice.popular_users[0];
-        let last = articles.choice.names.last(0)[0].expect("there was one");
+        let user = articles.source.popular_users[0];
+        let last = articles.source.names.last(0)[0].expect("there was one");
         let earlier = name(SEED, 0, last as u32 - 1);
         tx.update(&tables.users, &user, |row| row.u_lastname = earlier).map(drop)
     });
     assert_breaks(&[Rule::PopularNames], |articles, tables, tx| {
-        let user = articles.choice.popular_users[0];
+        let user = articles.source.popular_users[0];
         let loaded = draw_user(SEED, user).u_lastname;
         tx.update(&tables.users, &user, |row| row.u_lastname = loaded).map(drop)
     });

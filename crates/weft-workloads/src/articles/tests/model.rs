@@ -10,7 +10,7 @@ use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::articles::load::{Discussion, draw_user};
 use crate::articles::schema::{Article, Comment, User, new_id, numbered_id};
 use crate::articles::{Articles, Parameters, Request, transactions};
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::view::View;
 use crate::walk;
 use crate::workload::Workload;

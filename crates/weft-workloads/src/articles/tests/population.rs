@@ -6,7 +6,7 @@ use super::{TINY, assert_consistent, load};
 use crate::articles::load::{Discussion, LOADED_COMMENTS_MAX, draw_user};
 use crate::articles::schema::{TEXT_BYTES_MAX, numbered_id};
 use crate::articles::{Articles, Parameters, Request};
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::workload::Workload;
 
 #[test]
@@ -105,9 +105,9 @@ fn the_shares_of_transactions_articles_and_users_are_those_asked_for() {
         let first = |records: u32| {
             1.0 / (1..=records).map(|rank| f64::from(rank).powf(-alpha)).sum::<f64>()
         };
-        let popular = of_articles[articles.choice.popular_articles[0] as usize];
+        let popular = of_articles[articles.source.popular_articles[0] as usize];
         assert!(near(popular, &of_articles, first(30)), "seed {SEED}: {of_articles:?}");
-        let popular = of_users[articles.choice.popular_users[0] as usize];
+        let popular = of_users[articles.source.popular_users[0] as usize];
         assert!(near(popular, &of_users, first(7)), "seed {SEED}: {of_users:?}");
     }
 }

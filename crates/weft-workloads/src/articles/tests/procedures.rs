@@ -9,15 +9,15 @@ use super::{TINY, load};
 use crate::articles::load::saying;
 use crate::articles::schema::{Article, Comment, User, new_id, numbered_id};
 use crate::articles::{Articles, Request, TransactionType, procedures, transactions};
-use crate::procedures::rehearsal::{Change, Met, Subject, Tally, subject};
-use crate::stashing::Draws;
+use crate::procedures::rehearsal::{AccessedRow, Change, Subject, Tally, subject};
+use crate::stashing::RequestClient;
 use crate::workload::Workload;
 
 /// Returns some changes to an article, and to rows that a transaction has accessed.
 fn changes(
     articles: &Articles<Dbx>,
     random: &mut fastrand::Rng,
-    met: &[Met],
+    met: &[AccessedRow],
     article: u64,
 ) -> Vec<Change> {
     (0..random.usize(1..=3)).map(|_| change(articles, random, met, article)).collect()
@@ -26,14 +26,14 @@ fn changes(
 fn change(
     articles: &Articles<Dbx>,
     random: &mut fastrand::Rng,
-    met: &[Met],
+    met: &[AccessedRow],
     article: u64,
 ) -> Change {
     let tables = &articles.tables;
     let number = random.u64(..8);
     let user = number % TINY.users;
     let met = (!met.is_empty()).then(|| &met[random.usize(..met.len())]);
-    if let Some(&key) = met.and_then(Met::key::<User>) {
+    if let Some(&key) = met.and_then(AccessedRow::key::<User>) {
         return Change::update(&tables.users, key, |row: &mut User| {
             row.u_firstname.clear();
         });
@@ -71,7 +71,7 @@ fn try_one(articles: &Articles<Dbx>, request: &Request, seed: u64, tally: &mut T
         Request::UpdateUser { .. } => 0,
     };
     let mut attempt = |subject: &Subject<'_>| {
-        let choose = |met: &[Met]| changes(articles, &mut random.borrow_mut(), met, around);
+        let choose = |met: &[AccessedRow]| changes(articles, &mut random.borrow_mut(), met, around);
         let mut own = fastrand::Rng::with_seed(!seed);
         let context = format!("seed {seed}");
         tally.trial(articles.database(), subject, subject.shape, &mut own, &choose, &context);

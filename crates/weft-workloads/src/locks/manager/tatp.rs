@@ -9,7 +9,7 @@ use weft::htm::word::Ordering;
 
 use super::pages::Table;
 use super::{Bucket, StorageManager};
-use crate::locks::{Draws, Ran, Row};
+use crate::locks::{Row, TransactionResult, TransactionSource};
 use crate::tatp::TransactionType;
 
 /// The number of types of access, and of special facilities.
@@ -24,7 +24,7 @@ const TIMES: u32 = 3;
 const REQUESTS_MAX: usize = 5;
 
 /// A transaction in progress.
-struct Running<'a> {
+struct OpenTransaction<'a> {
     manager: &'a StorageManager,
     regions: &'a Regions,
     requested: ArrayVec<&'a Bucket, REQUESTS_MAX>,
@@ -32,11 +32,11 @@ struct Running<'a> {
     digest: u64,
 }
 
-impl<'a> Running<'a> {
+impl<'a> OpenTransaction<'a> {
     fn begin(manager: &'a StorageManager, regions: &'a Regions) -> Self {
         let digest =
             manager.checkpoint.section(Mode::Shared, regions, || manager.histogram.digest());
-        Running { manager, regions, requested: ArrayVec::new(), updates: 0, digest }
+        OpenTransaction { manager, regions, requested: ArrayVec::new(), updates: 0, digest }
     }
 
     /// Locks a row until the end of the transaction.
@@ -93,7 +93,7 @@ impl<'a> Running<'a> {
     }
 
     /// Commits a transaction that succeeded, and releases the locks.
-    fn end(self, place: usize, transaction: TransactionType, succeeded: bool) -> Ran {
+    fn end(self, place: usize, transaction: TransactionType, succeeded: bool) -> TransactionResult {
         if self.updates > 0 {
             self.log();
         }
@@ -104,7 +104,7 @@ impl<'a> Running<'a> {
         let noted = &self.manager.places[place];
         self.manager.transactions.section(Mode::Exclusive, self.regions, || noted.update());
         black_box(self.digest);
-        Ran { transaction: transaction as usize, succeeded, updates: self.updates }
+        TransactionResult { transaction: transaction as usize, succeeded, updates: self.updates }
     }
 }
 
@@ -125,11 +125,16 @@ pub(super) fn is_forwarding(row: &Row) -> bool {
 impl StorageManager {
     /// Runs one of TATP's transactions.
     #[inline]
-    pub(super) fn run(&self, place: usize, regions: &Regions, draws: &mut Draws) -> Ran {
+    pub(super) fn run(
+        &self,
+        place: usize,
+        regions: &Regions,
+        draws: &mut TransactionSource,
+    ) -> TransactionResult {
         use TransactionType::*;
         let transaction = draws.mix.draw(&mut draws.random);
         let subscriber = draws.subscriber() - 1;
-        let mut running = Running::begin(self, regions);
+        let mut running = OpenTransaction::begin(self, regions);
         let succeeded = match transaction {
             GetSubscriberData => running.read(&self.subscribers, subscriber),
             GetNewDestination => {
@@ -169,7 +174,7 @@ impl StorageManager {
     }
 }
 
-impl Running<'_> {
+impl OpenTransaction<'_> {
     /// Reads the forwardings of a facility that begin by `time`. Returns whether there is one.
     #[inline]
     fn find_destination(&mut self, first: u32, time: u32) -> bool {

@@ -85,7 +85,7 @@ impl Rule {
 }
 
 /// A database at rest, and what it should contain.
-pub(super) struct AtRest<'a> {
+pub(super) struct DatabaseAtRest<'a> {
     pub(super) snapshot: &'a Snapshot,
     pub(super) tables: &'a Tables,
     pub(super) parameters: &'a Parameters,
@@ -96,7 +96,7 @@ pub(super) struct AtRest<'a> {
 
 /// Checks every rule.
 pub(super) fn verify(
-    rubis: &AtRest<'_>,
+    rubis: &DatabaseAtRest<'_>,
     progress: Progress<'_>,
 ) -> Result<Vec<Condition>, Failure> {
     let Findings(findings) = survey::take(rubis, progress)?;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use weft::Failure;
 
-use super::{AtRest, Findings, Rule};
+use super::{DatabaseAtRest, Findings, Rule};
 use crate::rubis::Change;
 use crate::rubis::interactions::TransactionType;
 use crate::rubis::load::{Offer, categories, draw_user, nickname_of, regions};
@@ -24,7 +24,10 @@ use crate::walk;
 use crate::workload::Progress;
 
 /// Reads the database and checks every rule.
-pub(super) fn take(rubis: &AtRest<'_>, progress: Progress<'_>) -> Result<Findings, Failure> {
+pub(super) fn take(
+    rubis: &DatabaseAtRest<'_>,
+    progress: Progress<'_>,
+) -> Result<Findings, Failure> {
     let mut survey = Survey::new(rubis, progress);
     survey.read_users()?;
     survey.read_items()?;
@@ -134,7 +137,7 @@ struct Count {
 }
 
 struct Survey<'a> {
-    rubis: &'a AtRest<'a>,
+    rubis: &'a DatabaseAtRest<'a>,
     findings: Findings,
     user_places: Places,
     item_places: Places,
@@ -155,7 +158,7 @@ struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    fn new(rubis: &'a AtRest<'a>, progress: Progress<'a>) -> Self {
+    fn new(rubis: &'a DatabaseAtRest<'a>, progress: Progress<'a>) -> Self {
         let accounts = rubis.ledgers.accounts();
         let parameters = rubis.parameters;
         let chosen = accounts.iter().map(|account| account.users);
@@ -468,7 +471,7 @@ impl<'a> Survey<'a> {
     }
 
     fn compare_fixed_tables(&mut self) -> Result<(), Failure> {
-        let AtRest { snapshot, tables, .. } = self.rubis;
+        let DatabaseAtRest { snapshot, tables, .. } = self.rubis;
         let found: Vec<_> = snapshot.rows(&tables.categories).collect::<Result<_, _>>()?;
         let expected: Vec<_> = categories().collect();
         let expected = expected.iter().collect();

@@ -13,12 +13,12 @@ use super::{TINY, assert_consistent, load, runnable_protocols};
 use crate::rubis::load::{
     LOADED_UNTIL, Offer, categories, draw_user, nickname_of, password_of, regions, user_of,
 };
-use crate::rubis::queries::{self, Answer, Bidding, Listed, PAGE, Profile};
+use crate::rubis::queries::{self, Answer, Bidding, ListedItem, PAGE, Profile};
 use crate::rubis::schema::{
     Bid, Category, Comment, Date, Item, LISTED, Purchase, Region, User, new_id,
 };
 use crate::rubis::{Change, Mix, Parameters, Query, Request, Rubis, TransactionType, changes};
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::walk;
 use crate::workload::Workload;
 
@@ -95,14 +95,14 @@ impl Model {
         self.bids.values().filter(move |bid| bid.item == item)
     }
 
-    fn listed(&self, item: u64) -> Listed<'_> {
+    fn listed(&self, item: u64) -> ListedItem<'_> {
         let highest = self.bids_on(item).max_by_key(|bid| (bid.price, Reverse(bid.date)));
         let bidding = Bidding {
             number: self.bids_on(item).count() as i64,
             highest: highest.map_or(0, |bid| bid.price),
             winner: highest.map(|bid| bid.bidder),
         };
-        Listed { item: &self.items[&item], bidding }
+        ListedItem { item: &self.items[&item], bidding }
     }
 
     /// Returns a list of the newest items for which `is_of` is true.

@@ -9,7 +9,7 @@ use crate::rubis::{
     Change, Interaction, Mix, Parameters, Query, Request, Rubis, TransactionType,
     interactions::Work,
 };
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::workload::Workload;
 
 #[test]

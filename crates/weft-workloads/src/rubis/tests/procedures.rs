@@ -6,20 +6,30 @@ use weft::operation::TopK;
 use weft::protocol::Dbx;
 
 use super::{TINY, load};
-use crate::procedures::rehearsal::{Change as Other, Met, Subject, Tally, subject};
+use crate::procedures::rehearsal::{AccessedRow, Change as Other, Subject, Tally, subject};
 use crate::rubis::schema::{
     Auction, Bid, CategoryItems, Comment, Item, Purchase, Rating, RegionItems, User,
 };
 use crate::rubis::{Change, Query, Request, Rubis, changes, queries};
-use crate::stashing::Draws;
+use crate::stashing::RequestClient;
 use crate::workload::Workload;
 
 /// Returns some changes to rows that a transaction has accessed, and to rows of a user.
-fn others(rubis: &Rubis<Dbx>, random: &mut fastrand::Rng, met: &[Met], user: u64) -> Vec<Other> {
+fn others(
+    rubis: &Rubis<Dbx>,
+    random: &mut fastrand::Rng,
+    met: &[AccessedRow],
+    user: u64,
+) -> Vec<Other> {
     (0..random.usize(1..=3)).filter_map(|_| other(rubis, random, met, user)).collect()
 }
 
-fn other(rubis: &Rubis<Dbx>, random: &mut fastrand::Rng, met: &[Met], user: u64) -> Option<Other> {
+fn other(
+    rubis: &Rubis<Dbx>,
+    random: &mut fastrand::Rng,
+    met: &[AccessedRow],
+    user: u64,
+) -> Option<Other> {
     let tables = &rubis.tables;
     let number = random.u64(1..1_000);
     let (id, some_item, some_user) = (number << 40, number % 25 + 1, number % 40 + 1);
@@ -106,7 +116,7 @@ fn try_one(rubis: &Rubis<Dbx>, request: &Request, seed: u64, tally: &mut Tally) 
         _ => seed % 40 + 1,
     };
     let mut attempt = |subject: &Subject<'_>| {
-        let choose = |met: &[Met]| others(rubis, &mut random.borrow_mut(), met, user);
+        let choose = |met: &[AccessedRow]| others(rubis, &mut random.borrow_mut(), met, user);
         let mut own = fastrand::Rng::with_seed(!seed);
         let context = format!("seed {seed}");
         tally.trial(rubis.database(), subject, subject.shape, &mut own, &choose, &context);

@@ -6,7 +6,7 @@ use weft::protocol::{Dbx, Protocol};
 use weft_protocols::with_protocol;
 
 use super::{assert_consistent, load, runnable_protocols};
-use crate::tatp::changes::{self, Change, NotMade};
+use crate::tatp::changes::{self, Change, ChangeError};
 use crate::tatp::load::Family;
 use crate::tatp::mix::TransactionType;
 use crate::tatp::queries::{self, Answer, Query};
@@ -175,8 +175,8 @@ fn agrees<P: Protocol>(seed: u64) {
                 let made = changes::make(&tatp, &change);
                 let made = match made {
                     Ok(()) => true,
-                    Err(NotMade::Unsuccessful) => false,
-                    Err(NotMade::Engine(error)) => panic!("{context}: {error}"),
+                    Err(ChangeError::Unsuccessful) => false,
+                    Err(ChangeError::Engine(error)) => panic!("{context}: {error}"),
                 };
                 assert_eq!(made, model.change(&change), "{context}: {change:?}");
                 succeeded[usize::from(made)] += 1;

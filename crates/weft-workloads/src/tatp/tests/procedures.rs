@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use weft::protocol::Dbx;
 
 use super::load;
-use crate::procedures::rehearsal::{Change, Met, Subject, Tally, subject};
+use crate::procedures::rehearsal::{AccessedRow, Change, Subject, Tally, subject};
 use crate::tatp::changes::{self, Change as Request};
 use crate::tatp::queries::{self, Query};
 use crate::tatp::schema::{
@@ -15,11 +15,21 @@ use crate::tatp::{Parameters, Tatp};
 use crate::workload::Workload;
 
 /// Returns some changes to the rows of a subscriber.
-fn changes(tatp: &Tatp<Dbx>, random: &mut fastrand::Rng, met: &[Met], s_id: u32) -> Vec<Change> {
+fn changes(
+    tatp: &Tatp<Dbx>,
+    random: &mut fastrand::Rng,
+    met: &[AccessedRow],
+    s_id: u32,
+) -> Vec<Change> {
     (0..random.usize(1..=3)).flat_map(|_| change(tatp, random, met, s_id)).collect()
 }
 
-fn change(tatp: &Tatp<Dbx>, random: &mut fastrand::Rng, met: &[Met], s_id: u32) -> Vec<Change> {
+fn change(
+    tatp: &Tatp<Dbx>,
+    random: &mut fastrand::Rng,
+    met: &[AccessedRow],
+    s_id: u32,
+) -> Vec<Change> {
     let tables = &tatp.tables;
     let number = random.u8(..);
     let facility = (s_id, random.u8(1..=4));
@@ -91,7 +101,7 @@ fn try_one(tatp: &Tatp<Dbx>, number: usize, seed: u64, tally: &mut Tally) {
     let random = RefCell::new(fastrand::Rng::with_seed(seed));
     let tables = &tatp.tables;
     let mut attempt = |subject: &Subject<'_>, s_id: u32| {
-        let choose = |met: &[Met]| changes(tatp, &mut random.borrow_mut(), met, s_id);
+        let choose = |met: &[AccessedRow]| changes(tatp, &mut random.borrow_mut(), met, s_id);
         let mut own = fastrand::Rng::with_seed(!seed);
         let context = format!("seed {seed}");
         tally.trial(tatp.database(), subject, subject.shape, &mut own, &choose, &context);

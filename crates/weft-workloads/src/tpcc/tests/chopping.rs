@@ -283,8 +283,8 @@ fn recorded(token: &Token) -> Vec<String> {
                     let mut output = new_order::Output::default();
                     let mut procedure = new_order::NewOrder::new(tables, &input, &mut output);
                     match procedure.execute(&recorder) {
-                        Ok(()) | Err(new_order::NotEntered::UnusedItem) => {}
-                        Err(new_order::NotEntered::Engine(error)) => return Err(error),
+                        Ok(()) | Err(new_order::OrderError::UnusedItem) => {}
+                        Err(new_order::OrderError::Engine(error)) => return Err(error),
                     }
                 }
             }

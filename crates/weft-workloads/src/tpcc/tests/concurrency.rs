@@ -143,7 +143,7 @@ fn each_transaction_alone_keeps_every_condition() {
 
 /// A reader's view of a district: order numbers that must be equal (condition 2), and the last order with its lines
 /// (conditions 6 and 7).
-struct Sight {
+struct DistrictView {
     last_used: u32,
     last_order: Order,
     last_new_order: Option<u32>,
@@ -157,7 +157,7 @@ fn look<P: Protocol>(
     tx: &Transaction<'_, P>,
     district: (u16, u8),
     backwards: bool,
-) -> Result<Sight, Error> {
+) -> Result<DistrictView, Error> {
     let (w_id, d_id) = district;
     let last_used = || {
         let district = tx.get(&tpcc.tables.district, &district)?.expect("a district");
@@ -182,7 +182,7 @@ fn look<P: Protocol>(
         thread::yield_now();
         let lines = lines(last_order.o_id)?;
         thread::yield_now();
-        Ok(Sight { last_used: last_used()?, last_order, last_new_order, lines })
+        Ok(DistrictView { last_used: last_used()?, last_order, last_new_order, lines })
     } else {
         let last_used = last_used()?;
         thread::yield_now();
@@ -190,7 +190,7 @@ fn look<P: Protocol>(
         thread::yield_now();
         let last_order = last_order()?;
         thread::yield_now();
-        Ok(Sight { last_used, last_order, last_new_order: last_new_order()?, lines })
+        Ok(DistrictView { last_used, last_order, last_new_order: last_new_order()?, lines })
     }
 }
 
@@ -219,7 +219,7 @@ fn readers_see_one_state<P: Protocol>(mix: Mix) {
             let district = (1, (number % u32::from(DISTRICTS)) as u8 + 1);
             let backwards = (number / u32::from(DISTRICTS)).is_multiple_of(2);
             let sight = tpcc.database.transact(|tx| look(tpcc, tx, district, backwards));
-            let Sight { last_used, last_order, last_new_order, lines } =
+            let DistrictView { last_used, last_order, last_new_order, lines } =
                 sight.expect("it runs to its end");
             let context = format!("{}, mix {mix}, {district:?}, {last_order:?}", P::NAME);
             assert_eq!(last_order.o_id, last_used, "{context}");

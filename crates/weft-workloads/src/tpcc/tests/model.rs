@@ -10,7 +10,7 @@ use weft::{Error, Table};
 use super::{assert_consistent, load, runnable_protocols};
 use crate::tpcc::customer::Selector;
 use crate::tpcc::mix::TransactionType;
-use crate::tpcc::new_order::NotEntered;
+use crate::tpcc::new_order::OrderError;
 use crate::tpcc::random::is_original;
 use crate::tpcc::schema::*;
 use crate::tpcc::{
@@ -300,8 +300,8 @@ fn step<P: Protocol>(tpcc: &Tpcc<P>, client: &mut Client, model: &mut Model, con
             let shown = database.transact(|tx| new_order::run(tables, tx, &input, &mut output));
             let shown = match shown {
                 Ok(()) => Some(output),
-                Err(NotEntered::UnusedItem) => None,
-                Err(NotEntered::Engine(error)) => panic!("{context}: {error}"),
+                Err(OrderError::UnusedItem) => None,
+                Err(OrderError::Engine(error)) => panic!("{context}: {error}"),
             };
             assert_eq!(shown, model.new_order(&input), "{context}: {input:?}");
         }

@@ -3,7 +3,7 @@
 use weft::protocol::Dbx;
 
 use super::load;
-use crate::procedures::rehearsal::{Change, Met, Subject, Tally, subject, without};
+use crate::procedures::rehearsal::{AccessedRow, Change, Subject, Tally, subject, without};
 use crate::tpcc::customer::Selector;
 use crate::tpcc::mix::TransactionType;
 use crate::tpcc::schema::{
@@ -18,7 +18,7 @@ use crate::workload::Workload;
 fn changes(
     tpcc: &Tpcc<Dbx>,
     random: &mut fastrand::Rng,
-    met: &[Met],
+    met: &[AccessedRow],
     customer: Option<(u16, u8, &Selector)>,
 ) -> Vec<Change> {
     (0..random.usize(1..=3)).filter_map(|_| change(tpcc, random, met, customer)).collect()
@@ -27,7 +27,7 @@ fn changes(
 fn change(
     tpcc: &Tpcc<Dbx>,
     random: &mut fastrand::Rng,
-    met: &[Met],
+    met: &[AccessedRow],
     customer: Option<(u16, u8, &Selector)>,
 ) -> Option<Change> {
     let tables = &tpcc.tables;
@@ -118,7 +118,7 @@ fn try_one(
     let context = format!("seed {seed}");
     let tables = &tpcc.tables;
     let mut attempt = |subject: &Subject<'_>, customer: Option<(u16, u8, &Selector)>| {
-        let choose = |met: &[Met]| changes(tpcc, &mut random.borrow_mut(), met, customer);
+        let choose = |met: &[AccessedRow]| changes(tpcc, &mut random.borrow_mut(), met, customer);
         let shape = shape.unwrap_or(subject.shape);
         let mut own = fastrand::Rng::with_seed(!seed);
         tally.trial(tpcc.database(), subject, shape, &mut own, &choose, &context);

@@ -8,13 +8,13 @@ use weft::htm::Choice;
 use weft::protocol::{Protocol, ProtocolDescription};
 use weft_protocols::PROTOCOLS;
 
-use super::row::{FixedRow, InHashTable, InTree};
+use super::row::{FixedRow, HashIndex, TreeIndex};
 use super::{Distribution, Kind, Mix, Parameters, RawYcsb, Row, Ycsb};
 use crate::workload::{Condition, LoadOptions, Workload};
 
 /// Rows of the DBX paper's size, in both kinds of index.
-type TreeRow = FixedRow<92, InTree>;
-type HashRow = FixedRow<92, InHashTable>;
+type TreeRow = FixedRow<92, TreeIndex>;
+type HashRow = FixedRow<92, HashIndex>;
 
 /// Returns the options of a load for a test, with the HTM backend that the environment names.
 fn options(threads: usize) -> LoadOptions<'static> {

@@ -9,7 +9,7 @@ use super::{
     broken, for_each_protocol, load, mix, options,
 };
 use crate::workload::Workload;
-use crate::ycsb::client::{Client, Done};
+use crate::ycsb::client::{Client, TransactionChanges};
 
 const TRANSACTIONS: u32 = 3_000;
 
@@ -24,7 +24,7 @@ impl<R: Row> Model<R> {
     /// Executes the client's next transaction on the model.
     fn step(&mut self, client: &mut Client) {
         let range = client.advance();
-        let mut done = Done::default();
+        let mut done = TransactionChanges::default();
         for &operation in client.operations(range) {
             match operation.kind() {
                 Kind::Read | Kind::Scan => {}

@@ -5,7 +5,7 @@
 use weft::Failure;
 use weft::htm::lock::{Lock, Mcs, OccRwLock, SrwLock, Tatas};
 
-use super::{Kinds, Locks, Map, Parameters, Probe, Register, StorageManager, Structure, Unlocked};
+use super::{Kinds, Locks, Map, NoLock, Parameters, Probe, Register, StorageManager, Structure};
 use crate::workload::LoadOptions;
 
 /// The suffix of the name of an elided lock.
@@ -51,7 +51,7 @@ impl Protected {
 
 /// A comparison of locks.
 #[derive(Clone, Debug)]
-pub struct Contest {
+pub struct LockComparison {
     /// The structure that the locks protect.
     pub protected: Protected,
     /// The locks' names. For a storage manager, these are the kinds of locks to elide.
@@ -75,10 +75,10 @@ pub trait Visitor {
     fn visit<S: Structure + 'static>(self, locks: Locks<S>) -> Self::Result;
 }
 
-impl Contest {
+impl LockComparison {
     /// The names of the locks.
     pub const LOCKS: [&'static str; 5] =
-        [Unlocked::NAME, OccRwLock::NAME, Tatas::NAME, Mcs::NAME, SrwLock::NAME];
+        [NoLock::NAME, OccRwLock::NAME, Tatas::NAME, Mcs::NAME, SrwLock::NAME];
 
     /// Checks the options that depend on each other.
     ///
@@ -86,7 +86,7 @@ impl Contest {
     /// A message that says which options cannot be combined.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_manager = self.protected == Protected::Manager;
-        let is_unlocked = self.is_among(Unlocked::NAME);
+        let is_unlocked = self.is_among(NoLock::NAME);
         if self.is_coarse && !is_manager {
             return Err(
                 "--coarse needs --workload manager; --workload probe has one latch in any case",
@@ -148,7 +148,7 @@ impl Contest {
             for &is_elided in &self.elisions {
                 if !is_elided {
                     names.push(lock.clone());
-                } else if lock != Unlocked::NAME {
+                } else if lock != NoLock::NAME {
                     names.push(format!("{lock}{elided}"));
                 } else if self.elisions == [true] {
                     // `none` cannot be elided. It is a contender once.
@@ -177,7 +177,7 @@ impl Contest {
             None => (name, false),
         };
         match lock {
-            Unlocked::NAME => self.load_kind::<Unlocked, V>(is_elided, options, visitor),
+            NoLock::NAME => self.load_kind::<NoLock, V>(is_elided, options, visitor),
             OccRwLock::NAME => self.load_kind::<OccRwLock, V>(is_elided, options, visitor),
             Tatas::NAME => self.load_kind::<Tatas, V>(is_elided, options, visitor),
             Mcs::NAME => self.load_kind::<Mcs, V>(is_elided, options, visitor),
