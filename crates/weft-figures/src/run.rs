@@ -90,13 +90,13 @@ impl Runner for Processes {
             });
         }
         let report: Value = serde_json::from_slice(&output.stdout)
-            .map_err(|error| format!("what it has printed is no report: {error}"))?;
+            .map_err(|error| format!("its output is not a report: {error}"))?;
         match report {
             Value::Array(reports) => {
                 let count = reports.len();
                 let one = <[Value; 1]>::try_from(reports);
                 one.map(|[report]| report)
-                    .map_err(|_| format!("it has printed {count} reports in place of one"))
+                    .map_err(|_| format!("it printed {count} reports instead of one"))
             }
             report => Ok(report),
         }
@@ -353,7 +353,7 @@ mod tests {
             let other = Processes::new(cargo.into(), None);
             let version =
                 Call { program: Program::Laboratory, arguments: vec!["--version".to_owned()] };
-            assert!(other.run(&version).unwrap_err().contains("no report"));
+            assert!(other.run(&version).unwrap_err().contains("not a report"));
             let unknown =
                 Call { program: Program::Laboratory, arguments: vec!["--surely-not".to_owned()] };
             assert!(other.run(&unknown).unwrap_err().contains("--surely-not"));

@@ -226,8 +226,8 @@ fn parse_index_name(option: &ParseNestedMeta<'_>) -> Result<Ident> {
     let text = value.parse::<LitStr>()?;
     text.parse_with(Ident::parse_any).map_err(|_| {
         let message = format!(
-            "an index is named as a column is, since a constant is named after it; \
-             {:?} is no such name",
+            "an index needs a name like a column's, because a constant is named after it, and {:?} is not \
+             one: use letters, digits and `_`",
             text.value()
         );
         Error::new(text.span(), message)

@@ -11,7 +11,7 @@ pub(crate) fn column_value(input: &DeriveInput) -> Result<TokenStream> {
     if let Some(lifetime) = input.generics.lifetimes().next() {
         return Err(Error::new(
             lifetime.span(),
-            "what is read from a file borrows from nobody: a column's type has no lifetimes",
+            "a column's type cannot have lifetimes, because a row that is read from a file has nothing to borrow from: use types that own their data",
         ));
     }
     let body = match &input.data {

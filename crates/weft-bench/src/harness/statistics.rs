@@ -69,15 +69,15 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_taken_within_each_round() {
-        // The ratios are 2, 1/2 and 1, with the median 1. The ratio of the medians would be 1, too.
-        assert_eq!(median_ratio([(20.0, 10.0), (30.0, 60.0), (20.0, 20.0)]), Some(1.0));
+    fn ratio_is_taken_within_each_round() {
+        // The ratios of the rounds are 1, 2 and 4, with the median 2. The medians are 40 and 10, whose ratio is 4.
+        assert_eq!(median_ratio([(10.0, 10.0), (100.0, 50.0), (40.0, 10.0)]), Some(2.0));
         assert_eq!(median_ratio([(3.0, 2.0), (5.0, 2.0)]), Some(2.0));
         assert_eq!(median_ratio([(1.0, 1.0), (1.0, 0.0)]), None);
     }
 
     #[test]
-    fn nothing_is_no_fraction() {
+    fn fraction_of_zero_is_none() {
         assert_eq!(fraction(1, 4), Some(0.25));
         assert_eq!(fraction(0, 4), Some(0.0));
         assert_eq!(fraction(1, 0), None);

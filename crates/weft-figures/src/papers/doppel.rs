@@ -547,7 +547,7 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Table(3),
         section: "§8.6",
         title: "latencies of LIKE, half reads, half writes",
-        claim: "With skew Doppel's reads wait for the next joined phase, its writes for nobody, \
+        claim: "With skew Doppel's reads wait for the next joined phase, its writes do not wait, \
                 and throughput is nearly twice OCC's.",
         content: Content::Experiment(Experiment {
             metrics: &[READ_MEAN, WRITE_MEAN, READ_99, WRITE_99, THROUGHPUT],

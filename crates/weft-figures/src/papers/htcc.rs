@@ -483,7 +483,7 @@ pub const FIGURES: &[Figure] = &[
                     between(15.0, 60.0),
                 ),
                 aborts_about(
-                    "so it is without Delivery: warehouses",
+                    "the same without Delivery, warehouses",
                     "62.9 % (Table 1)",
                     (0, "OCC, without Delivery"),
                     between(45.0, 90.0),

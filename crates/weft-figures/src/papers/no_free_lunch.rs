@@ -90,7 +90,7 @@ pub const FIGURES: &[Figure] = &[
         number: Number::Figure(1),
         section: "§3.2",
         title: "elision by the pthread library",
-        claim: "Elision that the pthread library does by itself changes nothing.",
+        claim: "Elision that the pthread library does automatically changes nothing.",
         content: Content::NotMeasured(
             "it is about glibc's elision of mutexes, of which Weft uses none, and which glibc \
              has given up since",

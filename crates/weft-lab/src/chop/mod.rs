@@ -126,7 +126,7 @@ enum Optimization {
     Snapshots,
     /// Defer steps that commute with all but their readers to the end of the epoch
     Deferral,
-    /// For rows that are passed on by tokens, count only conflicts on the tokens
+    /// For rows that are guarded by tokens, count only conflicts on the tokens
     Tokens,
     /// Exclude tables that no procedure changes
     StaticTables,

@@ -353,7 +353,7 @@ fn table(function: &Function, table: &Expr) -> Result<TokenStream, Error> {
     let Some(parameter) = parameter else {
         return Err(Error::new(
             table.span(),
-            "it has to be known which table this is: name it by a parameter, as `&tables.name`",
+            "the analysis must know which table this is: name it by a parameter, as in `&tables.name`",
         ));
     };
     let (name, of) = (&parameter.name, with_lifetime(&parameter.of, "'_"));

@@ -78,7 +78,10 @@ impl Function {
     pub fn new(attribute: Attribute, item: ItemFn) -> Result<Self> {
         let signature = &item.sig;
         if let Some(asynchronous) = &signature.asyncness {
-            return Err(Error::new(asynchronous.span, "a procedure is no `async` function"));
+            return Err(Error::new(
+                asynchronous.span,
+                "a procedure cannot be an `async` function: remove `async`",
+            ));
         }
         if let Some(unsafety) = &signature.unsafety {
             return Err(Error::new(unsafety.span, "a procedure cannot be an `unsafe` function"));
@@ -98,7 +101,7 @@ impl Function {
             let FnArg::Typed(typed) = input else {
                 return Err(Error::new(
                     input.span(),
-                    "a procedure is no method: pass what it needs of `self` as parameters",
+                    "a procedure cannot be a method: pass what it needs of `self` as parameters",
                 ));
             };
             let Pat::Ident(pattern) = &*typed.pat else {

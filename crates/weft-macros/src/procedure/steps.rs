@@ -204,8 +204,9 @@ impl Finder<'_> {
     fn counted(&mut self, span: Span, body: &mut Block) -> usize {
         let (number, depth) = (self.loops.len(), self.around.len());
         if depth == LOOPS_MAX {
-            let message =
-                format!("operations in more than {LOOPS_MAX} loops, one within the other");
+            let message = format!(
+                "an operation can be in at most {LOOPS_MAX} nested loops: merge some of them"
+            );
             self.refuse(span, message);
         }
         let first = self.sites.len();
@@ -259,7 +260,11 @@ impl VisitMut for Finder<'_> {
                 self.is_in_closure = before;
             }
             Expr::Async(_) | Expr::Await(_) => {
-                self.refuse(expression.span(), "a procedure waits for nothing but the database");
+                self.refuse(
+                    expression.span(),
+                    "a procedure cannot contain `async` code, because it can wait only for the database: \
+                     do this before or after the procedure",
+                );
             }
             Expr::Unsafe(unsafe_block) => {
                 self.refuse(

@@ -97,11 +97,11 @@ fn lost(after: &Chopping, number: StepNumber, kind: PieceKind) -> Option<String>
         PieceKind::Deferred => {
             let (_, why) = after.not_deferred.iter().find(|(refused, _)| *refused == number)?;
             let why = after.explain_not_deferred(why);
-            Some(format!("{label} could not be deferred any more, for {why}"))
+            Some(format!("{label} could no longer be deferred, because {why}"))
         }
         PieceKind::Exclusive => {
             let (_, why) = after.without_token.iter().find(|(refused, _)| refused == table)?;
-            Some(format!("rows of {table} would not go by tokens any more, for {why}"))
+            Some(format!("rows of {table} would no longer be guarded by tokens, because {why}"))
         }
         _ => None,
     }

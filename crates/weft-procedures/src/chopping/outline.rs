@@ -383,7 +383,8 @@ impl Names {
         let is_taken = |table: &&String| self.by_tokens.contains(*table) || **table == token.table;
         if let Some(table) = token.tables.iter().find(is_taken) {
             let table = excerpt(table);
-            let what = format!("the rows of '{table}' go by tokens of more than one table");
+            let what =
+                format!("the rows of '{table}' are guarded by tokens of more than one table");
             return Err(OutlineError::new(what));
         }
         self.by_tokens.extend(token.tables.iter().cloned());

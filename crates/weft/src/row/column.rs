@@ -123,7 +123,7 @@ mod values;
     message = "`{Self}` cannot be stored, and a column of a table is",
     label = "not a column type",
     note = "columns are `bool`, numbers of a fixed width, `char`, strings that own their text, and lists, arrays, options and tuples of these",
-    note = "`usize` is none, since its width depends on the machine, nor is `&str`, which owns nothing: take `u64` and `String`",
+    note = "`usize` cannot be a column, because its width depends on the machine: use `u64`; `&str` cannot, because it does not own its text: use `String`",
     note = "for a struct of yours, or an enum whose variants have no fields: `#[derive(weft::ColumnValue)]`",
     note = "a table that need not outlive the process can have columns of any type: `#[record(volatile)]` on its struct"
 )]

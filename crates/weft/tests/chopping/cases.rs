@@ -272,12 +272,15 @@ fn who_would_close_a_cycle_is_not_admitted() {
     let tickets = outlines(TOKENS);
     let other = added("procedure other\n update order (v)\nend");
     let error = admit(&tickets, &other, Options::ALL).expect_err("it has no token").to_string();
-    assert!(error.contains("rows of order would not go by tokens any more, for other"), "{error}");
+    assert!(
+        error.contains("rows of order would no longer be guarded by tokens, because other"),
+        "{error}"
+    );
     let points =
         outlines("procedure p\n update x (v)\n add y (v)\nend\nprocedure s\n update y (v)\nend");
     let other = added("procedure o\n write x (v)\n write y (v)\nend");
     let error = admit(&points, &other, Options::ALL).expect_err("it connects them").to_string();
-    assert!(error.contains("y could not be deferred any more") && error.contains("o.x"), "{error}");
+    assert!(error.contains("y could no longer be deferred") && error.contains("o.x"), "{error}");
     let twice = admit(&running, &added("procedure one\n read a\nend"), Options::ALL);
     assert!(matches!(twice, Err(NotAdmitted::Outline(_))), "{twice:?}");
 }

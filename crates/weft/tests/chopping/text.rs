@@ -102,7 +102,10 @@ fn messages_quote_little_of_a_huge_name() {
         (format!("procedure {huge}\nread t; if {huge}\nend"), "is called"),
         (format!("procedure p\nread t; if {huge}\n{huge}: read t\nend"), "which runs later"),
         (format!("procedure {huge}\nend\nprocedure {huge}\nend"), "two procedures are called"),
-        (format!("token a for {huge}\ntoken b for {huge}"), "go by tokens of more than one table"),
+        (
+            format!("token a for {huge}\ntoken b for {huge}"),
+            "are guarded by tokens of more than one table",
+        ),
     ];
     for (text, expected) in cases {
         let error = refused(expected, text).to_string();
