@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_no_markup_and_tags_are_closed() {
+    fn text_is_escaped_and_tags_are_closed() {
         let mut svg = Svg::new((100.0, 50.0), 12);
         svg.text((1.0, 2.25), "fill=\"red\"", "A < B\n& C");
         svg.shape("path", format_args!("d=\"M0 0H{}\"", 5), "");

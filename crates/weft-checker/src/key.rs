@@ -313,13 +313,13 @@ mod tests {
         }
 
         #[test]
-        fn bytes_give_the_key_back(key in keys()) {
+        fn keys_round_trip_through_bytes(key in keys()) {
             prop_assert_eq!(decode_bare(&encode_bare(&key)), key);
         }
     }
 
     #[test]
-    fn the_least_and_the_greatest_integer_survive() {
+    fn extreme_integers_round_trip() {
         for value in [i128::MIN, i128::MIN + 1, -256, -255, -1, 0, 1, 255, 256, i128::MAX] {
             assert_eq!(decode_bare(&encode_bare(&Key::Integer(value))), Key::Integer(value));
         }

@@ -66,7 +66,7 @@ fn an_anomaly_exits_with_1_and_is_explained() {
 }
 
 #[test]
-fn several_files_are_told_apart() {
+fn several_files_are_reported_separately() {
     let good = file("good.jsonl", &format!("{HEADER}{READER}"));
     let bad = file("bad.edn", "{:type :ok, :process 0, :value [[:r 1 [7]] [:append 1 1]]}");
     let (good, bad) = (good.to_str().expect("UTF-8"), bad.to_str().expect("UTF-8"));
@@ -157,7 +157,7 @@ fn bad_input_exits_with_2_and_names_file_and_line() {
 }
 
 #[test]
-fn the_help_has_an_example_that_is_true() {
+fn help_example_is_correct() {
     let output = run(&["--help"], "");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let help = text(&output.stdout);

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn it_knows_an_anomaly_when_it_sees_one() {
+    fn anomalies_are_not_serializable() {
         let initial = state_of(&[(X, 0), (Y, 0)]);
         let skew = [
             log(vec![read(X, 0), read(Y, 0), wrote(X, 1)], 0, 6),

@@ -184,7 +184,7 @@ fn run(
 /// Figure 4. The first transaction has read what the second then overwrites, so it comes before the second. A
 /// wrong snapshot sees the second, but not the first.
 #[test]
-fn figure_4_what_was_read_before_it_was_overwritten() {
+fn figure_4_read_before_it_was_overwritten() {
     let procedures = [ReadAndAdd::<DbxTc>::shape(), Write::<DbxTc>::shape()];
     run(&procedures, &[(0, 0), (0, 1), (1, 1)], |store| {
         seen_in_the_middle(store, |look| {
@@ -204,7 +204,7 @@ fn figure_4_what_was_read_before_it_was_overwritten() {
 /// Figure 5. The first transaction begins before the snapshot, and the second after it. But the second comes
 /// first, because of what both write.
 #[test]
-fn figure_5_who_begins_first_may_come_second() {
+fn figure_5_first_to_begin_may_come_second() {
     let procedures = [AddAndWrite::<DbxTc>::shape(), WriteAndAdd::<DbxTc>::shape()];
     // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {
@@ -226,7 +226,7 @@ fn figure_5_who_begins_first_may_come_second() {
 /// Figure 7. The second transaction has written before the snapshot, and the first after it. They add in the
 /// other order.
 #[test]
-fn figure_7_what_commutes_comes_in_another_order() {
+fn figure_7_commuting_changes_in_another_order() {
     let procedures = [WriteAndAdd::<DbxTc>::shape()];
     // Neither; the second; both.
     run(&procedures, &[(0, 0), (2, 20), (1, 21)], |store| {

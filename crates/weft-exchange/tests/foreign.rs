@@ -133,7 +133,7 @@ fn csv_of_other_programs() {
 }
 
 #[test]
-fn what_is_not_supported_is_said() {
+fn unsupported_features_are_reported() {
     let message = |name| open::<Row>(name).expect_err("it is not supported");
     assert_eq!(
         message("compressed.feather"),

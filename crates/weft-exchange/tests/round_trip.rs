@@ -300,7 +300,7 @@ fn absent_arrays_do_not_fill_the_memory() {
 }
 
 #[test]
-fn progress_is_told() {
+fn progress_is_reported() {
     let (table, rows) = large_table(20_000, 5);
     for format in Format::ALL {
         let mut told: Vec<Progress> = Vec::new();

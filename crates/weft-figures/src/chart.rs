@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_missed_where_its_series_has_it_elsewhere_or_nothing_was_measured() {
+    fn missing_numbers_are_marked() {
         const TWICE: Experiment = Experiment {
             metrics: &[sample::SAMPLE.metrics[0], sample::SAMPLE.metrics[0]],
             ..sample::SAMPLE

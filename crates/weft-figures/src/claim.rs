@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_not_judged() {
+    fn missing_points_are_not_judged() {
         let nothing = points(&[&[], &[]]);
         let one = points(&[&[10.0], &[]]);
         for points in [nothing, one] {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_agrees_if_all_that_is_expected_holds() {
+    fn figure_agrees_if_all_expectations_hold() {
         let finding = |verdict| Finding {
             says: "",
             paper: "",

@@ -124,7 +124,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_point_without_one_of_its_numbers_is_measured_and_one_without_any_is_not() {
+    fn point_needs_at_least_one_number() {
         const ABORTS: Metric = Metric {
             name: "aborts",
             simulated: Reading::of("aborts"),

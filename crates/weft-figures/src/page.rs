@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_loads_nothing_and_is_whole() {
+    fn page_is_complete_and_loads_nothing() {
         let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]]);
         let missing = Report::without(&sample::FIGURE, "a <reason>".to_owned());
         let page = page(&about(), &[report, missing]);
@@ -340,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_does_not_hold_is_shown_as_that() {
+    fn refuted_claim_is_shown() {
         let report = sample::report(&[&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0]]);
         let page = page(&about(), &[report]);
         assert!(page.contains("✗ does not agree") && !page.contains("✓ agrees"), "{page}");
     }
 
     #[test]
-    fn a_call_that_has_failed_is_shown() {
+    fn failed_call_is_shown() {
         let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0]]);
         let page = page(&about(), &[report]);
         assert!(page.contains("Points that are missing") && page.contains("too many, really"));

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_not_run_again() {
+    fn stored_results_are_not_run_again() {
         let directory = scratch("resume");
         let store = Store::open(&directory, false).unwrap();
         let policy = Policy { jobs: 3, again: false, makes_calls: true };
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_simulator_is_looked_for_where_cargo_puts_it() {
+    fn simulator_is_found_where_cargo_puts_it() {
         let target = scratch("simulator").join("target");
         let program = target.join("debug").join("weft-lab");
         assert_eq!(find_simulator(&program), None);
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_fail_or_print_something_else_are_told_of() {
+    fn failed_programs_and_other_output_are_reported() {
         let missing = Processes::new("/nowhere/at/all".into(), None);
         let call = |program| Call { program, arguments: vec![] };
         assert!(missing.run(&call(Program::Laboratory)).unwrap_err().contains("/nowhere/at/all"));

@@ -382,7 +382,7 @@ mod tests {
 
     /// The expected picture was checked by eye.
     #[test]
-    fn a_small_picture_is_as_it_was() {
+    fn small_picture_matches_the_golden_file() {
         let names = vec!["DBX"];
         let small = Chart {
             heading: "Small".to_owned(),

@@ -162,7 +162,7 @@ mod tests {
     use crate::papers::sample;
 
     #[test]
-    fn every_number_has_a_line_and_every_failure_too() {
+    fn every_number_and_every_failure_has_a_line() {
         let report = sample::report(&[&[10.0, 20.0, 40.0], &[10.0]]);
         let csv = csv(&report);
         let lines: Vec<&str> = csv.lines().collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_line_for_every_figure_with_what_was_found() {
+    fn table_has_a_line_for_every_figure() {
         let agrees = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 8.0]]);
         let disagrees = sample::report(&[&[10.0, 20.0, 40.0], &[10.0, 10.0, 80.0]]);
         let without = Report::without(&sample::FIGURE, "a | b".to_owned());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_says_why() {
+    fn unmeasured_figures_have_a_reason() {
         let report = Report::without(&sample::FIGURE, "no such machine".to_owned());
         assert_eq!(csv(&report), format!("{COLUMNS}\n"));
         assert_eq!(json(&report)["not_measured"], "no such machine");

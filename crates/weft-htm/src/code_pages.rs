@@ -105,7 +105,7 @@ mod tests {
     /// take away the same page. It tries several times, because the kernel may map a page together with its
     /// neighbours.
     #[test]
-    fn opening_maps_the_code_that_only_regions_execute() {
+    fn opening_maps_the_code_of_regions() {
         let was_dropped = (0..100).any(|_| {
             drop_lonely_page();
             !is_mapped()

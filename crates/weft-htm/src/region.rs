@@ -691,7 +691,7 @@ mod tests {
 
     /// Protects the default thresholds: the paper's, except for conflicts, which is decision 19's.
     #[test]
-    fn the_default_policy_is_the_one_decided_on() {
+    fn default_policy_is_that_of_the_decision() {
         let policy = Htm::software().policy();
         assert_eq!(policy.conflict, 8);
         assert_eq!(policy.capacity, 10);

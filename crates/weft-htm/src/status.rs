@@ -116,7 +116,7 @@ mod tests {
 
     /// Protects the table above: each bit alone, the combinations, and the two statuses that carry no cause.
     #[test]
-    fn every_status_has_the_cause_that_its_bits_say() {
+    fn every_status_has_the_cause_of_its_bits() {
         const DEBUG: u32 = 1 << 4;
         const NESTED: u32 = 1 << 5;
         let locked = u32::from(LOCKED) << OPERAND_SHIFT | EXPLICIT;

@@ -128,7 +128,7 @@ fn a_seed_repeats_the_run() {
 
 /// Protects the trace: it says which thread ran after which, and at which places they switched.
 #[test]
-fn the_trace_tells_who_ran() {
+fn trace_lists_the_switches() {
     let options = Options { trace: true, ..with(Strategy::Random { one_in: 2 }, 0) };
     let ran = everything(7, &options);
     let mut turn = None;
@@ -484,7 +484,7 @@ fn runs_side_by_side_do_not_mix() {
 
 /// Protects the edge cases: no thread, and one thread, which may wait as much as it likes.
 #[test]
-fn none_and_one() {
+fn runs_of_no_thread_and_of_one_thread() {
     let none: Vec<fn()> = Vec::new();
     assert_eq!(run(1, &Options::default(), none).points, 0);
     let one = || {
@@ -507,7 +507,7 @@ fn blind_pauses_are_few_switches() {
 /// Protects the driver of step-wise schedules: it can tell a step that waits from one that answers, as often as
 /// it asks.
 #[test]
-fn a_spin_counter_tells_who_waits() {
+fn spin_counter_detects_a_wait() {
     let lock = Word::new(2);
     let spins = SpinCounter::new();
     let (answers, answer) = channel();

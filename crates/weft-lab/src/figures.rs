@@ -468,7 +468,7 @@ mod tests {
     /// Figures are data, which no compiler checks. Protects that they name existing protocols and options of the
     /// command.
     #[test]
-    fn every_figure_names_protocols_and_options_that_there_are() {
+    fn figures_name_existing_protocols_and_options() {
         use crate::arguments::Arguments;
         use clap::Parser;
 

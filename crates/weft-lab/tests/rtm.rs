@@ -16,7 +16,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--kind", "write"], &["'write'", "writes", "random-reads"]),
         (&["--kind", "writes", "--sizes", "31k"], &["'31k'", "writes", "31K"]),
@@ -42,7 +42,7 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_covers_the_essentials() {
     let help = run(&["--help"]);
     let help = text(&help.stdout);
     for word in
@@ -54,7 +54,7 @@ fn help_teaches() {
 
 /// Protects that simulated or missing results are never presented as measurements.
 #[test]
-fn it_measures_where_there_is_rtm_and_names_the_simulation_where_there_is_none() {
+fn measures_with_rtm_and_otherwise_refers_to_the_simulation() {
     let output = run(&["--tries", "3", "--threads", "1", "--json", "-"]);
     let message = text(&output.stderr);
     if let Err(unavailable) = Htm::open(Choice::Rtm, RetryPolicy::default()) {

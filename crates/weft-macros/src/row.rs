@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn types_are_printed_as_one_writes_them() {
+    fn types_are_printed_as_written() {
         for written in [
             "u8",
             "Option<ArrayString<16>>",

@@ -2,6 +2,6 @@
 //! `refused/`, beside the compiler's whole answer.
 
 #[test]
-fn a_misuse_is_refused_with_helpful_words() {
+fn misuse_is_refused_with_a_helpful_message() {
     trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
 }

@@ -264,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reading_leaves_a_trace_that_only_grows() {
+    fn read_timestamp_only_grows() {
         let header = OccHeader::default();
         let early = Tid::PLACEHOLDER.next(1);
         let late = early.next(2);

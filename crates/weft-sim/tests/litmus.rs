@@ -179,7 +179,7 @@ fn two_locks(crossed: bool) -> Case<'static> {
 /// Protects the detection of deadlocks: a deadlock is found, with a trace that leads there again, and no other
 /// run is reported as one.
 #[test]
-fn a_deadlock_is_found_and_none_is_invented() {
+fn deadlocks_are_found_without_false_alarms() {
     let options = Options { waits_max: 1000, ..options(1) };
     let exploration = explore(&options, 1, 1000, || two_locks(true));
     let failure = exploration.failure.expect("crossed locks");

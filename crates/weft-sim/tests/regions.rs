@@ -242,7 +242,7 @@ fn transfer(observer_in_region: bool) -> Case<'static> {
 /// Protects isolation, in all schedules: regions are atomic to each other, and no access outside of regions
 /// sees what a region has written before it commits.
 #[test]
-fn nobody_sees_the_inside_of_a_region() {
+fn region_is_invisible_until_it_commits() {
     for observer_in_region in [true, false] {
         let exploration = explore(&options(1), 3, 20_000, || transfer(observer_in_region));
         assert!(exploration.failure.is_none(), "{}", exploration.failure.unwrap());

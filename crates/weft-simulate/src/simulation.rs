@@ -508,7 +508,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cores_have_measured_is_put_together_by_type() {
+    fn core_measurements_are_combined_by_type() {
         let of_type = |name, latencies: &[u64], rolled_back| TypeResult {
             name,
             committed: latencies.len() as u64 - rolled_back,

@@ -265,7 +265,7 @@ mod tests {
     /// Protects against clients that go through the same records side by side: they would contend for records that
     /// are not popular.
     #[test]
-    fn clients_begin_far_from_each_other() {
+    fn clients_begin_far_apart() {
         const SEED: u64 = 9;
         let drawn = draw_zipf(1_000, 0.0, SEED);
         for threads in [1, 2, 20] {

@@ -356,7 +356,7 @@ mod tests {
 
     /// Measurements are paired by their identity, not by position, and those without a counterpart are named.
     #[test]
-    fn the_same_things_are_compared() {
+    fn matching_results_are_compared() {
         let before = [
             measured(bench("dbx", 1, [90.0, 100.0, 110.0])),
             measured(bench("dbx", 2, [1.0, 1.0, 1.0])),
@@ -383,7 +383,7 @@ mod tests {
 
     /// Protects against mistaking a larger database for a faster engine.
     #[test]
-    fn other_settings_are_told() {
+    fn different_settings_are_reported() {
         let mut other = bench("dbx", 1, [1.0, 1.0, 1.0]);
         other["warehouses"] = json!(4);
         let comparison = compare(&[measured(bench("dbx", 1, [1.0, 1.0, 1.0]))], &[measured(other)]);

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_waits_for_its_own_epoch() {
+    fn moment_waits_for_its_own_epoch() {
         let mut probe = Probe { pending: VecDeque::new(), latency_ns: Tally::new().latency_ns };
         let start = Instant::now();
         let at = |milliseconds| start + Duration::from_millis(milliseconds);

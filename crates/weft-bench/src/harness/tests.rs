@@ -202,7 +202,7 @@ fn bench(arguments: &BenchArguments, trouble: Trouble) -> (Result<(), Stop>, Str
 }
 
 #[test]
-fn all_that_clients_do_is_counted_once() {
+fn each_transaction_is_counted_once() {
     let (ended, out) = bench(&arguments(&["dbx", "none"], 1, 0.05, true), Trouble::Nothing);
     ended.expect("nothing goes wrong");
     let json: serde_json::Value = serde_json::from_str(&out).expect("only JSON is written");
@@ -232,7 +232,7 @@ fn all_that_clients_do_is_counted_once() {
 }
 
 #[test]
-fn the_report_names_protocols_that_take_part_twice() {
+fn repeated_protocols_are_numbered_in_the_report() {
     let (ended, out) = bench(&arguments(&["dbx", "dbx"], 2, 0.02, false), Trouble::Nothing);
     ended.expect("nothing goes wrong");
     for expected in ["Counting", "seed 1", "| dbx (2) ", "software", "vs dbx", "p99.9", "verified"]
@@ -244,7 +244,7 @@ fn the_report_names_protocols_that_take_part_twice() {
 }
 
 #[test]
-fn a_broken_condition_fails_with_both_sides_after_the_report() {
+fn broken_condition_fails_after_the_report() {
     let (ended, out) = bench(&arguments(&["dbx"], 1, 0.02, false), Trouble::LostUpdate);
     let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
     assert!(message.contains("dbx: value = additions"), "{message}");
@@ -279,7 +279,7 @@ impl io::Write for Gone {
 }
 
 #[test]
-fn a_reader_that_goes_away_hides_no_broken_condition() {
+fn closed_output_does_not_hide_a_broken_condition() {
     let arguments = arguments(&["dbx"], 1, 0.02, false);
     for (trouble, fails) in [(Trouble::Nothing, false), (Trouble::LostUpdate, true)] {
         let ended =
@@ -295,7 +295,7 @@ fn a_reader_that_goes_away_hides_no_broken_condition() {
 // The next two rounds would take a day if the other client were not stopped.
 
 #[test]
-fn a_failing_client_ends_the_round_at_once() {
+fn failing_client_ends_the_round_at_once() {
     let trouble = Trouble::Failure { after: 100 };
     let (ended, _) = bench(&arguments(&["dbx"], 2, 86_400.0, false), trouble);
     let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };
@@ -303,7 +303,7 @@ fn a_failing_client_ends_the_round_at_once() {
 }
 
 #[test]
-fn a_panicking_client_ends_the_round_at_once() {
+fn panicking_client_ends_the_round_at_once() {
     let trouble = Trouble::Panic { after: 100 };
     let (ended, _) = bench(&arguments(&["dbx"], 2, 86_400.0, false), trouble);
     let Err(Stop::Failed(message)) = ended else { panic!("{ended:?}") };

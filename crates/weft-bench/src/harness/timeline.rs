@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_name_says_what_the_file_is() {
+    fn file_extension_selects_the_format() {
         assert!(file("a.json").is_ok() && file("b/c.svg").is_ok());
         for text in ["a", "a.png", "-", "", ".svg"] {
             assert!(file(text).is_err(), "{text:?}");

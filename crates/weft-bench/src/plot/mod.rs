@@ -173,7 +173,7 @@ mod tests {
 
     /// Each tag is closed, each part is a line, and text does not become markup.
     #[test]
-    fn a_picture_has_all_that_was_asked_for() {
+    fn picture_has_all_panels_and_parts() {
         let first = vec![vec![(0.5, 10.0), (1.5, 20.0)], vec![(2.5, 0.0)]];
         let svg = chart(vec![panel("dbx", first), panel("a&b", vec![vec![]])]).to_string();
         assert_is_sound(&svg);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_measured_is_a_picture_too() {
+    fn empty_chart_is_drawn() {
         let svg = chart(vec![panel("dbx", vec![])]).to_string();
         assert_is_sound(&svg);
     }

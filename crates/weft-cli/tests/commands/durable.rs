@@ -309,7 +309,7 @@ fn json(output: &str) -> Value {
 // ---- tests ----------------------------------------------------------------------------------
 
 #[test]
-fn inspect_shows_what_is_there() {
+fn inspect_matches_the_golden_file() {
     let made = database("inspect");
     let directory = shown(&made.directory);
     let before = contents(&made.directory);
@@ -420,7 +420,7 @@ fn an_open_database_is_read_and_not_repaired() {
 }
 
 #[test]
-fn a_dry_run_says_what_recovery_then_does() {
+fn dry_run_predicts_recovery() {
     let made = database("recover");
     let directory = shown(&made.directory);
     let before = contents(&made.directory);
@@ -554,7 +554,7 @@ fn an_export_reads_one_table() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused() {
+fn impossible_requests_are_refused() {
     let made = database("refused");
     let directory = shown(&made.directory);
     let empty = scratch("refused-empty");
@@ -599,7 +599,7 @@ fn what_cannot_be_had_is_refused() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_covers_the_essentials() {
     for (command, words) in [
         (&["log", "--help"][..], &["inspect", "verify"][..]),
         (&["log", "inspect", "--help"], &["sealed", "leftovers", "Exit code"]),

@@ -36,7 +36,7 @@ fn other_protocols_are_refused_by_name() {
 }
 
 #[test]
-fn help_names_what_there_is() {
+fn help_lists_only_available_commands_and_options() {
     let help = run(&["bench", "tpcc", "--help"]);
     let help = text(&help.stdout);
     assert!(help.contains("silo") && !help.contains("doppel"), "{help}");

@@ -231,7 +231,7 @@ fn every_mutation_is_caught() {
 /// comes from it. `WEFT_MUTATION` chooses some mutations.
 #[test]
 #[ignore = "a report; run it with --ignored --nocapture"]
-fn the_table_of_what_finds_what() {
+fn table_of_mutations_and_checks() {
     let chosen = std::env::var("WEFT_MUTATION").unwrap_or_default();
     let subjects = CAUGHT.iter().map(|&mutation| Subject::canary(mutation));
     for subject in subjects.filter(|subject| subject.name.contains(&chosen)) {

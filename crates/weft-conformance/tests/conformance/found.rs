@@ -11,7 +11,7 @@ use crate::expect_nothing;
 /// ended. If it was filled and deleted again in that moment, it came on the list twice, and its memory was
 /// freed twice.
 #[test]
-fn a_record_is_on_the_list_of_the_deleted_once() {
+fn deleted_record_is_listed_once() {
     for regions in ["regions", "impatient", "twins"] {
         let subject = Subject::named("htm-naive", regions);
         let mode = Mode::Interleaved(4_174_274_583_209_156_312);

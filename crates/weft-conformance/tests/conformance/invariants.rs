@@ -34,17 +34,17 @@ fn a_ring_stays_a_ring() {
 }
 
 #[test]
-fn somebody_is_on_call() {
+fn at_least_one_is_on_call() {
     run(&OnCall);
 }
 
 #[test]
-fn rewritten_rows_are_seen_when_they_are_finished() {
+fn rewritten_rows_are_seen_only_when_finished() {
     run(&RowRewrites);
 }
 
 #[test]
-fn rows_are_as_many_as_were_counted() {
+fn row_counts_are_exact() {
     run(&RowCount);
 }
 
@@ -62,7 +62,7 @@ fn snapshots_follow_the_order_of_commits() {
 }
 
 #[test]
-fn a_long_transaction_gets_through() {
+fn long_transaction_commits_in_the_end() {
     every_protocol(seeds(4), |subject, seed| starvation::check(subject, Mode::Fair(seed), 3, 1));
     every_protocol(seeds(1), |subject, seed| starvation::check(subject, Mode::Free(seed), 4, 5));
 }

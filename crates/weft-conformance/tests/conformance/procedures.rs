@@ -66,7 +66,7 @@ fn pieces_that_should_be_merged_are_found() {
 }
 
 #[test]
-fn strangers_that_miss_what_is_deferred_are_found() {
+fn strangers_that_miss_deferred_changes_are_found() {
     let caught = seeds_until_caught(Flaw::NothingPublished, 3, 3, OperationSet::Deferral);
     assert!(caught.is_some());
 }

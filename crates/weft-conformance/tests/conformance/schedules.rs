@@ -46,6 +46,6 @@ fn snapshots() {
 }
 
 #[test]
-fn operations_that_came_to_nothing() {
+fn operations_without_effect() {
     run_all(&scripts::refusals());
 }

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_struct_is_led_by_its_type() {
+    fn struct_is_read_by_its_type() {
         let largest = u128::MAX;
         // Halfway between two f32, except for the last digits: as an f64, it would be exactly halfway.
         let json =

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_fields_are_read_back() {
         for text in ["", "a", " a ", "\"", "\"\"", ",", "\r\n", "a\"b,c\nd"] {
             let mut line = Vec::new();
             write_field(text, &mut line);

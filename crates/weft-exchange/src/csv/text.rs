@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_no_value() {
+    fn invalid_texts_are_refused() {
         let bytes = TypeDescription::List(Box::new(TypeDescription::U8));
         let cases = [
             (TypeDescription::Bool, &["", "1", "yes", " true"][..]),

@@ -27,7 +27,7 @@ fn values(experiment: &Experiment, is_full: bool) -> Vec<f64> {
 }
 
 #[test]
-fn every_figure_and_table_of_the_papers_has_an_entry_and_only_one() {
+fn every_figure_and_table_has_one_entry() {
     let ids: Vec<String> = all().map(Figure::id).collect();
     let unique: HashSet<&String> = ids.iter().collect();
     assert_eq!(unique.len(), ids.len(), "{ids:?}");
@@ -64,7 +64,7 @@ fn figures_are_chosen_by_paper_and_number() {
 
 /// What an entry names exists: series, metrics, and values of the axis, even in a quick run.
 #[test]
-fn what_is_expected_is_about_what_is_measured() {
+fn expectations_refer_to_measured_points() {
     for (id, experiment) in experiments() {
         let quick = values(experiment, false);
         let full = values(experiment, true);
@@ -101,7 +101,7 @@ fn what_is_expected_is_about_what_is_measured() {
 
 /// Claims are sentences, and texts have one space between words and no line breaks.
 #[test]
-fn texts_are_whole() {
+fn texts_are_complete() {
     for figure in all() {
         let id = figure.id();
         assert!(figure.claim.ends_with('.'), "{id}");

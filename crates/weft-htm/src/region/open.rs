@@ -137,7 +137,7 @@ mod tests {
 
     /// Protects the software backend: no region is ever open, so none can be closed.
     #[test]
-    fn software_opens_none() {
+    fn software_opens_no_region() {
         let regions = Regions::new(&Htm::software());
         assert_eq!(regions.open(regions.policy()), OpenOutcome::GaveUp);
         catch_unwind(AssertUnwindSafe(|| regions.close())).unwrap_err();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn arrows_that_pass_the_same_step_have_lanes_of_their_own() {
+    fn overlapping_arrows_have_separate_lanes() {
         let mut arrows =
             vec![arrow(0, 5, Kind::Key), arrow(1, 2, Kind::Key), arrow(2, 4, Kind::Value)];
         lanes(&mut arrows);

@@ -76,7 +76,7 @@ fn a_wrong_environment_variable_is_an_argument_error() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_covers_the_essentials() {
     let output = run(&["bench", "tpcc", "--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = text(&output.stdout);
@@ -135,7 +135,7 @@ fn help_teaches() {
 }
 
 #[test]
-fn in_a_pipe_there_is_the_report_and_nothing_else() {
+fn pipe_gets_only_the_report() {
     let output = run(&[&SHORT[..], &["--protocol", "dbx,none", "--verify"]].concat());
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -150,7 +150,7 @@ fn in_a_pipe_there_is_the_report_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn closed_output_is_not_an_error() {
     let mut child = weft()
         .args(SHORT)
         .stdout(Stdio::piped())
@@ -164,7 +164,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-fn json_on_standard_output_is_alone_there_and_adds_up() {
+fn json_on_standard_output_is_alone_and_adds_up() {
     let output = run(&[&SHORT[..], &["-p", "dbx,none", "--verify", "--json", "-"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).expect("nothing but JSON");
@@ -296,7 +296,7 @@ fn json_keys_have_one_order() {
 
 /// Each contender logs into a directory of its own, and nothing is left of it.
 #[test]
-fn with_a_directory_there_is_a_log_and_afterwards_nothing() {
+fn log_in_a_directory_is_removed_afterwards() {
     let directory = scratch("log");
     std::fs::create_dir(&directory).expect("the directory can be made");
     let file = directory.to_str().expect("the path is UTF-8");
@@ -367,7 +367,7 @@ fn a_json_file_comes_beside_the_report() {
 }
 
 #[test]
-fn what_cannot_run_leaves_no_file() {
+fn refused_run_leaves_no_file() {
     let path = scratch("never.json");
     let file = path.to_str().expect("the path is UTF-8");
     let output = run(&["bench", "tpcc", "-p", "none", "-t", "2", "--json", file]);
@@ -538,7 +538,7 @@ fn rubis_runs_both_of_its_mixes_and_verifies_them() {
 }
 
 #[test]
-fn locks_take_turns_with_themselves_elided() {
+fn locks_take_turns_with_elided_locks() {
     let output = run(&[&SHORT_LOCKS[..], &["--updates", "20", "-t", "2", "--verify"]].concat());
     let report = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

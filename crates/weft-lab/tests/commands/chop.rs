@@ -17,7 +17,7 @@ fn example(name: &str) -> String {
 
 /// The paper's Figures 10 and 11, with every conflict and every reason.
 #[test]
-fn tpcc_is_chopped_as_it_was() {
+fn tpcc_chopping_matches_the_golden_files() {
     let text = written(&["chop", "tpcc", "--default"]);
     assert_eq!(text, include_str!("golden/chop_tpcc_default.txt"), "{text}");
     let text = written(&["chop", "tpcc", "--all-optimizations"]);
@@ -123,7 +123,7 @@ fn the_examples_are_chopped_as_their_page_says() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn help_has_a_correct_example() {
     let help = written(&["chop", "--help"]);
     for words in ["SC-cycle", "procedure transfer", "--outlines", "commutative", "docs/chopping.md"]
     {
@@ -144,7 +144,7 @@ fn the_help_teaches() {
 }
 
 #[test]
-fn who_may_be_added_is_said_with_the_cycle() {
+fn refused_admission_names_the_cycle() {
     let admitted = written(&["chop", "tpcc", "--admit", "stock_level"]);
     assert!(admitted.starts_with("5 procedures"), "{admitted}");
     let refused = run(&["chop", "tpcc", "--admit", "delivery"]);
@@ -208,7 +208,7 @@ fn file_without_end_is_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_place() {
+fn errors_name_their_place() {
     let path = file("wrong.txt");
     std::fs::write(&path, "procedure p\n  reed t\nend\n").expect("it can be written");
     let wrong = path.to_str().expect("plain");

@@ -14,7 +14,7 @@ fn json(path: &Path) -> Value {
 
 /// Uses an analysis of procedures, which takes no time and gives the same result on every machine.
 #[test]
-fn a_figure_is_made_and_made_again_from_what_is_there() {
+fn figure_is_made_again_from_stored_results() {
     let out = scratch("figures-chopped");
     let directory = out.to_str().expect("the path is text");
     let arguments =
@@ -119,7 +119,7 @@ fn runs_that_fail_are_shown_and_fail_the_command() {
 }
 
 #[test]
-fn what_cannot_be_had_is_refused_before_anything_runs() {
+fn impossible_requests_are_refused_before_any_run() {
     let out = scratch("figures-refused");
     let directory = out.to_str().expect("the path is text");
     for (arguments, expected) in [
@@ -153,7 +153,7 @@ fn what_cannot_be_had_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn all_figures_are_listed_with_where_they_would_be_measured() {
+fn list_shows_figures_and_their_machines() {
     let output = run(&["figures", "--list", "--simulated"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let listed = text(&output.stdout);

@@ -34,7 +34,7 @@ fn reports(arguments: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_arguments_exit_with_2_and_a_hint() {
     let percent = "from 0 to 100";
     let alpha = "a number from 0 to 5";
     refused(
@@ -73,7 +73,7 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn help_teaches() {
+fn help_covers_the_essentials() {
     let cases: [(&str, &[&str]); 2] = [
         ("incr", &["INCR1", "INCRZ", "Figure 10", "--change", "--timeline", "- atomic:"]),
         ("like", &["likes", "--write", "alpha 1.4", "latencies"]),

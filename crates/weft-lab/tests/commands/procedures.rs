@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::support::{run, written};
 
 #[test]
-fn new_order_is_what_its_profile_says() {
+fn new_order_matches_its_profile() {
     let text = written(&["procedures", "tpcc", "--procedure", "new_order"]);
     assert_eq!(text, include_str!("golden/new_order.txt"), "{text}");
 }
@@ -80,7 +80,7 @@ fn a_file_is_written_in_place_of_the_output() {
 }
 
 #[test]
-fn what_there_is_not_is_said_with_what_there_is() {
+fn unknown_names_are_refused_with_the_known_ones() {
     for (arguments, expected) in [
         (&["procedures", "ycsb"][..], &["ycsb", "incr", "tpcc"][..]),
         (&["procedures", "tpcc", "-p", "neworder"], &["neworder", "new_order", "stock_level"]),

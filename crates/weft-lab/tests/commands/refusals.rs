@@ -6,7 +6,7 @@ use crate::bench::SHORT_YCSB;
 use crate::support::{refused, run, text};
 
 #[test]
-fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_arguments_exit_with_2_and_a_hint() {
     let seconds = "number of seconds above 0";
     let cases: &[(&[&str], &[&str])] = &[
         (&["--protocol", "optimism"], &["optimism", "none", "dbx"]),
@@ -45,7 +45,7 @@ fn arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn ycsb_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_ycsb_arguments_exit_with_2_and_a_hint() {
     let theta = "a number from 0 to 5";
     let percent = "from 0 to 100";
     let cases: &[(&[&str], &[&str])] = &[
@@ -81,7 +81,7 @@ fn ycsb_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn tatp_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_tatp_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--subscribers", "0"], &["--subscribers", "from 1 to 100000000"]),
         (&["--subscribers", "-1"], &["--subscribers", "from 1 to 100000000"]),
@@ -96,7 +96,7 @@ fn tatp_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn articles_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_articles_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--articles", "0"], &["--articles", "from 1 to 268435456"]),
         (&["--users", "-1"], &["--users", "from 1 to 268435456"]),
@@ -112,7 +112,7 @@ fn articles_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn rubis_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_rubis_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--users", "0"], &["--users", "from 1 to 100000000"]),
         (&["--items", "-1"], &["--items", "from 1 to 100000000"]),
@@ -128,7 +128,7 @@ fn rubis_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
 }
 
 #[test]
-fn locks_arguments_that_make_no_sense_exit_with_2_and_say_what_does() {
+fn wrong_locks_arguments_exit_with_2_and_a_hint() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["--lock", "dbx"], &["dbx", "occ_rwlock", "tatas", "mcs", "srwlock", "none"]),
         (&["--lock", "tatas+elided"], &["possible values"]),

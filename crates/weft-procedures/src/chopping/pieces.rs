@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_meet_nobody_join_their_neighbours() {
+    fn pieces_without_conflicts_join_their_neighbours() {
         let of = |text: &str| {
             let outlines: Outlines = text.parse().expect("is well-formed");
             let options = Options { reordering: false, ..Options::ALL };

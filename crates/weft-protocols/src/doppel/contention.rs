@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_column_the_most_frequent_operation_is_selected() {
+    fn most_frequent_operation_of_each_column_is_selected() {
         let (value, highest) = (column_of!(Counter.value), column_of!(Counter.highest));
         let (add, max) = (operation::<Add<_>, _>(value), operation::<Max<_>, _>(value));
         let other = operation::<Max<_>, _>(highest);

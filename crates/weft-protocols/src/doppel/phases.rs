@@ -228,7 +228,7 @@ mod loom_tests {
     /// two never meet: loom's cell reports any two accesses that are not ordered. What was added in the first
     /// phase is merged at its end.
     #[test]
-    fn loom_phases_slices_are_the_workers_own_and_then_the_mergers() {
+    fn loom_slices_pass_from_workers_to_the_merger() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {

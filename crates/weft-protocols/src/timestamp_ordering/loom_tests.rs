@@ -225,7 +225,7 @@ fn loom_no_phantom() {
 
 /// As above, if the key has a deleted record, which is unlinked before the key is inserted again.
 #[test]
-fn loom_an_unlinked_record_leaves_its_readers_behind() {
+fn loom_reads_outlive_an_unlinked_record() {
     model(|| {
         let kernel = Kernel::new(Tid::PLACEHOLDER.deleted_at(Tid::at(0)));
         kernel.slot.store(1, Ordering::Relaxed);

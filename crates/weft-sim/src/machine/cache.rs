@@ -90,7 +90,7 @@ mod tests {
 
     /// Protects replacement: a full set evicts the line that was used longest ago.
     #[test]
-    fn the_line_that_was_used_longest_ago_goes() {
+    fn least_recently_used_line_is_evicted() {
         let mut cache = cache();
         assert_eq!(cache.touch(0, 0), Lookup::Miss(None));
         assert_eq!(cache.touch(4, 4), Lookup::Miss(None));
@@ -122,7 +122,7 @@ mod tests {
 
     /// Protects caches whose number of sets is not a power of two.
     #[test]
-    fn any_number_of_sets_will_do() {
+    fn number_of_sets_need_not_be_a_power_of_two() {
         let mut cache = Cache::new(CacheSize { sets: 3, ways: 1 });
         for line in 0..3 {
             assert_eq!(cache.touch(line, u64::from(line)), Lookup::Miss(None));

@@ -206,7 +206,7 @@ fn an_abort_gives_back_what_was_overwritten() {
 /// Protects conflicts, case by case: what a region did to a line, and what another thread then does to it, in a
 /// region or outside (strong atomicity), on the same core or another.
 #[test]
-fn whoever_asks_for_a_line_wins_it() {
+fn requester_of_a_line_wins() {
     use Access::{Exchange, Load, Store};
     for other in [1, SIBLING] {
         for in_region in [false, true] {
@@ -239,7 +239,7 @@ fn whoever_asks_for_a_line_wins_it() {
 
 /// Protects against false conflicts: with other lines, and with lines of a region that has ended.
 #[test]
-fn regions_that_share_no_line_do_not_meet() {
+fn regions_without_shared_lines_do_not_conflict() {
     let mut machine = haswell();
     machine.begin(0).unwrap();
     machine.access(0, 0, Access::Store).unwrap();
@@ -474,7 +474,7 @@ mod working_set {
 
     /// DBX, Figure 1a and b: at most 4 MB of sequential reads fit, 2 MB beside another thread on the core.
     #[test]
-    fn reads_go_on_outside_the_first_level() {
+    fn reads_are_tracked_outside_the_first_level() {
         let sizes = [1, 2, 3, 4, 5, 6].map(|mib| mib << 20);
         let alone = limit(&[0], sizes.into_iter(), Access::Load, Pattern::Sequential);
         assert!((4 << 20..=5 << 20).contains(&alone), "{alone}");

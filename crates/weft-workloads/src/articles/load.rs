@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_who_has_given_them() {
+    fn names_identify_their_client() {
         const SEED: u64 = 5;
         for (client, number) in [(0, 0), (0, 1), (3, 26), (u32::MAX, u32::MAX)] {
             let given = name(SEED, client, number);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identifiers_tell_who_has_chosen_them() {
+    fn identifiers_identify_their_client() {
         assert_eq!(client_of(new_id(0, 0)), Some((0, 0)));
         assert_eq!(client_of(new_id(7, u32::MAX)), Some((7, u32::MAX)));
         assert_eq!(client_of(numbered_id((1 << 28) - 1, 999)), None);

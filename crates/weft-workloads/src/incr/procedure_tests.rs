@@ -8,7 +8,7 @@ use crate::stashing::RequestClient;
 use crate::workload::{LoadOptions, Workload};
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let parameters = Parameters { records: 20, ..Parameters::default() };
     let incr: Incr<Dbx> = Incr::load(&parameters, &LoadOptions::default()).expect("loads");
     let mut client = incr.client(1, 0, 1);

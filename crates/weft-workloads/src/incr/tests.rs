@@ -62,7 +62,7 @@ fn draws(
 
 /// INCR1: the hot key has the requested share, and all other keys are equally popular.
 #[test]
-fn the_hot_key_gets_its_share_and_no_other_key_any_of_it() {
+fn hot_key_gets_exactly_its_share() {
     const SEED: u64 = 3;
     // Fewer than a client draws in advance, so that no draw is used twice.
     const DRAWS: u32 = 60_000;
@@ -88,7 +88,7 @@ fn the_hot_key_gets_its_share_and_no_other_key_any_of_it() {
 
 /// Figure 10: one key after the other is hot, each only during its own time.
 #[test]
-fn another_key_becomes_hot_in_the_course_of_time() {
+fn another_key_becomes_hot_over_time() {
     const SEED: u64 = 4;
     const RECORDS: u64 = 40;
     let keys: Vec<u128> = (0..RECORDS).map(key_of).collect();
@@ -114,7 +114,7 @@ fn another_key_becomes_hot_in_the_course_of_time() {
 
 /// A client that is already running also sees the change.
 #[test]
-fn clients_look_at_the_clock_now_and_then() {
+fn running_clients_see_the_hot_key_change() {
     const SEED: u64 = 5;
     let change = Change { since: Instant::now(), every: Duration::from_nanos(1) };
     let popularity = Popularity::Hot { percent: 100.0, change: Some(change) };
@@ -270,6 +270,6 @@ fn verification_finds_what_is_wrong() {
 
 #[test]
 #[should_panic(expected = "1 records")]
-fn a_hot_key_needs_another_beside_it() {
+fn hot_key_needs_a_second_key() {
     load::<Dbx>(&Parameters { records: 1, ..hot(50.0) }, 1, 1);
 }

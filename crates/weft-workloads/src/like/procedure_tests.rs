@@ -10,7 +10,7 @@ use crate::stashing::RequestClient;
 use crate::workload::{LoadOptions, Workload};
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let parameters = Parameters { users: 20, pages: 20, ..Parameters::default() };
     let like: Like<Dbx> = Like::load(&parameters, &LoadOptions::default()).expect("loads");
     let mut client = like.client(1, 0, 1);

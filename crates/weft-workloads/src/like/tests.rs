@@ -46,7 +46,7 @@ fn few(write_percent: u32) -> Parameters {
 }
 
 #[test]
-fn the_shares_of_transactions_users_and_pages_are_those_asked_for() {
+fn transactions_users_and_pages_have_their_shares() {
     const SEED: u64 = 11;
     const DRAWS: usize = 60_000;
     for write_percent in [0, 30, 100] {

@@ -81,7 +81,7 @@ impl Clock for Still {
 /// Every experiment runs at every size, and counts the result of every try: with hardware regions, and without
 /// (then nothing aborts).
 #[test]
-fn every_try_is_accounted_for() {
+fn every_try_is_counted() {
     const SEED: u64 = 1;
     for (choice, same_place) in
         [(Choice::Auto, false), (Choice::Auto, true), (Choice::Software, false)]

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fixed_text_is_refused() {
+    fn invalid_fixed_text_is_refused() {
         for bytes in ["\u{1}G", "\u{3}GCX", "\u{2}\u{e4}"] {
             let error = Credit::read(&mut bytes.as_bytes()).expect_err("not two letters");
             assert_eq!(error.what(), "a text is not 2 characters of ASCII");

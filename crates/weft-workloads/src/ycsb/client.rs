@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_means_own_rows_first_and_then_the_loaded_ones() {
+    fn latest_prefers_own_rows_to_loaded_ones() {
         let ledgers = Ledgers::default();
         let parameters =
             Parameters { distribution: Distribution::Latest, records: 10, ..parameters() };

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_with_anothers_filler_is_not_whole() {
+    fn row_with_foreign_filler_is_not_whole() {
         type Hundred = FixedRow<92, TreeIndex>;
         let (mut torn, mut newer) = (Hundred::new(1), Hundred::new(1));
         newer.modify();

@@ -32,21 +32,21 @@ fn runs_until_it_is_killed() {
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged_dbx() {
+fn killed_process_keeps_acknowledged_commits_dbx() {
     tpcc::kill_again_and_again::<Dbx>(15 * stress());
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged_2pl() {
+fn killed_process_keeps_acknowledged_commits_2pl() {
     tpcc::kill_again_and_again::<TwoPhaseLocking>(15 * stress());
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged_doppel() {
+fn killed_process_keeps_acknowledged_commits_doppel() {
     bids::kill_again_and_again::<Doppel>(15 * stress());
 }
 
 #[test]
-fn a_killed_process_loses_nothing_that_it_acknowledged_doppel_2pl() {
+fn killed_process_keeps_acknowledged_commits_doppel_2pl() {
     bids::kill_again_and_again::<DoppelLocking>(15 * stress());
 }

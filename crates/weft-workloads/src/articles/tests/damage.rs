@@ -64,7 +64,7 @@ fn discussed(users: u64) -> Discussion {
 }
 
 #[test]
-fn what_was_loaded_has_changed() {
+fn loaded_row_has_changed() {
     assert_breaks(&[Rule::Articles], |_, tables, tx| {
         tx.update(&tables.articles, &3, |row| row.a_attr[14].clear()).map(drop)
     });
@@ -166,7 +166,7 @@ fn comment_of_another_user() {
 }
 
 #[test]
-fn comment_by_nobody() {
+fn comment_by_an_unknown_user() {
     assert_breaks(&[Rule::References], |articles, tables, tx| {
         let row = added(tables, tx, popular(articles))?;
         let (key, c_u_id) = ((row.c_a_id, row.c_id), TINY.users);
@@ -208,7 +208,7 @@ fn number_that_was_left_out() {
 }
 
 #[test]
-fn name_of_nobody() {
+fn name_of_no_client() {
     assert_breaks(&[Rule::Users, Rule::PopularNames], |articles, tables, tx| {
         let user = articles.source.popular_users[0];
         let halves = [name(SEED, 0, 0), name(SEED, 0, 1)];
@@ -249,14 +249,14 @@ fn name_that_was_lost() {
 
 /// A test cannot damage an index without its table. So this changes the row that the index leads to.
 #[test]
-fn address_of_nobody() {
+fn address_of_no_user() {
     assert_breaks(&[Rule::Users, Rule::Addresses], |_, tables, tx| {
         tx.update(&tables.users, &3, |row| row.u_email.push('A')).map(drop)
     });
 }
 
 #[test]
-fn a_violation_is_told_with_both_sides() {
+fn violation_shows_both_sides() {
     let articles = database(true);
     let change = |tx: &Transaction<'_, Dbx>| {
         tx.update(&articles.tables.articles, &2, |row| row.a_num_comments = 1_234).map(drop)

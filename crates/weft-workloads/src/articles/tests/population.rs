@@ -72,7 +72,7 @@ fn the_population_has_the_proportions_of_the_benchmark() {
 }
 
 #[test]
-fn the_shares_of_transactions_articles_and_users_are_those_asked_for() {
+fn transactions_articles_and_users_have_their_shares() {
     const SEED: u64 = 33;
     const DRAWS: usize = 100_000;
     for alpha in [0.0, 1.0] {
@@ -114,7 +114,7 @@ fn the_shares_of_transactions_articles_and_users_are_those_asked_for() {
 
 /// Protects against two clients that choose the same identifier or name.
 #[test]
-fn no_two_requests_are_numbered_alike() {
+fn request_numbers_are_unique() {
     const SEED: u64 = 34;
     let articles: Articles<Dbx> = load(&TINY, SEED, 1);
     let (mut posts, mut names) = (Vec::new(), Vec::new());

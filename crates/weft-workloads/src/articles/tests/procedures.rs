@@ -94,7 +94,7 @@ fn try_one(articles: &Articles<Dbx>, request: &Request, seed: u64, tally: &mut T
 }
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let articles: Articles<Dbx> = load(&TINY, 3, 1);
     let mut client = articles.client(1, 0, 1);
     let mut tallies: [Tally; 4] = Default::default();
@@ -113,7 +113,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
 /// Checks the dependencies in AddComment, which limit chopping and repair. With an operation, no step depends on
 /// another. With reading and writing, every step depends on the first read.
 #[test]
-fn a_comment_depends_on_nothing_but_by_reading() {
+fn comment_has_dependencies_only_when_it_reads() {
     let shapes = procedures();
     let shape = |name| *shapes.iter().find(|shape| shape.name == name).expect("it is listed");
     let by_operation = shape("add_comment");

@@ -170,7 +170,7 @@ fn comment_that_was_lost() {
 }
 
 #[test]
-fn comment_by_nobody() {
+fn comment_by_an_unknown_user() {
     assert_breaks(&[Rule::References], |tables, tx| {
         let comment = a_comment(tables, tx)?;
         let key = (comment.to_user, comment.id);
@@ -224,7 +224,7 @@ fn sold_out_at_another_time() {
 }
 
 #[test]
-fn what_was_loaded_has_changed() {
+fn loaded_row_has_changed() {
     assert_breaks(&[Rule::Loaded], |tables, tx| {
         tx.update(&tables.items, &5, |row| row.description.push('!')).map(drop)
     });
@@ -263,7 +263,7 @@ fn item_that_leaked() {
 }
 
 #[test]
-fn nickname_of_somebody_else() {
+fn nickname_of_another_user() {
     assert_breaks(&[Rule::Loaded, Rule::Indexes], |tables, tx| {
         let nickname = draw_user(SEED, 999).nickname;
         tx.update(&tables.users, &5, |row| row.nickname = nickname).map(drop)
@@ -272,7 +272,7 @@ fn nickname_of_somebody_else() {
 
 /// A test cannot damage an index without its table. So this changes the row that the index leads to.
 #[test]
-fn purchase_by_nobody() {
+fn purchase_by_an_unknown_user() {
     assert_breaks(&[Rule::Quantities, Rule::References, Rule::Counted], |tables, tx| {
         let row = Purchase { buyer: 41, id: 1, item: 1, quantity: 1, date: LOADED_UNTIL };
         tx.insert(&tables.purchases, row)
@@ -280,7 +280,7 @@ fn purchase_by_nobody() {
 }
 
 #[test]
-fn a_violation_is_told_with_both_sides() {
+fn violation_shows_both_sides() {
     let rubis = database();
     let change = rubis
         .database

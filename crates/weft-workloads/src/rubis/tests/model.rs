@@ -271,7 +271,7 @@ fn every_protocol_agrees_with_the_model_without_commutative_operations() {
 
 /// Queries and changes that clients never draw.
 #[test]
-fn what_is_not_there_is_not_found() {
+fn missing_rows_are_not_found() {
     const SEED: u64 = 53;
     let rubis: Rubis<Dbx> = load(&TINY, SEED, 1);
     let mut model = Model::loaded(SEED, &TINY);
@@ -320,7 +320,7 @@ fn the_earlier_of_two_equal_bids_wins() {
 
 /// Checks the clients' ledgers, by which verification counts the rows.
 #[test]
-fn clients_keep_account_of_what_they_store() {
+fn clients_count_what_they_store() {
     const SEED: u64 = 55;
     let rubis: Rubis<Dbx> = load(&TINY, SEED, 1);
     let mut clients = [rubis.client(SEED, 0, 2), rubis.client(SEED, 1, 2)];

@@ -177,7 +177,7 @@ fn try_one(rubis: &Rubis<Dbx>, request: &Request, seed: u64, tally: &mut Tally) 
 }
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let rubis: Rubis<Dbx> = load(&TINY, 3, 1);
     let mut client = rubis.client(1, 0, 1);
     let mut tallies: Vec<(_, Tally)> = Vec::new();

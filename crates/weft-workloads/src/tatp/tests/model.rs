@@ -196,7 +196,7 @@ fn every_protocol_agrees_with_the_model() {
 
 /// Runs the clients' whole transactions, with the ledgers that verification reads.
 #[test]
-fn clients_keep_account_of_what_they_change() {
+fn clients_count_their_changes() {
     const SEED: u64 = 42;
     let mix = "0,0,0,1,1,1,1".parse().expect("a mix");
     let parameters = Parameters { subscribers: 60, mix, ..Parameters::default() };

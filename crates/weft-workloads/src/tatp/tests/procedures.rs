@@ -161,7 +161,7 @@ fn try_one(tatp: &Tatp<Dbx>, number: usize, seed: u64, tally: &mut Tally) {
 }
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let parameters = Parameters { subscribers: 50, ..Parameters::default() };
     let tatp: Tatp<Dbx> = load(&parameters, 3, 1);
     for number in 0..7 {

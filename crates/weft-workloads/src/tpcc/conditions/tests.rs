@@ -180,7 +180,7 @@ fn history_of_another_customer() {
 }
 
 #[test]
-fn history_of_nobody() {
+fn history_of_no_customer() {
     let expected = [
         Rule::Condition8,
         Rule::Condition9,
@@ -310,7 +310,7 @@ fn index_out_of_step() {
 }
 
 #[test]
-fn a_violation_is_told_with_both_sides() {
+fn violation_shows_both_sides() {
     let tpcc = database();
     let change = tpcc.database.transact(|tx| {
         tx.update(&tpcc.tables.customer, &(2, 5, 7), |row| row.c_payment_cnt = 1_234)

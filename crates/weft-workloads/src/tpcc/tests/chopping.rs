@@ -68,7 +68,7 @@ stock_level | conflicting | read district, scan order_line, read stock
 }
 
 #[test]
-fn with_all_optimizations_only_what_has_to_be_is_in_one_piece() {
+fn all_optimizations_merge_only_what_is_necessary() {
     let expected = "\
 new_order | static | read item
 new_order | reading | read warehouse
@@ -109,7 +109,7 @@ delivery | deferred | add customer
 
 /// The functions are written in an order in which they can run in these pieces, including the loops.
 #[test]
-fn they_are_written_in_the_order_of_their_pieces() {
+fn procedures_are_written_in_piece_order() {
     for options in [Options::CONVENTIONAL, Options::ALL] {
         let (any, written) = (chopped(options), chopped(Options { reordering: false, ..options }));
         assert_eq!(any.procedures, written.procedures);
@@ -119,7 +119,7 @@ fn they_are_written_in_the_order_of_their_pieces() {
 
 /// The effect of each optimization: without it, the conflicting pieces have more steps.
 #[test]
-fn each_optimization_takes_something_out_of_conflicting_pieces() {
+fn each_optimization_shrinks_conflicting_pieces() {
     let conflicting = |options: Options| -> usize {
         let chopping = chopped(options);
         let pieces = chopping.procedures.iter().flat_map(|chopped| &chopped.pieces);
@@ -145,7 +145,7 @@ fn each_optimization_takes_something_out_of_conflicting_pieces() {
 /// without Delivery, New-Order's row of `NEW-ORDER` is a piece of its own, and without Payment, warehouses do not
 /// change.
 #[test]
-fn who_may_come_last() {
+fn last_procedure_is_admitted_if_the_pieces_stay() {
     let outlines = outlines_of_workload("tpcc").expect("it is a workload");
     for number in 0..outlines.procedures.len() {
         let mut running = outlines.clone();
@@ -301,7 +301,7 @@ fn recorded(token: &Token) -> Vec<String> {
 
 /// The workload declares that a row of `NEW-ORDER` is an order's token. Checks this for the keys in the database.
 #[test]
-fn orders_go_by_their_tokens() {
+fn orders_are_guarded_by_their_tokens() {
     for token in tokens() {
         let strays = recorded(&token);
         assert!(strays.is_empty(), "{strays:?}");
@@ -310,7 +310,7 @@ fn orders_go_by_their_tokens() {
 
 /// Checks that the test above can fail: stock has no tokens.
 #[test]
-fn a_token_that_is_none_is_found_out() {
+fn false_token_is_detected() {
     let token = Token { table: "new_order".to_owned(), tables: vec!["stock".to_owned()] };
     assert!(!recorded(&token).is_empty());
 }

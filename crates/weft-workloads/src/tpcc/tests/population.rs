@@ -27,7 +27,7 @@ fn the_seed_alone_decides_the_rows() {
 }
 
 #[test]
-fn progress_goes_from_nothing_to_everything() {
+fn progress_goes_from_zero_to_the_total() {
     let reports = Mutex::new(Vec::new());
     let progress = |done, total| reports.lock().unwrap().push((done, total));
     let options = LoadOptions { progress: &progress, ..LoadOptions::default() };

@@ -168,7 +168,7 @@ fn tiny() -> Tpcc<Dbx> {
 }
 
 #[test]
-fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
+fn repair_equals_a_run_from_the_start() {
     let tpcc = tiny();
     for of_type in TransactionType::ALL {
         let mut tally = Tally::default();
@@ -182,7 +182,7 @@ fn a_repair_comes_to_the_same_as_a_run_from_the_start() {
 
 /// Checks that the test above can fail: it notices each dependency that is removed from a shape.
 #[test]
-fn a_shape_that_lacks_a_dependency_is_found_out() {
+fn missing_dependency_is_detected() {
     use weft_procedures::Procedure;
     let tpcc = tiny();
     let of_new_order = new_order::NewOrder::<Dbx>::shape();

@@ -97,7 +97,7 @@ fn stays_even<P: Protocol, R: Row>(
 /// Every transaction modifies twice. So the sum of the counters is even for a reader that sees all of each
 /// transaction or nothing of it.
 #[test]
-fn readers_see_all_of_a_transaction_or_nothing() {
+fn readers_see_whole_transactions() {
     for_each_protocol(|protocol| {
         if protocol.single_key {
             return;
