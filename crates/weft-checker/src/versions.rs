@@ -27,14 +27,14 @@ const TOMBSTONE: u8 = 2;
 
 /// One version of one key.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct VersionSlot {
     pub(crate) version: u64,
     /// The position of its transaction; [`NONE`] for the initial version.
     pub(crate) writer: u32,
     flags: u8,
 }
 
-impl Slot {
+impl VersionSlot {
     pub(crate) fn is_final(&self) -> bool {
         self.flags & FINAL != 0
     }
@@ -55,7 +55,7 @@ struct Successors {
 pub(crate) struct Versions {
     /// Where each key's slots begin, with one more entry for the end.
     starts: Vec<u32>,
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Vec<VersionSlot>,
     /// The next installed slot of the same key, by slot.
     next: Vec<u32>,
     /// Whether a transaction counts as committed.
@@ -192,7 +192,7 @@ impl Versions {
         self.starts[key as usize]..self.starts[key as usize + 1]
     }
 
-    pub(crate) fn slot(&self, slot: u32) -> &Slot {
+    pub(crate) fn slot(&self, slot: u32) -> &VersionSlot {
         &self.slots[slot as usize]
     }
 
@@ -234,7 +234,7 @@ impl Versions {
 }
 
 /// Returns the slots of every key, in the order of the history.
-fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
+fn collect(history: &History) -> (Vec<u32>, Vec<VersionSlot>) {
     let is_write =
         |kind: OperationKind| matches!(kind, OperationKind::Write | OperationKind::Delete);
     let mut counts = vec![1_u32; history.keys.len()];
@@ -251,7 +251,7 @@ fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
     }
     starts.push(total);
 
-    let initial = Slot { version: INITIAL, writer: NONE, flags: FINAL };
+    let initial = VersionSlot { version: INITIAL, writer: NONE, flags: FINAL };
     let mut slots = vec![initial; total as usize];
     let mut ends: Vec<u32> = starts[..counts.len()].iter().map(|start| start + 1).collect();
     for writer in 0..history.transactions.len() {
@@ -267,7 +267,7 @@ fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
                 slots[slot - 1].flags &= !FINAL;
             }
             let tombstone = if operation.kind == OperationKind::Delete { TOMBSTONE } else { 0 };
-            slots[slot] = Slot {
+            slots[slot] = VersionSlot {
                 version: operation.version,
                 writer: writer as u32,
                 flags: FINAL | tombstone,
@@ -277,7 +277,7 @@ fn collect(history: &History) -> (Vec<u32>, Vec<Slot>) {
     (starts, slots)
 }
 
-fn duplicates(starts: &[u32], slots: &[Slot]) -> Vec<u32> {
+fn duplicates(starts: &[u32], slots: &[VersionSlot]) -> Vec<u32> {
     let mut duplicates = Vec::new();
     for key in starts.windows(2) {
         for slot in key[0]..key[1].saturating_sub(1) {

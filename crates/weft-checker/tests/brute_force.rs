@@ -26,7 +26,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Planned {
+struct PlannedOperation {
     kind: Kind,
     key: u8,
     /// Decides which state a read sees: mostly the newest committed one.
@@ -35,7 +35,7 @@ struct Planned {
 
 #[derive(Clone, Debug)]
 struct Plan {
-    transactions: Vec<(Vec<Planned>, u8)>,
+    transactions: Vec<(Vec<PlannedOperation>, u8)>,
     schedule: Vec<u8>,
     initial_rows: u8,
     /// Whether versions are numbered in the order of writes, not of commits. Then overwrites may form cycles.
@@ -53,7 +53,7 @@ struct State {
 }
 
 #[derive(Clone, Debug)]
-enum Recorded {
+enum RecordedOperation {
     Read(u8, State),
     Write(u8, bool),
     Scan(u8, u8, Vec<(u8, State)>),
@@ -61,7 +61,7 @@ enum Recorded {
 
 #[derive(Clone, Debug)]
 struct Run {
-    operations: Vec<Recorded>,
+    operations: Vec<RecordedOperation>,
     invoke_ns: u64,
     complete_ns: Option<u64>,
     status: Status,
@@ -152,20 +152,25 @@ fn execute(plan: &Plan) -> Vec<Run> {
     runs
 }
 
-fn step(store: &mut Store, transaction: usize, position: usize, next: Planned) -> Recorded {
-    let Planned { kind, key, luck } = next;
+fn step(
+    store: &mut Store,
+    transaction: usize,
+    position: usize,
+    next: PlannedOperation,
+) -> RecordedOperation {
+    let PlannedOperation { kind, key, luck } = next;
     match kind {
-        Kind::Read => Recorded::Read(key, store.see(transaction, key, luck)),
+        Kind::Read => RecordedOperation::Read(key, store.see(transaction, key, luck)),
         Kind::Write | Kind::Delete => {
             let row = matches!(kind, Kind::Write);
             let state = State { maker: Some((transaction, position)), row };
             store.pending[transaction].insert(key, state);
-            Recorded::Write(key, row)
+            RecordedOperation::Write(key, row)
         }
         Kind::Scan { span } => {
             let end = (key + span).min(KEYS);
             let seen = (key..end).map(|key| (key, store.see(transaction, key, luck)));
-            Recorded::Scan(key, end, seen.filter(|(_, state)| state.row).collect())
+            RecordedOperation::Scan(key, end, seen.filter(|(_, state)| state.row).collect())
         }
     }
 }
@@ -195,10 +200,10 @@ fn history(plan: &Plan, runs: &[Run]) -> History {
         let mut transaction = builder.transaction(id as u64, id as u32, run.invoke_ns);
         for (position, operation) in run.operations.iter().enumerate() {
             match operation {
-                Recorded::Read(key, state) => {
+                RecordedOperation::Read(key, state) => {
                     transaction.read(table, *key, observed(plan, runs, *state));
                 }
-                Recorded::Write(key, row) => {
+                RecordedOperation::Write(key, row) => {
                     let maker = Some((id, position));
                     let version = number(plan, runs, State { maker, row: *row });
                     if *row {
@@ -207,7 +212,7 @@ fn history(plan: &Plan, runs: &[Run]) -> History {
                         transaction.delete(table, *key, version);
                     }
                 }
-                Recorded::Scan(from, to, rows) => {
+                RecordedOperation::Scan(from, to, rows) => {
                     let rows = rows.iter().map(|(key, s)| (*key, number(plan, runs, *s)));
                     let range = (Bound::Included(Key::from(*from)), Bound::Excluded((*to).into()));
                     transaction.scan(table, range, rows);
@@ -264,7 +269,7 @@ impl Orders<'_> {
         let mut state = before.to_vec();
         for (position, operation) in self.runs[index].operations.iter().enumerate() {
             match operation {
-                Recorded::Read(key, seen) => {
+                RecordedOperation::Read(key, seen) => {
                     let (version, row) = state[usize::from(*key)];
                     let fits = match observed(self.plan, self.runs, *seen) {
                         Observed::Version(0) => version == 0 && row,
@@ -275,12 +280,12 @@ impl Orders<'_> {
                         return None;
                     }
                 }
-                Recorded::Write(key, row) => {
+                RecordedOperation::Write(key, row) => {
                     let maker = Some((index, position));
                     let version = number(self.plan, self.runs, State { maker, row: *row });
                     state[usize::from(*key)] = (version, *row);
                 }
-                Recorded::Scan(from, to, rows) => {
+                RecordedOperation::Scan(from, to, rows) => {
                     let rows: Vec<(u8, u64)> = rows
                         .iter()
                         .map(|(key, seen)| (*key, number(self.plan, self.runs, *seen)))
@@ -311,9 +316,11 @@ fn is_determined(plan: &Plan, runs: &[Run]) -> bool {
         let is_row = |state: &State| state.maker.is_none() && state.row;
         let seen_as_row = runs.iter().filter(|run| run.status != Status::Aborted).any(|run| {
             run.operations.iter().any(|operation| match operation {
-                Recorded::Read(at, state) => *at == key && is_row(state),
-                Recorded::Scan(_, _, rows) => rows.iter().any(|(at, s)| *at == key && is_row(s)),
-                Recorded::Write(..) => false,
+                RecordedOperation::Read(at, state) => *at == key && is_row(state),
+                RecordedOperation::Scan(_, _, rows) => {
+                    rows.iter().any(|(at, s)| *at == key && is_row(s))
+                }
+                RecordedOperation::Write(..) => false,
             })
         });
         absent_states[usize::from(key)] = usize::from(!seen_as_row);
@@ -321,15 +328,15 @@ fn is_determined(plan: &Plan, runs: &[Run]) -> bool {
     for run in runs.iter().filter(|run| run.status != Status::Aborted) {
         for operation in &run.operations {
             match operation {
-                Recorded::Write(key, false) => {
+                RecordedOperation::Write(key, false) => {
                     let states = if run.status == Status::Unknown { 2 } else { 1 };
                     absent_states[usize::from(*key)] += states;
                 }
-                Recorded::Write(..) => {}
-                Recorded::Read(key, state) => {
+                RecordedOperation::Write(..) => {}
+                RecordedOperation::Read(key, state) => {
                     missed[usize::from(*key)] |= observed(plan, runs, *state) == Observed::Absent;
                 }
-                Recorded::Scan(from, to, rows) => {
+                RecordedOperation::Scan(from, to, rows) => {
                     for key in *from..*to {
                         missed[usize::from(key)] |= rows.iter().all(|(at, _)| *at != key);
                     }
@@ -350,11 +357,8 @@ fn kinds(deletes: bool) -> impl Strategy<Value = Kind> {
 }
 
 fn plans(deletes: bool) -> impl Strategy<Value = Plan> {
-    let operation = (kinds(deletes), 0..KEYS, 0..20_u8).prop_map(|(kind, key, luck)| Planned {
-        kind,
-        key,
-        luck,
-    });
+    let operation = (kinds(deletes), 0..KEYS, 0..20_u8)
+        .prop_map(|(kind, key, luck)| PlannedOperation { kind, key, luck });
     let transaction = (prop::collection::vec(operation, 1..5), 0..16_u8);
     (
         prop::collection::vec(transaction, 1..=6),

@@ -285,9 +285,9 @@ fn threads_wait_at_a_mutex() {
 }
 
 /// Adds one when it is dropped.
-struct Left<'a>(&'a Word);
+struct DropCounter<'a>(&'a Word);
 
-impl Drop for Left<'_> {
+impl Drop for DropCounter<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::AcqRel);
     }
@@ -305,13 +305,13 @@ fn deadlock(seed: u64, strategy: Strategy, left: &Word) {
     };
     let bodies: Vec<Body<'_, ()>> = vec![
         Box::new(|| {
-            let _left = Left(left);
+            let _left = DropCounter(left);
             let _guard = second.lock().unwrap();
             meet(spin_loop);
             first.lock();
         }),
         Box::new(|| {
-            let _left = Left(left);
+            let _left = DropCounter(left);
             first.lock();
             meet(yield_now);
             drop(second.lock());
@@ -410,13 +410,13 @@ fn a_mutex_is_poisoned_by_a_panic() {
 }
 
 thread_local! {
-    static FAREWELL: RefCell<Option<Farewell>> = const { RefCell::new(None) };
+    static AT_EXIT: RefCell<Option<IncrementAtExit>> = const { RefCell::new(None) };
 }
 
 /// Increments a counter, with a race, when its thread ends.
-struct Farewell(std::sync::Arc<Word>);
+struct IncrementAtExit(std::sync::Arc<Word>);
 
-impl Drop for Farewell {
+impl Drop for IncrementAtExit {
     fn drop(&mut self) {
         assert!(interleave::is_running());
         increment(&self.0);
@@ -429,7 +429,7 @@ impl Drop for Farewell {
 fn destructors_of_thread_locals_are_interleaved() {
     let count = |seed| {
         let word = std::sync::Arc::new(Word::new(0));
-        let body = || FAREWELL.set(Some(Farewell(word.clone())));
+        let body = || AT_EXIT.set(Some(IncrementAtExit(word.clone())));
         let run = run(seed, &with(Strategy::Random { one_in: 2 }, 0), vec![body; 2]);
         assert_eq!(run.points, 4);
         (word.load(Ordering::Acquire), run.fingerprint)

@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Arg, Args, ValueEnum};
-use weft_workloads::locks::{LockComparison, Parameters, Protected};
+use weft_workloads::locks::{LockComparison, Parameters, ProtectedStructure};
 use weft_workloads::tatp::{Mix, SUBSCRIBERS_MAX};
 
 use crate::protocols::LOCKS;
@@ -65,12 +65,12 @@ enum WorkloadName {
 }
 
 impl WorkloadName {
-    fn protected(self) -> Protected {
+    fn protected(self) -> ProtectedStructure {
         match self {
-            WorkloadName::Getsubdata => Protected::Rows,
-            WorkloadName::Probe => Protected::Tree,
-            WorkloadName::Manager => Protected::Manager,
-            WorkloadName::Map => Protected::Map,
+            WorkloadName::Getsubdata => ProtectedStructure::Rows,
+            WorkloadName::Probe => ProtectedStructure::Tree,
+            WorkloadName::Manager => ProtectedStructure::Manager,
+            WorkloadName::Map => ProtectedStructure::Map,
         }
     }
 }

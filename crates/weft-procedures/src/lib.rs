@@ -135,7 +135,7 @@ mod walk;
 pub use execute::Execute;
 pub use operations::Rows;
 #[doc(hidden)]
-pub use operations::{At, Scanned};
+pub use operations::{At, ScannedRows};
 pub use place::Place;
 #[doc(hidden)]
 pub use slot::ResultSlot;
@@ -224,7 +224,7 @@ pub enum Passes {
     /// One pass only. Nothing is kept, and the driver is told only which step [comes next](Driver::come_to).
     One,
     /// Passes that run from some step on: [`Selection::FromStep`]. Results are kept where [`Driver::keeps`] says
-    /// so. Places are not kept, and [`Accessed::place`] is [nowhere](Place::NOWHERE).
+    /// so. Places are not kept, and [`StepAccess::place`] is [nowhere](Place::NOWHERE).
     FromStep,
     /// Any passes.
     Any,
@@ -249,7 +249,7 @@ pub enum Again {
 }
 
 /// An operation that the walk has reached.
-pub struct Accessed<'a, T: Record> {
+pub struct StepAccess<'a, T: Record> {
     /// The instance of the step.
     pub instance: Instance,
     /// What the operation does.
@@ -301,7 +301,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// The pass ends; usually [`Driver::end_pass`] is then called.
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }
@@ -311,7 +311,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// As for [`Driver::enter`].
-    fn leave<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn leave<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }
@@ -340,7 +340,7 @@ pub trait Driver<P: Protocol> {
     ///
     /// # Errors
     /// As for [`Driver::enter`].
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let _ = accessed;
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::ptr;
 use crate::place::Place;
 use crate::slot::ResultSlot;
 use crate::walk::{Decision, Walk};
-use crate::{Accessed, Driver, Passes};
+use crate::{Driver, Passes, StepAccess};
 use weft::Error;
 use weft::column::ColumnSet;
 use weft::commit::Protocol;
@@ -85,7 +85,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     fn scan<T: Record>(
         self,
-        slot: &'w ResultSlot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
         place: impl FnOnce() -> Place,
         scan: impl FnOnce(&'tx Transaction<'tx, P>) -> Scan<'tx, 'tx, T, P>,
@@ -102,7 +102,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
             Ok(Decision::Keep(())) => State::Kept(0),
             Ok(Decision::Run(before)) => {
                 if is_kept {
-                    let scanned = Scanned { rows: Vec::new(), is_over: false };
+                    let scanned = ScannedRows { rows: Vec::new(), is_over: false };
                     walk.put(instance, slot, place, scanned);
                 }
                 if before.is_none() {
@@ -224,7 +224,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn range<T: Record>(
         self,
-        slot: &'w ResultSlot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
         range: impl RangeBounds<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -234,7 +234,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn prefix<T: Record>(
         self,
-        slot: &'w ResultSlot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
         prefix: &impl KeyPrefix<T::Key>,
     ) -> Rows<'w, 'tx, T, P, D> {
@@ -244,7 +244,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn range_by<T: Record, K: Key>(
         self,
-        slot: &'w ResultSlot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         range: impl RangeBounds<K>,
@@ -255,7 +255,7 @@ impl<'w, 'tx, P: Protocol, D: Driver<P>> At<'w, 'tx, P, D> {
 
     pub fn prefix_by<T: Record, K: Key>(
         self,
-        slot: &'w ResultSlot<Scanned<'tx, T>>,
+        slot: &'w ResultSlot<ScannedRows<'tx, T>>,
         table: &'tx Table<T>,
         index: Index<T, K>,
         prefix: &impl KeyPrefix<K>,
@@ -378,9 +378,9 @@ impl<P: Protocol, D: Driver<P>> Walk<'_, P, D> {
         table: &'a Table<T>,
         key: Option<&'a T::Key>,
         place: &'a Place,
-    ) -> Accessed<'a, T> {
+    ) -> StepAccess<'a, T> {
         let access = self.shape().steps[instance.step].access;
-        Accessed { instance, access, table, key, place, again: None }
+        StepAccess { instance, access, table, key, place, again: None }
     }
 }
 
@@ -395,7 +395,7 @@ fn is_same_row<T>(before: &Option<&T>, now: &Option<&T>) -> bool {
 
 /// The rows that a scan has read so far.
 #[doc(hidden)]
-pub struct Scanned<'tx, T> {
+pub struct ScannedRows<'tx, T> {
     rows: Vec<&'tx T>,
     /// Whether the scan has reached its end.
     is_over: bool,
@@ -406,7 +406,7 @@ pub struct Scanned<'tx, T> {
 pub struct Rows<'w, 'tx, T: Record, P: Protocol, D: Driver<P>> {
     walk: &'w Walk<'tx, P, D>,
     instance: Instance,
-    slot: &'w ResultSlot<Scanned<'tx, T>>,
+    slot: &'w ResultSlot<ScannedRows<'tx, T>>,
     is_kept: bool,
     state: State<'tx, T, P>,
     open: Option<OpenScan<'tx, P, D>>,
@@ -433,7 +433,7 @@ enum State<'tx, T: Record, P: Protocol> {
     Running {
         scan: Scan<'tx, 'tx, T, P>,
         /// What the scan read in the pass before, as long as it reads the same.
-        before: Option<Scanned<'tx, T>>,
+        before: Option<ScannedRows<'tx, T>>,
     },
     /// The scan keeps its rows. This many of them have been returned.
     Kept(usize),

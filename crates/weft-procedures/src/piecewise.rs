@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::INSIDE;
-use crate::{Accessed, Driver, Next, Passes, Selection};
+use crate::{Driver, Next, Passes, Selection, StepAccess};
 use weft::Transaction;
 use weft::commit::CommitToken;
 use weft::commit::backoff;
@@ -252,7 +252,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
     }
 
     #[inline]
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let step = accessed.instance.step;
         if step < self.first.get() {
             // With the same results it takes another path than before, which a procedure must not do.
@@ -296,7 +296,7 @@ impl<P: Protocol> Driver<P> for Piecewise<'_, '_, P> {
         self.open_scans.set(self.open_scans.get() - 1);
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         self.transaction.record_kept_step(accessed.instance);
         Ok(())
     }

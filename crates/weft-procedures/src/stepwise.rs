@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use crate::INSIDE;
-use crate::{Accessed, Again, Driver, Next, Selection};
+use crate::{Again, Driver, Next, Selection, StepAccess};
 use weft::Error;
 use weft::Transaction;
 use weft::commit::CommitToken;
@@ -51,7 +51,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
     }
 
     #[inline]
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let worker = self.transaction.worker(INSIDE);
         if let Some(repairing) = worker.executor().repairing() {
             repairing.enter_step(accessed.instance, false);
@@ -70,7 +70,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
         self.transaction.record_step(instance, true);
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let worker = self.transaction.worker(INSIDE);
         if let Some(repairing) = worker.executor().repairing() {
             repairing.keep_step(accessed.instance);
@@ -114,7 +114,7 @@ impl<P: Protocol> Driver<P> for Stepwise<'_, '_, P> {
 #[cold]
 fn expect_again<P: Protocol, T: Record>(
     transaction: &Transaction<'_, P>,
-    accessed: &Accessed<'_, T>,
+    accessed: &StepAccess<'_, T>,
     again: Again,
 ) {
     let worker = transaction.worker(INSIDE);

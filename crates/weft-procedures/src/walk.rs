@@ -7,7 +7,7 @@ use std::panic::resume_unwind;
 use crate::operations::At;
 use crate::place::Place;
 use crate::slot::{ResultEntry, ResultSlot};
-use crate::{Accessed, Again, Driver, Next, Passes, Selection};
+use crate::{Again, Driver, Next, Passes, Selection, StepAccess};
 use weft::commit::Protocol;
 use weft::plan::{Dependency, Shape};
 use weft::schema::Record;
@@ -251,7 +251,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
             return self.decide_again(instance, slot, table, key, place, keep);
         }
         let access = self.shape.steps[instance.step].access;
-        self.driver.enter(&Accessed { instance, access, table, key, place, again: None })?;
+        self.driver.enter(&StepAccess { instance, access, table, key, place, again: None })?;
         Ok(Decision::Run(None))
     }
 
@@ -267,7 +267,7 @@ impl<'tx, P: Protocol, D: Driver<P>> Walk<'tx, P, D> {
         keep: impl FnOnce(&R) -> K,
     ) -> Result<Decision<R, K>, Error> {
         let access = self.shape.steps[instance.step].access;
-        let accessed = |again| Accessed { instance, access, table, key, place, again };
+        let accessed = |again| StepAccess { instance, access, table, key, place, again };
         if matches!(D::PASSES, Passes::FromStep) {
             if self.keeps::<T>(instance, place)
                 && let Some(entry) = slot.find(instance.iteration)

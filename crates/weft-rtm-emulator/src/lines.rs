@@ -135,13 +135,13 @@ fn pieces(address: u64, size: u64) -> impl Iterator<Item = (u64, u64)> {
 /// A set of lines in the order of their insertion. It uses open addressing, in slots that are allocated once.
 /// Raising the generation empties them all.
 struct Table {
-    slots: Box<[Slot]>,
+    slots: Box<[TableSlot]>,
     generation: u64,
     length: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct TableSlot {
     generation: u64,
     line: u64,
     place: usize,
@@ -150,7 +150,7 @@ struct Slot {
 impl Table {
     /// Makes room for `lines` lines, in at least twice as many slots.
     fn new(lines: usize) -> Table {
-        let empty = Slot { generation: 0, line: 0, place: 0 };
+        let empty = TableSlot { generation: 0, line: 0, place: 0 };
         Table {
             slots: vec![empty; (2 * lines).next_power_of_two()].into_boxed_slice(),
             generation: 1,
@@ -170,7 +170,7 @@ impl Table {
         loop {
             let slot = &mut self.slots[at];
             if slot.generation != self.generation {
-                *slot = Slot { generation: self.generation, line, place: self.length };
+                *slot = TableSlot { generation: self.generation, line, place: self.length };
                 self.length += 1;
                 return (slot.place, true);
             }

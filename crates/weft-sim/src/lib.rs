@@ -81,14 +81,14 @@ pub fn counts() -> Option<Counts> {
 /// Runs `body` without letting other virtual cores run, whatever it accesses. It must not wait for them.
 pub fn uninterrupted<R>(body: impl FnOnce() -> R) -> R {
     /// Restores the state that was there before, also when the body unwinds.
-    struct Uninterrupted(&'static run::Run, bool);
-    impl Drop for Uninterrupted {
+    struct UninterruptedGuard(&'static run::Run, bool);
+    impl Drop for UninterruptedGuard {
         fn drop(&mut self) {
             self.0.is_uninterrupted.set(self.1);
         }
     }
     let _uninterrupted =
-        run::current().map(|run| Uninterrupted(run, run.is_uninterrupted.replace(true)));
+        run::current().map(|run| UninterruptedGuard(run, run.is_uninterrupted.replace(true)));
     body()
 }
 

@@ -1,6 +1,6 @@
 //! Loading of tables, one after the other, by several threads.
 //!
-//! [`Loading::fill`] gets the source of the rows as data and function pointers. So the code that draws rows, and
+//! [`LoadInProgress::fill`] gets the source of the rows as data and function pointers. So the code that draws rows, and
 //! the threads that run it, are compiled once, not for each protocol.
 
 use std::ops::Range;
@@ -12,7 +12,7 @@ use weft::{Database, Failure, Table};
 use crate::workload::{LoadOptions, Progress};
 
 /// A load in progress.
-pub(crate) struct Loading<'a> {
+pub(crate) struct LoadInProgress<'a> {
     threads: usize,
     progress: Progress<'a>,
     /// The number of rows loaded, and the approximate number of all rows.
@@ -20,10 +20,10 @@ pub(crate) struct Loading<'a> {
     rows: u64,
 }
 
-impl<'a> Loading<'a> {
+impl<'a> LoadInProgress<'a> {
     /// Begins a load of about `rows` rows.
     pub(crate) fn new(options: &LoadOptions<'a>, rows: u64) -> Self {
-        Loading { threads: options.threads, progress: options.progress, done: 0, rows }
+        LoadInProgress { threads: options.threads, progress: options.progress, done: 0, rows }
     }
 
     /// Fills a table with the rows of units, such as districts. `draw` returns the rows of one unit, counted from
@@ -40,7 +40,7 @@ impl<'a> Loading<'a> {
         S: Sync,
         I: IntoIterator<Item = R, IntoIter: Send>,
     {
-        let Loading { progress, done, rows, .. } = *self;
+        let LoadInProgress { progress, done, rows, .. } = *self;
         let report: &(dyn Fn(u64) + Sync) = &|loaded| progress((done + loaded).min(rows), rows);
         self.done += database.load(table, parts(source, units, self.threads, draw), report)?;
         Ok(())

@@ -108,18 +108,18 @@ pub(crate) fn most_popular(records: u64) -> Arc<[u64]> {
 
 /// A client's position in the list of drawn records.
 #[derive(Clone, Debug)]
-pub(crate) struct Course {
+pub(crate) struct DrawCursor {
     drawn: Arc<[Pick]>,
     next: usize,
 }
 
-impl Course {
+impl DrawCursor {
     /// Creates the course of the `thread`-th of `threads` clients. Clients start as far from each other as
     /// possible.
-    pub(crate) fn new(drawn: &Arc<[Pick]>, seed: u64, thread: usize, threads: usize) -> Course {
+    pub(crate) fn new(drawn: &Arc<[Pick]>, seed: u64, thread: usize, threads: usize) -> DrawCursor {
         let Random(mut random) = Random::new(seed, BEGIN_STREAM);
         let begin = random.usize(..drawn.len()) + drawn.len() / threads.max(1) * thread;
-        Course { drawn: Arc::clone(drawn), next: begin % drawn.len() }
+        DrawCursor { drawn: Arc::clone(drawn), next: begin % drawn.len() }
     }
 
     /// Returns the next record.
@@ -270,13 +270,13 @@ mod tests {
         let drawn = draw_zipf(1_000, 0.0, SEED);
         for threads in [1, 2, 20] {
             let mut begins: Vec<usize> = (0..threads)
-                .map(|thread| Course::new(&drawn, SEED, thread, threads).next)
+                .map(|thread| DrawCursor::new(&drawn, SEED, thread, threads).next)
                 .collect();
             begins.sort_unstable();
             let nearest = begins.windows(2).map(|pair| pair[1] - pair[0]).min();
             assert!(nearest.is_none_or(|nearest| nearest >= drawn.len() / threads), "{begins:?}");
         }
-        let mut course = Course::new(&drawn, SEED, 0, 1);
+        let mut course = DrawCursor::new(&drawn, SEED, 0, 1);
         let first: Vec<Pick> = (0..drawn.len()).map(|_| course.draw()).collect();
         let again: Vec<Pick> = (0..drawn.len()).map(|_| course.draw()).collect();
         assert_eq!(first, again, "they go round");

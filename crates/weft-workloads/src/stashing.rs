@@ -28,7 +28,7 @@ pub trait ClientRequest {
 
 /// A client, with the requests that it has set aside.
 #[derive(Debug)]
-pub struct Stashing<C: RequestClient, P: Protocol> {
+pub struct StashingClient<C: RequestClient, P: Protocol> {
     client: C,
     stash: Stash<RequestInProgress<C::Request>, P>,
 }
@@ -41,7 +41,7 @@ struct RequestInProgress<T> {
     stopped: Option<Moment>,
 }
 
-impl<C: RequestClient, P: Protocol> RequestClient for Stashing<C, P> {
+impl<C: RequestClient, P: Protocol> RequestClient for StashingClient<C, P> {
     type Request = C::Request;
 
     #[inline]
@@ -55,10 +55,10 @@ impl<C: RequestClient, P: Protocol> RequestClient for Stashing<C, P> {
     }
 }
 
-impl<C: RequestClient, P: Protocol> Stashing<C, P> {
+impl<C: RequestClient, P: Protocol> StashingClient<C, P> {
     /// Creates a client of a database.
     pub fn new(client: C, database: &Database<P>) -> Self {
-        Stashing { client, stash: database.stash(STASH_MAX) }
+        StashingClient { client, stash: database.stash(STASH_MAX) }
     }
 
     /// Runs requests until one has ended: first requests that were set aside and can run now, then new ones.
@@ -70,7 +70,7 @@ impl<C: RequestClient, P: Protocol> Stashing<C, P> {
         self.execute_or(|_| None, run)
     }
 
-    /// As [`Stashing::execute`], but `otherwise` may run a new request without a transaction: on a snapshot.
+    /// As [`StashingClient::execute`], but `otherwise` may run a new request without a transaction: on a snapshot.
     #[inline]
     pub fn execute_or(
         &mut self,

@@ -260,11 +260,11 @@ fn broken_condition_fails_after_the_report() {
 }
 
 /// A writer that accepts the heading, and then reports a closed pipe.
-struct Gone {
+struct ClosedPipe {
     bytes_left: usize,
 }
 
-impl io::Write for Gone {
+impl io::Write for ClosedPipe {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.bytes_left = self
             .bytes_left
@@ -282,8 +282,12 @@ impl io::Write for Gone {
 fn closed_output_does_not_hide_a_broken_condition() {
     let arguments = arguments(&["dbx"], 1, 0.02, false);
     for (trouble, fails) in [(Trouble::Nothing, false), (Trouble::LostUpdate, true)] {
-        let ended =
-            run(&arguments, &CountingBenchmark(trouble), subject(), &mut Gone { bytes_left: 300 });
+        let ended = run(
+            &arguments,
+            &CountingBenchmark(trouble),
+            subject(),
+            &mut ClosedPipe { bytes_left: 300 },
+        );
         match ended {
             Err(Stop::ReaderGone) => assert!(!fails, "the broken condition was not reported"),
             Err(Stop::Failed(_)) => assert!(fails, "nothing is wrong but the reader"),

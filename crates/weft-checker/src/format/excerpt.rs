@@ -10,7 +10,7 @@ const MESSAGE_PART_CHARACTERS: usize = 160;
 
 /// Returns the beginning of a value's text, with "…" where it is cut. Formats no more than that.
 pub(super) fn excerpt(value: &impl Display) -> String {
-    let mut bounded = Bounded { text: String::new(), characters: 0 };
+    let mut bounded = BoundedText { text: String::new(), characters: 0 };
     match write!(bounded, "{value}") {
         Ok(()) => bounded.text,
         Err(fmt::Error) => bounded.text + "…",
@@ -31,12 +31,12 @@ pub(super) fn without_middle(message: &str) -> String {
 }
 
 /// A text that takes [`CHARACTERS_MAX`] characters and refuses the next one.
-struct Bounded {
+struct BoundedText {
     text: String,
     characters: usize,
 }
 
-impl Write for Bounded {
+impl Write for BoundedText {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             if self.characters == CHARACTERS_MAX {

@@ -181,7 +181,7 @@ fn put(buffer: &mut Vec<u8>, table: u32, version: u64, row: &impl Record) {
 }
 
 /// The directory that [`database`] makes, and its epochs.
-struct Made {
+struct TestDatabase {
     directory: PathBuf,
     /// The epoch of the checkpoint.
     checkpoint: u64,
@@ -190,7 +190,7 @@ struct Made {
 }
 
 /// Makes a database with a checkpoint and a sealed log, whose second run was killed while it wrote.
-fn database(name: &str) -> Made {
+fn database(name: &str) -> TestDatabase {
     let scratch = scratch(name);
     let alive = scratch.join("alive");
     let mut run = Run::begin(&alive);
@@ -228,7 +228,7 @@ fn database(name: &str) -> Made {
     let mut bytes = fs::read(&segment).expect("the segment is there");
     bytes.extend_from_slice(b"\xf5WFT, and then the power failed");
     fs::write(segment, bytes).expect("the segment can be written");
-    Made { directory: killed, checkpoint, last }
+    TestDatabase { directory: killed, checkpoint, last }
 }
 
 /// Makes an empty directory for one test; each test uses a name of its own.

@@ -8,7 +8,8 @@ use clap::Args;
 use weft::Failure;
 use weft::protocol::ProtocolDescription;
 use weft_workloads::locks::{
-    Client, LockComparison, Locks, Parameters, Protected, StorageManager, Structure, Visitor,
+    Client, LockComparison, Locks, Parameters, ProtectedStructure, StorageManager, Structure,
+    Visitor,
 };
 use weft_workloads::snapshots::Snapshots;
 use weft_workloads::workload::{Condition, LoadOptions, Outcome};
@@ -121,17 +122,17 @@ impl Visitor for Enter {
     type Result = Box<dyn Contender>;
 
     fn visit<S: Structure + 'static>(self, locks: Locks<S>) -> Self::Result {
-        Box::new(LoadedContender::new(Named { name: self.name, locks }, self.threads))
+        Box::new(LoadedContender::new(NamedLocks { name: self.name, locks }, self.threads))
     }
 }
 
 /// Locks with the name of their contender.
-struct Named<S> {
+struct NamedLocks<S> {
     name: &'static str,
     locks: Locks<S>,
 }
 
-impl<S: Structure> System for Named<S> {
+impl<S: Structure> System for NamedLocks<S> {
     const WORKLOAD: &'static str = "locks";
     const TRANSACTIONS: &'static [&'static str] = Locks::<S>::TRANSACTIONS;
     type Client = Client<S::Worker>;
@@ -183,8 +184,8 @@ pub fn run(arguments: &LocksArguments) -> Result<(), Stop> {
     let comparison = arguments.options.comparison(locks);
     let Parameters { subscribers, updates, mix, theta } = comparison.parameters;
     comparison.check().map_err(|message| Stop::Usage(message.to_owned()))?;
-    let is_manager = comparison.protected == Protected::Manager;
-    let is_map = comparison.protected == Protected::Map;
+    let is_manager = comparison.protected == ProtectedStructure::Manager;
+    let is_map = comparison.protected == ProtectedStructure::Map;
     let has_rows = is_manager && StorageManager::has_other_tables(mix);
     let subscriber_bytes = if has_rows { ROWS_BYTES } else { SUBSCRIBER_BYTES };
     let subject = Subject {

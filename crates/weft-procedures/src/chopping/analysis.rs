@@ -10,8 +10,8 @@ use super::order::{OrderConstraint, OrderReason, constraints};
 use super::outline::{Outline, OutlineAccess, OutlineStep, Outlines};
 use super::partition::Partition;
 use super::result::{
-    Chopped, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred, Piece,
-    PieceKind, StepNumber,
+    ChoppedProcedure, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred,
+    Piece, PieceKind, StepNumber,
 };
 use weft::OutlineError;
 
@@ -114,7 +114,7 @@ impl<'a> Analysis<'a> {
         let procedures = loop {
             deferral.settle(self.outlines, &mut self.conflicts);
             let graph = Graph::new(self.outlines, &self.conflicts);
-            let all: Vec<Chopped> = (0..self.outlines.procedures.len())
+            let all: Vec<ChoppedProcedure> = (0..self.outlines.procedures.len())
                 .map(|procedure| self.chop_one(procedure, &graph, &deferral))
                 .collect();
             // A deferred step must be in a piece of its own, or is not deferred.
@@ -144,12 +144,17 @@ impl<'a> Analysis<'a> {
     }
 
     /// Chops a procedure in program order, or in another order if that makes more pieces.
-    fn chop_one(&self, procedure: usize, graph: &Graph<'_>, deferral: &Deferral) -> Chopped {
+    fn chop_one(
+        &self,
+        procedure: usize,
+        graph: &Graph<'_>,
+        deferral: &Deferral,
+    ) -> ChoppedProcedure {
         if self.on_snapshot[procedure] {
             let steps = (0..self.outlines.procedures[procedure].steps.len()).collect();
             let pieces = vec![Piece { steps, kind: PieceKind::Reading }];
             let merges = Vec::new();
-            return Chopped { on_snapshot: true, pieces, merges, is_as_written: true };
+            return ChoppedProcedure { on_snapshot: true, pieces, merges, is_as_written: true };
         }
         let as_written = self.chop_in_order(procedure, graph, deferral, false);
         if !self.options.reordering {
@@ -166,7 +171,7 @@ impl<'a> Analysis<'a> {
         graph: &Graph<'_>,
         deferral: &Deferral,
         reorder: bool,
-    ) -> Chopped {
+    ) -> ChoppedProcedure {
         let outline = &self.outlines.procedures[procedure];
         let number = |step| StepNumber { procedure, step };
         let mut before = constraints(outline, reorder);
@@ -253,7 +258,7 @@ impl<'a> Analysis<'a> {
                 let (Some(&last), Some(&next)) = (last, next) else { return false };
                 !outline.share_a_loop(last, next)
             });
-        Chopped { on_snapshot: false, pieces, merges, is_as_written }
+        ChoppedProcedure { on_snapshot: false, pieces, merges, is_as_written }
     }
 
     /// Returns the constraints by tokens: a token is inserted after its rows, and deleted before they are

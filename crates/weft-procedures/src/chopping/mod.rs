@@ -99,8 +99,8 @@ pub use order::{OrderConstraint, OrderReason};
 pub use outline::{Columns, Outline, OutlineAccess, OutlineLoop, OutlineStep, Outlines, Token};
 pub use pieces::{one_piece_of, pieces_of};
 pub use result::{
-    Chopped, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred, Piece,
-    PieceKind, StepNumber, Vertex,
+    ChoppedProcedure, Chopping, Conflict, ConflictTreatment, Merge, MergeReason, NotDeferred,
+    Piece, PieceKind, StepNumber, Vertex,
 };
 pub use text::TextError;
 

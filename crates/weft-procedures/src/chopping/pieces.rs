@@ -2,14 +2,14 @@
 
 use weft::plan::Pieces;
 
-use super::{Chopped, Piece, PieceKind};
+use super::{ChoppedProcedure, Piece, PieceKind};
 
 /// Returns the pieces of a procedure. It is one piece if the pieces that were found are not ranges of the steps
 /// as written.
 ///
 /// If not `finest`, pieces without a conflict that matters join their neighbours, because a commit of their own
 /// would gain nothing.
-pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pieces {
+pub fn pieces_of(procedure: &'static str, chopped: &ChoppedProcedure, finest: bool) -> Pieces {
     let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
     let is_conflicting = |piece: &Piece| piece.kind == PieceKind::Conflicting;
     let found = &chopped.pieces;
@@ -37,7 +37,7 @@ pub fn pieces_of(procedure: &'static str, chopped: &Chopped, finest: bool) -> Pi
 }
 
 /// Returns all steps as one piece, whatever the analysis has found.
-pub fn one_piece_of(procedure: &'static str, chopped: &Chopped) -> Pieces {
+pub fn one_piece_of(procedure: &'static str, chopped: &ChoppedProcedure) -> Pieces {
     let steps = chopped.pieces.iter().map(|piece| piece.steps.len()).sum();
     Pieces::new(procedure, vec![0, steps], Some(0), vec![false; steps])
 }

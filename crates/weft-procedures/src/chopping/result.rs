@@ -24,7 +24,7 @@ pub struct Chopping {
     /// The optimizations that were used.
     pub options: Options,
     /// The pieces of each procedure, in the order of [`Outlines::procedures`].
-    pub procedures: Vec<Chopped>,
+    pub procedures: Vec<ChoppedProcedure>,
     /// All conflicts between steps of procedures in the graph. A conflict of a step with itself, or of two
     /// steps of the same procedure, is between two instances.
     pub conflicts: Vec<Conflict>,
@@ -38,7 +38,7 @@ pub struct Chopping {
 
 /// A procedure in pieces.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Chopped {
+pub struct ChoppedProcedure {
     /// Whether it reads from a snapshot, and is not in the graph. Then it is one piece.
     pub on_snapshot: bool,
     /// Its pieces, in the order in which they run.
@@ -200,7 +200,7 @@ impl Chopping {
     }
 
     /// Returns the procedures with their pieces.
-    pub fn each(&self) -> impl Iterator<Item = (&Outline, &Chopped)> {
+    pub fn each(&self) -> impl Iterator<Item = (&Outline, &ChoppedProcedure)> {
         self.outlines.procedures.iter().zip(&self.procedures)
     }
 

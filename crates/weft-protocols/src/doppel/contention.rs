@@ -22,7 +22,7 @@ use weft::store::worker::WorkerMemory;
 const ENTRIES: usize = 16;
 
 /// A record about which transactions have had conflicts.
-pub struct Contended {
+pub struct ContendedRecord {
     /// The record's block, if the record still exists.
     pub record: NonNull<u8>,
     pub table: TableRef,
@@ -32,7 +32,7 @@ pub struct Contended {
     pub operations: SmallVec<[(ColumnOperation, u64); 4]>,
 }
 
-impl Contended {
+impl ContendedRecord {
     /// Returns an entry without conflicts. Its key is that of `row`. This runs the user's code.
     ///
     /// # Safety
@@ -42,15 +42,15 @@ impl Contended {
         table: TableRef,
         row: NonNull<u8>,
         memory: &WorkerMemory,
-    ) -> Contended {
+    ) -> ContendedRecord {
         // SAFETY: by the contract.
         let key = memory.in_user_code(|| unsafe { table.core().index_key(row) });
-        Contended::of(record, table, key)
+        ContendedRecord::of(record, table, key)
     }
 
     /// Returns an entry without conflicts for a record whose key is known.
-    pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> Contended {
-        Contended { record, table, key, conflicts: 0, operations: SmallVec::new() }
+    pub fn of(record: NonNull<u8>, table: TableRef, key: EncodedKey) -> ContendedRecord {
+        ContendedRecord { record, table, key, conflicts: 0, operations: SmallVec::new() }
     }
 
     /// Returns the conflicts of the operation that occurs most often.
@@ -72,7 +72,7 @@ impl Contended {
     }
 
     /// Adds what another worker has counted for the same record.
-    fn absorb(&mut self, other: &Contended) {
+    fn absorb(&mut self, other: &ContendedRecord) {
         self.conflicts += other.conflicts;
         for &(operation, conflicts) in &other.operations {
             add(&mut self.operations, operation, conflicts);
@@ -108,7 +108,7 @@ pub fn most_of_each_column(counts: &[(ColumnOperation, u64)]) -> SmallVec<[Colum
 /// A worker's sketch of its conflicts.
 #[derive(Default)]
 pub struct Sketch {
-    entries: Vec<Contended>,
+    entries: Vec<ContendedRecord>,
 }
 
 // SAFETY: the records and tables belong to the database, not to a thread.
@@ -129,13 +129,14 @@ impl Sketch {
         if abort.table.core().index.is_some() {
             return; // Nothing can be done about entries of indexes.
         }
-        let known = |entry: &&mut Contended| entry.record == record && entry.table == abort.table;
+        let known =
+            |entry: &&mut ContendedRecord| entry.record == record && entry.table == abort.table;
         if let Some(entry) = self.entries.iter_mut().find(known) {
             entry.note(operations);
             return;
         }
         // SAFETY: the worker has been pinned since before it found the row.
-        let mut entry = unsafe { Contended::new(record, abort.table, row, memory) };
+        let mut entry = unsafe { ContendedRecord::new(record, abort.table, row, memory) };
         // Space-Saving: the new entry takes over the place and the count of the least.
         if self.entries.len() == ENTRIES {
             let entries = self.entries.iter().enumerate();
@@ -148,12 +149,13 @@ impl Sketch {
 }
 
 /// Empties the sketches of all workers and adds them up, by record. Returns the most contended record first.
-pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<Contended> {
-    let mut gathered: Vec<Contended> = Vec::new();
+pub fn gather<'a>(sketches: impl Iterator<Item = &'a mut Sketch>) -> Vec<ContendedRecord> {
+    let mut gathered: Vec<ContendedRecord> = Vec::new();
     for sketch in sketches {
         for entry in sketch.entries.drain(..) {
-            let known =
-                |other: &&mut Contended| other.record == entry.record && other.table == entry.table;
+            let known = |other: &&mut ContendedRecord| {
+                other.record == entry.record && other.table == entry.table
+            };
             match gathered.iter_mut().find(known) {
                 Some(other) => other.absorb(&entry),
                 None => gathered.push(entry),

@@ -14,7 +14,7 @@ use weft::store::table::TableInner;
 use weft::store::table::{Table, with_form};
 use weft::store::worker::Pinned;
 
-use super::contention::Contended;
+use super::contention::ContendedRecord;
 use super::{JoinedProtocol, PhaseReconciliation, transition};
 use crate::INSIDE;
 
@@ -88,7 +88,7 @@ impl<J: JoinedProtocol> LabelledDatabase for Database<PhaseReconciliation<J>> {
             return Err(unsplittable("the column owns memory"));
         };
         with_record(self, table, key, |record, key| {
-            let contended = Contended::of(record, inner_of(table).reference(), key);
+            let contended = ContendedRecord::of(record, inner_of(table).reference(), key);
             transition::label(self.open_engine(INSIDE), contended, operation);
         })
     }

@@ -16,7 +16,7 @@ use weft::store::table::TableRef;
 use weft::store::worker::Pinned;
 use weft_htm::word::{Ordering, Word, spin_loop, yield_now};
 
-use super::contention::{Contended, add, gather, most_of_each_column};
+use super::contention::{ContendedRecord, add, gather, most_of_each_column};
 use super::phases::Phase;
 use super::splits::{SPLITS_MAX, SplitRecord, Splits, copy_row};
 use super::{Counted, JoinedProtocol, PhaseReconciliation, Reconciliation, ReconcilingExecutor};
@@ -81,7 +81,7 @@ pub struct Plans {
 /// A record that is to be split in every split phase, or was and is barred.
 struct SplitCandidate {
     /// The record, with the key under which it is found again.
-    contended: Contended,
+    contended: ContendedRecord,
     operations: SmallVec<[ColumnOperation; 4]>,
     /// How contended it was when it was whole.
     contention: Contention,
@@ -113,7 +113,7 @@ impl Contention {
 
 impl SplitCandidate {
     fn new(
-        contended: Contended,
+        contended: ContendedRecord,
         operations: SmallVec<[ColumnOperation; 4]>,
         contention: Contention,
     ) -> SplitCandidate {
@@ -296,7 +296,7 @@ pub fn with_whole_rows<J: JoinedProtocol, R>(
 /// calling worker is pinned.
 pub fn label<J: JoinedProtocol>(
     database: &Database<J>,
-    labelled: Contended,
+    labelled: ContendedRecord,
     operation: ColumnOperation,
 ) {
     let mut plans = database.protocol.plans.take();

@@ -101,18 +101,18 @@ impl Visitor for Run<'_> {
 
     fn visit<S: Structure + 'static>(self, locks: locks::Locks<S>) -> Self::Result {
         // It must lie on the heap: see `simulate`.
-        let computing = Box::new(Computing { compute: self.compute, locks });
+        let computing = Box::new(ComputingLocks { compute: self.compute, locks });
         simulate(&*computing, self.setting)
     }
 }
 
 /// Locks, and how much their clients compute.
-struct Computing<S> {
+struct ComputingLocks<S> {
     compute: u64,
     locks: locks::Locks<S>,
 }
 
-impl<S: Structure> System for Computing<S> {
+impl<S: Structure> System for ComputingLocks<S> {
     type Client = locks::Client<S::Worker>;
 
     fn cycles_per_transaction(&self) -> u64 {

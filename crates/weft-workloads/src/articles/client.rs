@@ -7,7 +7,7 @@ use weft::htm::word::{Mutex, Ordering, Word};
 use super::load::{CLIENT_STREAMS, name, saying};
 use super::mix::{Mix, TransactionType};
 use super::{Parameters, Post, Request};
-use crate::popularity::{self, Course, Pick, RANKS_COUNTED};
+use crate::popularity::{self, DrawCursor, Pick, RANKS_COUNTED};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
@@ -91,8 +91,8 @@ impl RequestSource {
         let (number, names) = self.names.open();
         Client {
             random: Random::new(seed, CLIENT_STREAMS + thread as u64),
-            articles: Course::new(&self.drawn_articles, seed, thread, threads),
-            users: Course::new(&self.drawn_users, seed ^ USERS_SEED, thread, threads),
+            articles: DrawCursor::new(&self.drawn_articles, seed, thread, threads),
+            users: DrawCursor::new(&self.drawn_users, seed ^ USERS_SEED, thread, threads),
             mix: self.mix,
             loaded_seed: self.seed,
             number,
@@ -107,8 +107,8 @@ impl RequestSource {
 #[derive(Debug)]
 pub struct Client {
     random: Random,
-    articles: Course,
-    users: Course,
+    articles: DrawCursor,
+    users: DrawCursor,
     mix: Mix,
     loaded_seed: u64,
     number: u32,

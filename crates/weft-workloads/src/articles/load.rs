@@ -11,7 +11,7 @@ use weft::{Database, Failure};
 use super::client::RequestSource;
 use super::schema::{Article, Comment, TEXT_BYTES_MAX, Text, User, numbered_id};
 use super::{Articles, Parameters, RECORDS_MAX, Tables};
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::random::Random;
 use crate::workload::LoadOptions;
 use crate::ycsb::zipf::Zipf;
@@ -174,7 +174,7 @@ pub(super) fn load<P: Protocol>(
         users: database.table()?,
         comments: database.table()?,
     };
-    let mut loading = Loading::new(options, users + articles * (10 + 36) / 10);
+    let mut loading = LoadInProgress::new(options, users + articles * (10 + 36) / 10);
     let source = &(options.seed, users);
     loading.fill(&database, &tables.users, (source, users), |&(seed, _), u_id| {
         [draw_user(seed, u_id)]

@@ -63,7 +63,7 @@ pub use transactions::Post;
 
 use crate::popularity;
 use crate::snapshots::Snapshots;
-use crate::stashing::Stashing;
+use crate::stashing::StashingClient;
 use crate::view::View;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::RequestSource;
@@ -269,7 +269,7 @@ impl<P: Protocol> Workload<P> for Articles<P> {
     const NAME: &'static str = "articles";
     const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
     type Parameters = Parameters;
-    type Client = Stashing<Client, P>;
+    type Client = StashingClient<Client, P>;
 
     /// # Panics
     /// A number in `parameters` is out of its range.
@@ -283,7 +283,7 @@ impl<P: Protocol> Workload<P> for Articles<P> {
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
         let client = self.source.client(seed, thread, threads);
-        Stashing::new(client, &self.database)
+        StashingClient::new(client, &self.database)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Change, HOT_KEYS_MAX, Parameters, Popularity, key_of};
-use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
+use crate::popularity::{self, DrawCursor, Ledger, Ledgers, Pick};
 use crate::stashing::{ClientRequest, RequestClient};
 use crate::ycsb::zipf::Scatter;
 
@@ -57,7 +57,7 @@ impl RequestSource {
 
     pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
         Client {
-            course: Course::new(&self.drawn, seed, thread, threads),
+            course: DrawCursor::new(&self.drawn, seed, thread, threads),
             popular: Arc::clone(&self.popular),
             change: self.change,
             looks_in: 0,
@@ -70,7 +70,7 @@ impl RequestSource {
 /// The state that a thread carries from one transaction to the next.
 #[derive(Debug)]
 pub struct Client {
-    course: Course,
+    course: DrawCursor,
     popular: Arc<[u64]>,
     change: Option<Change>,
     /// The number of transactions until the client next reads the clock, if the hot key changes.

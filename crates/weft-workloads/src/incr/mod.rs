@@ -40,9 +40,9 @@ use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Increment};
 
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::popularity;
-use crate::stashing::Stashing;
+use crate::stashing::StashingClient;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::RequestSource;
 
@@ -192,7 +192,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
     const NAME: &'static str = "incr";
     const TRANSACTIONS: &'static [&'static str] = &["increment"];
     type Parameters = Parameters;
-    type Client = Stashing<Client, P>;
+    type Client = StashingClient<Client, P>;
 
     /// # Panics
     /// A number in `parameters` is out of its range.
@@ -206,7 +206,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
         let counters = database.table::<Counter>()?;
         let source = RequestSource::new(parameters, options.seed);
         let incr = Incr { database, counters, parameters: *parameters, source };
-        let mut loading = Loading::new(options, records);
+        let mut loading = LoadInProgress::new(options, records);
         loading.fill(&incr.database, &incr.counters, (&(), records), Counter::loaded)?;
         loading.finish();
         Ok(incr)
@@ -218,7 +218,7 @@ impl<P: Protocol> Workload<P> for Incr<P> {
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
         let client = self.source.client(seed, thread, threads);
-        Stashing::new(client, &self.database)
+        StashingClient::new(client, &self.database)
     }
 
     #[inline]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Parameters;
-use crate::popularity::{self, Course, Ledger, Ledgers, Pick};
+use crate::popularity::{self, DrawCursor, Ledger, Ledgers, Pick};
 use crate::random::Random;
 use crate::stashing::{ClientRequest, RequestClient};
 
@@ -69,7 +69,7 @@ impl RequestSource {
     pub(super) fn client(&self, seed: u64, thread: usize, threads: usize) -> Client {
         Client {
             random: Random::new(seed, FIRST_STREAM + thread as u64),
-            course: Course::new(&self.drawn, seed, thread, threads),
+            course: DrawCursor::new(&self.drawn, seed, thread, threads),
             users: self.users,
             write_percent: self.write_percent,
             ledger: self.ledgers.open(),
@@ -81,7 +81,7 @@ impl RequestSource {
 #[derive(Debug)]
 pub struct Client {
     random: Random,
-    course: Course,
+    course: DrawCursor,
     users: u64,
     write_percent: u32,
     ledger: Arc<Ledger>,

@@ -38,9 +38,9 @@ use weft_procedures::{Execute, Procedure, Shape};
 
 pub use client::{Client, Rank, Request};
 
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::popularity;
-use crate::stashing::Stashing;
+use crate::stashing::StashingClient;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::RequestSource;
 
@@ -136,7 +136,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
     const NAME: &'static str = "like";
     const TRANSACTIONS: &'static [&'static str] = &["like", "read"];
     type Parameters = Parameters;
-    type Client = Stashing<Client, P>;
+    type Client = StashingClient<Client, P>;
 
     /// # Panics
     /// A number in `parameters` is out of its range.
@@ -152,7 +152,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
         let (of_users, of_pages) = (database.table::<User>()?, database.table::<Page>()?);
         let parameters = *parameters;
         let like = Like { database, users: of_users, pages: of_pages, parameters, source };
-        let mut loading = Loading::new(options, users + pages);
+        let mut loading = LoadInProgress::new(options, users + pages);
         loading.fill(&like.database, &like.users, (&(), users), User::loaded)?;
         loading.fill(&like.database, &like.pages, (&(), pages), Page::loaded)?;
         loading.finish();
@@ -165,7 +165,7 @@ impl<P: Protocol> Workload<P> for Like<P> {
 
     fn client(&self, seed: u64, thread: usize, threads: usize) -> Self::Client {
         let client = self.source.client(seed, thread, threads);
-        Stashing::new(client, &self.database)
+        StashingClient::new(client, &self.database)
     }
 
     #[inline]

@@ -22,7 +22,7 @@ const MAP: &str = "map";
 
 /// The structure that the locks protect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protected {
+pub enum ProtectedStructure {
     /// Rows under one lock: [`Register`].
     Rows,
     /// A B+-tree under one latch: [`Probe`].
@@ -33,18 +33,22 @@ pub enum Protected {
     Map,
 }
 
-impl Protected {
+impl ProtectedStructure {
     /// All structures.
-    pub const ALL: [Protected; 4] =
-        [Protected::Rows, Protected::Tree, Protected::Manager, Protected::Map];
+    pub const ALL: [ProtectedStructure; 4] = [
+        ProtectedStructure::Rows,
+        ProtectedStructure::Tree,
+        ProtectedStructure::Manager,
+        ProtectedStructure::Map,
+    ];
 
     /// Returns the workload's name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
-            Protected::Rows => "getsubdata",
-            Protected::Tree => "probe",
-            Protected::Manager => MANAGER,
-            Protected::Map => MAP,
+            ProtectedStructure::Rows => "getsubdata",
+            ProtectedStructure::Tree => "probe",
+            ProtectedStructure::Manager => MANAGER,
+            ProtectedStructure::Map => MAP,
         }
     }
 }
@@ -53,7 +57,7 @@ impl Protected {
 #[derive(Clone, Debug)]
 pub struct LockComparison {
     /// The structure that the locks protect.
-    pub protected: Protected,
+    pub protected: ProtectedStructure,
     /// The locks' names. For a storage manager, these are the kinds of locks to elide.
     pub locks: Vec<String>,
     /// Whether the locks are elided: each value is measured in turn.
@@ -85,7 +89,7 @@ impl LockComparison {
     /// # Errors
     /// A message that says which options cannot be combined.
     pub fn check(&self) -> Result<(), &'static str> {
-        let is_manager = self.protected == Protected::Manager;
+        let is_manager = self.protected == ProtectedStructure::Manager;
         let is_unlocked = self.is_among(NoLock::NAME);
         if self.is_coarse && !is_manager {
             return Err(
@@ -99,13 +103,13 @@ impl LockComparison {
             return Err("--workload manager uses all locks: name the locks to elide with --lock");
         }
         let has_updates = self.parameters.updates > 0;
-        if has_updates && (self.protected != Protected::Rows || is_unlocked) {
+        if has_updates && (self.protected != ProtectedStructure::Rows || is_unlocked) {
             return Err("--updates needs --workload getsubdata and a lock other than none");
         }
         if self.parameters.mix != Parameters::default().mix && !is_manager {
             return Err("--mix needs --workload manager: the others have one transaction");
         }
-        if self.parameters.theta > 0.0 && self.protected != Protected::Map {
+        if self.parameters.theta > 0.0 && self.protected != ProtectedStructure::Map {
             return Err("--theta needs --workload map: the others draw like TATP");
         }
         Ok(())
@@ -114,16 +118,16 @@ impl LockComparison {
     /// Returns a title for the comparison.
     pub fn title(&self) -> String {
         match (self.protected, self.parameters.updates) {
-            (Protected::Rows, 0) => "Locks around the rows of subscribers".to_owned(),
-            (Protected::Rows, updates) => {
+            (ProtectedStructure::Rows, 0) => "Locks around the rows of subscribers".to_owned(),
+            (ProtectedStructure::Rows, updates) => {
                 format!("Locks around the rows of subscribers, {updates} % updated")
             }
-            (Protected::Tree, _) => "Locks around a B+-tree of subscribers".to_owned(),
-            (Protected::Manager, _) => {
+            (ProtectedStructure::Tree, _) => "Locks around a B+-tree of subscribers".to_owned(),
+            (ProtectedStructure::Manager, _) => {
                 let Parameters { mix, .. } = self.parameters;
                 format!("A storage manager, mix {mix}; elided: {}", self.locks.join(", "))
             }
-            (Protected::Map, _) => {
+            (ProtectedStructure::Map, _) => {
                 let Parameters { theta, .. } = self.parameters;
                 format!("Ten updates of a hash map's records, theta {theta}")
             }
@@ -132,15 +136,15 @@ impl LockComparison {
 
     /// Returns what `subscribers` counts.
     pub fn size_of(&self) -> &'static str {
-        if self.protected == Protected::Map { "record" } else { "subscriber" }
+        if self.protected == ProtectedStructure::Map { "record" } else { "subscriber" }
     }
 
     /// Returns the names of the contenders, in order.
     pub fn names(&self) -> Vec<String> {
         let itself = [self.protected.name().to_owned()];
         let locks = match self.protected {
-            Protected::Manager | Protected::Map => &itself,
-            Protected::Rows | Protected::Tree => self.locks.as_slice(),
+            ProtectedStructure::Manager | ProtectedStructure::Map => &itself,
+            ProtectedStructure::Rows | ProtectedStructure::Tree => self.locks.as_slice(),
         };
         let elided = if self.is_coarse { COARSE } else { ELIDED };
         let mut names = Vec::new();
@@ -207,7 +211,7 @@ impl LockComparison {
         visitor: V,
     ) -> Result<V::Result, Failure> {
         let parameters = &self.parameters;
-        Ok(if self.protected == Protected::Tree {
+        Ok(if self.protected == ProtectedStructure::Tree {
             let fill = |count| Probe::<L>::new(count, is_elided);
             visitor.visit(Locks::load(parameters, options, fill)?)
         } else {

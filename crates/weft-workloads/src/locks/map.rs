@@ -28,7 +28,7 @@ use weft::htm::{Region, Regions};
 
 use super::{Structure, TransactionResult, TransactionSource, compute, scattered};
 use crate::finding::Finding;
-use crate::popularity::{Course, Pick, draw_zipf};
+use crate::popularity::{DrawCursor, Pick, draw_zipf};
 use crate::workload::Condition;
 
 /// The number of records that a transaction updates.
@@ -172,7 +172,7 @@ impl Structure for Map {
     type Worker = Keys;
 
     fn worker(&self, seed: u64, thread: usize, threads: usize) -> Result<Keys, Failure> {
-        Ok(Keys(Course::new(&self.drawn, seed, thread, threads)))
+        Ok(Keys(DrawCursor::new(&self.drawn, seed, thread, threads)))
     }
 
     fn is_elided(&self) -> bool {
@@ -210,7 +210,7 @@ impl Structure for Map {
 
 /// A client's course through the drawn keys.
 #[derive(Debug)]
-pub struct Keys(Course);
+pub struct Keys(DrawCursor);
 
 #[cfg(test)]
 mod tests {

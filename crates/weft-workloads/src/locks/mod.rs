@@ -40,7 +40,7 @@ use crate::random::Random;
 use crate::tatp::{Mix, SUBSCRIBERS_MAX, TransactionType, unevenness};
 use crate::workload::{Condition, LoadOptions, Outcome};
 
-pub use comparison::{LockComparison, Protected, Visitor};
+pub use comparison::{LockComparison, ProtectedStructure, Visitor};
 pub use manager::{Kinds, StorageManager};
 pub use map::Map;
 pub use probe::Probe;

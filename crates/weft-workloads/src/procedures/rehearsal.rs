@@ -19,7 +19,7 @@ use std::rc::Rc;
 use weft::protocol::Dbx;
 use weft::schema::Record;
 use weft::{Conflict, ConflictReason, Database, Error, Table, Transaction};
-use weft_procedures::{Accessed, Driver, Instance, Next, Place, Selection, Shape};
+use weft_procedures::{Driver, Instance, Next, Place, Selection, Shape, StepAccess};
 
 type Tx<'db> = Transaction<'db, Dbx>;
 
@@ -153,7 +153,7 @@ impl<'t> Rehearsal<'t> {
     }
 
     /// Records how to restore the row that is about to be written.
-    fn note_undo<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn note_undo<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let key = accessed.key.expect("an access that writes has a key").clone();
         let before = self.tx.get(accessed.table, &key)?.cloned();
         let table = accessed.table.clone();
@@ -185,8 +185,8 @@ impl Driver<Dbx> for Rehearsal<'_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
-        let &Accessed { instance, access, key, .. } = accessed;
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
+        let &StepAccess { instance, access, key, .. } = accessed;
         if let Plan::Piece(first, left) = &self.plan
             && self.passes.get() == 0
             && instance.step >= *first
@@ -225,7 +225,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         Ok(())
     }
 
-    fn leave<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn leave<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         if !accessed.access.writes() {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl Driver<Dbx> for Rehearsal<'_> {
         Ok(())
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         self.kept.set(self.kept.get() + 1);
         if accessed.access.writes() && matches!(self.plan, Plan::Repair(..)) {
             self.note_undo(accessed)?;

@@ -66,9 +66,9 @@ fn threads_have_cores_of_their_own_first() {
 }
 
 /// A clock that stands still.
-struct Still;
+struct StoppedClock;
 
-impl Clock for Still {
+impl Clock for StoppedClock {
     fn seconds(&self) -> f64 {
         0.0
     }
@@ -89,7 +89,7 @@ fn every_try_is_counted() {
         let htm = Htm::open(choice, once()).expect("both are always available");
         let mut client = Client::new(&htm, SEED, 0, same_place);
         for point in Point::all(&Kind::ALL, &[], &Edges::HASWELL).expect("its own sizes") {
-            let share = client.run(&point, 3, &Still);
+            let share = client.run(&point, 3, &StoppedClock);
             let measured = Measurement::new(&point, Threads::Spread(1), SEED, &[share, share]);
             let aborted = measured.aborted_capacity
                 + measured.aborted_conflict

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft::htm::word::{Mutex, Ordering, Word};
 
 use super::changes::Change;
-use super::interactions::{Draw, Interaction, Mix, TransactionType, Work};
+use super::interactions::{Interaction, Mix, TransactionType, WeightedDraw, Work};
 use super::load::{
     BID_MAX, CLIENT_STREAMS, LOADED_UNTIL, draw_comment, draw_item, nickname_of, password_of,
     seller_of, user_of,
@@ -75,7 +75,7 @@ pub struct Client {
     rows: u64,
     /// The time of the last request.
     date: Date,
-    draw: Draw,
+    draw: WeightedDraw,
     /// The popularity of items, in the contended mix.
     zipf: Option<Zipf>,
     /// The second transaction of an interaction whose first is in progress.
@@ -104,7 +104,7 @@ impl Client {
             number,
             rows: 0,
             date: LOADED_UNTIL,
-            draw: Draw::new(zipf.is_none()),
+            draw: WeightedDraw::new(zipf.is_none()),
             zipf,
             next: None,
             ledger,

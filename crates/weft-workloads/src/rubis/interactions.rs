@@ -217,14 +217,14 @@ impl fmt::Display for Mix {
 
 /// A weighted draw of the interactions that need the database.
 #[derive(Clone, Debug)]
-pub(super) struct Draw {
+pub(super) struct WeightedDraw {
     interactions: Vec<(u32, Interaction, Work)>,
     total: u32,
 }
 
-impl Draw {
+impl WeightedDraw {
     /// Creates the draw of the bidding mix, with or without bids.
-    pub(super) fn new(with_bids: bool) -> Draw {
+    pub(super) fn new(with_bids: bool) -> WeightedDraw {
         let mut interactions: Vec<_> = Interaction::ALL
             .into_iter()
             .filter(|&(interaction, weight, work)| {
@@ -236,7 +236,7 @@ impl Draw {
         // Frequent interactions come first, so that they are found soonest.
         interactions.sort_by_key(|&(weight, ..)| std::cmp::Reverse(weight));
         let total = interactions.iter().map(|(weight, ..)| weight).sum();
-        Draw { interactions, total }
+        WeightedDraw { interactions, total }
     }
 
     /// Draws the next interaction.

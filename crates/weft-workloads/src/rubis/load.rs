@@ -20,7 +20,7 @@ use super::schema::{
     Purchase, REGIONS, Rating, Region, RegionItems, TopBids, User, earliness,
 };
 use super::{ITEMS_MAX, Ledgers, Parameters, Rubis, Tables, USERS_MAX};
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::random::Random;
 use crate::workload::LoadOptions;
 
@@ -335,7 +335,7 @@ pub(super) fn load<P: Protocol>(
     let source = &Source { seed: options.seed, parameters, sums };
     let (users, items) = (u64::from(users), u64::from(items));
     // Per item: the item, its auction, its bids, and usually a comment.
-    let mut loading = Loading::new(options, 2 * users + items * (10 * 10 + 2 * 10 + 9) / 10);
+    let mut loading = LoadInProgress::new(options, 2 * users + items * (10 * 10 + 2 * 10 + 9) / 10);
     loading.fill(&database, &tables.categories, (&(), 1), |(), _| categories())?;
     loading.fill(&database, &tables.regions, (&(), 1), |(), _| regions())?;
     loading.fill(&database, &tables.category_items, (source, 1), Source::category_items)?;

@@ -101,7 +101,7 @@ pub use client::Client;
 pub use interactions::{Interaction, Mix, TransactionType};
 pub use queries::Query;
 
-use crate::stashing::Stashing;
+use crate::stashing::StashingClient;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::Ledgers;
 use schema::{
@@ -303,7 +303,7 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
     const NAME: &'static str = "rubis";
     const TRANSACTIONS: &'static [&'static str] = &TransactionType::NAMES;
     type Parameters = Parameters;
-    type Client = Stashing<Client, P>;
+    type Client = StashingClient<Client, P>;
 
     /// # Panics
     /// A number in `parameters` is out of its range.
@@ -317,7 +317,7 @@ impl<P: Protocol> Workload<P> for Rubis<P> {
 
     fn client(&self, seed: u64, thread: usize, _threads: usize) -> Self::Client {
         let client = Client::new(&self.parameters, &self.ledgers, self.seed, seed, thread);
-        Stashing::new(client, &self.database)
+        StashingClient::new(client, &self.database)
     }
 
     #[inline]

@@ -12,7 +12,7 @@ use super::schema::{
     text,
 };
 use super::{Ledgers, Parameters, SUBSCRIBERS_MAX, Tables, Tatp};
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::random::Random;
 use crate::workload::LoadOptions;
 
@@ -130,7 +130,7 @@ pub(super) fn load<P: Protocol>(
         special_facility: database.table()?,
         call_forwarding: database.table()?,
     };
-    let mut loading = Loading::new(options, per_subscriber(10 + 25 + 25 + 38) as u64);
+    let mut loading = LoadInProgress::new(options, per_subscriber(10 + 25 + 25 + 38) as u64);
     let all = (&options.seed, subscribers.into());
     loading
         .fill(&database, &tables.subscriber, all, |&seed, n| [Family::nth(seed, n).subscriber])?;

@@ -14,7 +14,7 @@ use super::schema::{
     Item, LINES_MAX, NewOrderRow, Order, OrderLine, Stock, Timestamp, Warehouse,
 };
 use super::{Parameters, Scale, Tables, Tpcc};
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::workload::{LoadOptions, failure_of};
 
 /// The sum that each customer has paid before the load ends (clause 4.3.3.1).
@@ -51,7 +51,7 @@ pub(super) fn load<P: Protocol>(
         seed: options.seed,
         date: Timestamp::now(),
     };
-    let mut loading = Loading::new(options, rows_of(parameters));
+    let mut loading = LoadInProgress::new(options, rows_of(parameters));
     let part = |is_in: fn(&Unit) -> bool| population.part(is_in);
     let warehouses = part(|unit| matches!(unit, Unit::Warehouse(_)));
     loading.fill(&database, &tables.warehouse, warehouses.all(), Part::warehouses)?;
@@ -217,7 +217,7 @@ struct Orders {
 }
 
 impl Part<'_> {
-    /// Returns all units in the form that [`Loading::fill`] takes.
+    /// Returns all units in the form that [`LoadInProgress::fill`] takes.
     fn all(&self) -> (&Self, u64) {
         (self, self.positions.len() as u64)
     }

@@ -44,7 +44,7 @@ pub use mix::{Kind, Mix};
 pub use raw::RawYcsb;
 pub use row::{Row, RowVisitor, VALUE_BYTES, with_row};
 
-use crate::load::Loading;
+use crate::load::LoadInProgress;
 use crate::walk;
 use crate::workload::{Condition, LoadOptions, Outcome, Progress, Workload, failure_of};
 use client::{Ledgers, TransactionChanges};
@@ -139,7 +139,7 @@ impl<P: Protocol, R: Row> Workload<P> for Ycsb<P, R> {
             options.builder::<P>().table_with_capacity::<R>(parameters.records as usize).open()?;
         let table = database.table::<R>()?;
         let ycsb = Ycsb { database, table, parameters: *parameters, ledgers: Ledgers::default() };
-        let mut loading = Loading::new(options, parameters.records);
+        let mut loading = LoadInProgress::new(options, parameters.records);
         let loaded: fn(&(), u64) -> Option<R> = |(), key| Some(R::new(key));
         loading.fill(&ycsb.database, &ycsb.table, (&(), parameters.records), loaded)?;
         loading.finish();

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use weft::protocol::{Dbx, Protocol};
 use weft::{Conflict, ConflictReason, Database, Error, Record, Transaction};
 use weft_procedures::procedure;
-use weft_procedures::{Accessed, Again, Direct, Driver, Instance, Next, Procedure, Selection};
+use weft_procedures::{Again, Direct, Driver, Instance, Next, Procedure, Selection, StepAccess};
 
 use super::{Node, Nodes, Refused, dependencies};
 
@@ -59,7 +59,7 @@ impl Driver<Dbx> for Told<'_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         let instance = accessed.instance;
         if self.refuses.get() == Some(instance.step) {
             self.refuses.set(None);
@@ -75,7 +75,7 @@ impl Driver<Dbx> for Told<'_> {
         Ok(())
     }
 
-    fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         self.log(format!("~{}", accessed.instance));
         Ok(())
     }
@@ -200,11 +200,11 @@ fn own_writes_are_seen_again() {
             fn transaction(&self) -> &Transaction<'_, Dbx> {
                 self.0.transaction()
             }
-            fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+            fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
                 self.1.borrow_mut().push(accessed.instance);
                 self.0.enter(accessed)
             }
-            fn keep<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+            fn keep<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
                 self.0.keep(accessed)
             }
             fn end_pass(&self, is_ok: bool) -> Next {

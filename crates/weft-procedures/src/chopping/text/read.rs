@@ -153,7 +153,7 @@ fn unexpected(mark: Mark<'_>, expected: &str) -> TextError {
 }
 
 /// A step whose dependencies are not resolved.
-struct Unresolved<'t> {
+struct UnresolvedStep<'t> {
     step: OutlineStep,
     keys: Vec<Mark<'t>>,
     values: Vec<Mark<'t>>,
@@ -211,7 +211,7 @@ impl<'t> Reader<'t> {
     fn procedure(&mut self, line: &mut Line<'_, 't>) -> Result<Outline, TextError> {
         let name = line.name("the procedure's name")?;
         line.end("the line's end")?;
-        let mut steps: Vec<(Mark<'t>, Unresolved<'t>)> = Vec::new();
+        let mut steps: Vec<(Mark<'t>, UnresolvedStep<'t>)> = Vec::new();
         let mut loops: Vec<(OutlineLoop, Vec<Mark<'t>>)> = Vec::new();
         let mut open: Vec<usize> = Vec::new();
         let mut labels: HashSet<String> = HashSet::new();
@@ -275,7 +275,7 @@ impl<'t> Reader<'t> {
 /// Replaces the labels by the numbers of the steps that they name.
 fn resolved<'t>(
     name: &str,
-    steps: Vec<(Mark<'t>, Unresolved<'t>)>,
+    steps: Vec<(Mark<'t>, UnresolvedStep<'t>)>,
     loops: Vec<(OutlineLoop, Vec<Mark<'t>>)>,
 ) -> Result<Outline, TextError> {
     let numbers: HashMap<String, usize> = steps
@@ -301,7 +301,7 @@ fn resolved<'t>(
     }
     let mut starts = Vec::new();
     for (start, step) in steps {
-        let Unresolved { step, keys, values, guards } = step;
+        let UnresolvedStep { step, keys, values, guards } = step;
         let (keys, values, guards) = (find(keys)?, find(values)?, find(guards)?);
         outline.steps.push(OutlineStep { keys, values, guards, ..step });
         starts.push(start);
@@ -319,7 +319,7 @@ fn operation(word: &str) -> Option<OperationKind> {
     OperationKind::ALL.into_iter().find(|kind| kind.name() == word)
 }
 
-fn step<'t>(line: &mut Line<'_, 't>) -> Result<Unresolved<'t>, TextError> {
+fn step<'t>(line: &mut Line<'_, 't>) -> Result<UnresolvedStep<'t>, TextError> {
     let label = match line.marks.get(1) {
         Some(mark) if mark.text == ":" => {
             let label = line.name("a label")?;
@@ -365,7 +365,7 @@ fn step<'t>(line: &mut Line<'_, 't>) -> Result<Unresolved<'t>, TextError> {
         return Err(unexpected(line.take(), "'(' with the column that it changes"));
     }
     let mut unresolved =
-        Unresolved { step, keys: Vec::new(), values: Vec::new(), guards: Vec::new() };
+        UnresolvedStep { step, keys: Vec::new(), values: Vec::new(), guards: Vec::new() };
     while line.takes(";") {
         let clause = line.take();
         match clause.text {

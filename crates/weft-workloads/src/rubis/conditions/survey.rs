@@ -6,7 +6,7 @@
 //! 2. bids, purchases and comments: their sums, by item and by user;
 //! 3. auctions, ratings and lists, compared with the results of 1 and 2; indexes, compared with 1.
 //!
-//! The sums are in plain arrays, with a [place](Places) for each user and each item.
+//! The sums are in plain arrays, with a [place](IdentifierPlaces) for each user and each item.
 
 use std::collections::BTreeMap;
 
@@ -46,15 +46,15 @@ pub(super) fn take(
 
 /// The position of each identifier in an array. Loaded identifiers come first, then those that clients have chosen,
 /// client by client.
-struct Places {
+struct IdentifierPlaces {
     loaded: u64,
     /// For each client: the place of its first identifier, and how many it has chosen.
     clients: Vec<(u64, u64)>,
     total: usize,
 }
 
-impl Places {
-    fn new(loaded: u32, chosen: impl Iterator<Item = u64>) -> Places {
+impl IdentifierPlaces {
+    fn new(loaded: u32, chosen: impl Iterator<Item = u64>) -> IdentifierPlaces {
         let loaded = u64::from(loaded);
         let mut end = loaded;
         let clients = chosen.map(|count| {
@@ -62,7 +62,7 @@ impl Places {
             (end - count, count)
         });
         let clients = clients.collect();
-        Places { loaded, clients, total: end as usize }
+        IdentifierPlaces { loaded, clients, total: end as usize }
     }
 
     /// Returns the place of an identifier; `None` if it was neither loaded nor chosen.
@@ -139,8 +139,8 @@ struct Count {
 struct Survey<'a> {
     rubis: &'a DatabaseAtRest<'a>,
     findings: Findings,
-    user_places: Places,
-    item_places: Places,
+    user_places: IdentifierPlaces,
+    item_places: IdentifierPlaces,
     users: Vec<UserSums>,
     items: Vec<ItemSums>,
     /// The newest items, by category.
@@ -162,9 +162,9 @@ impl<'a> Survey<'a> {
         let accounts = rubis.ledgers.accounts();
         let parameters = rubis.parameters;
         let chosen = accounts.iter().map(|account| account.users);
-        let user_places = Places::new(parameters.users, chosen);
+        let user_places = IdentifierPlaces::new(parameters.users, chosen);
         let chosen = accounts.iter().map(|account| account.items);
-        let item_places = Places::new(parameters.items, chosen);
+        let item_places = IdentifierPlaces::new(parameters.items, chosen);
         let stored: [u64; Change::KINDS] =
             std::array::from_fn(|kind| accounts.iter().map(|account| account.stored[kind]).sum());
         // Users are read three times, items four times, and a loaded item has ten bids.
@@ -512,8 +512,8 @@ impl<'a> Survey<'a> {
     }
 
     fn compare_counts(&mut self) {
-        let &Places { loaded: users, .. } = &self.user_places;
-        let &Places { loaded: items, .. } = &self.item_places;
+        let &IdentifierPlaces { loaded: users, .. } = &self.user_places;
+        let &IdentifierPlaces { loaded: items, .. } = &self.item_places;
         self.counts[kind_of(TransactionType::RegisterUser)].loaded = users;
         self.counts[kind_of(TransactionType::StoreItem)].loaded = items;
         for (kind, table) in ["users", "items", "buy_now", "bids", "comments"].iter().enumerate() {
@@ -537,7 +537,7 @@ mod tests {
 
     #[test]
     fn every_identifier_has_a_place_of_its_own() {
-        let places = Places::new(3, [2, 0, 1].into_iter());
+        let places = IdentifierPlaces::new(3, [2, 0, 1].into_iter());
         let ids = [1, 2, 3, new_id(0, 0), new_id(0, 1), new_id(2, 0)];
         for (place, id) in ids.into_iter().enumerate() {
             assert_eq!(places.place(id), Some(place), "{id}");

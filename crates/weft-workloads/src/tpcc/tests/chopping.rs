@@ -24,7 +24,7 @@ use weft::{Error, Transaction};
 use weft_procedures::chopping::{
     Chopping, ConflictTreatment, Options, PieceKind, StepNumber, Token, admit, chop,
 };
-use weft_procedures::{Access, Accessed, Driver, Next, Place, Procedure};
+use weft_procedures::{Access, Driver, Next, Place, Procedure, StepAccess};
 
 use super::load;
 use crate::procedures::outlines_of_workload;
@@ -194,7 +194,7 @@ impl Driver<Dbx> for Recorder<'_, '_> {
         self.tx
     }
 
-    fn enter<T: Record>(&self, accessed: &Accessed<'_, T>) -> Result<(), Error> {
+    fn enter<T: Record>(&self, accessed: &StepAccess<'_, T>) -> Result<(), Error> {
         self.events.borrow_mut().push(Event {
             table: T::TABLE,
             access: accessed.access,
