@@ -1,5 +1,5 @@
-//! What `#[derive(Record)]` makes of a struct: the description, the keys, the checks, and the
-//! sugar. What it refuses is tested beside the macro, in `weft-macros`.
+//! Tests of the code that `#[derive(Record)]` generates for a struct: description, keys, checks and shorthands.
+//! The tests of what it refuses are beside the macro, in `weft-macros`.
 
 use std::panic::catch_unwind;
 
@@ -8,7 +8,8 @@ use weft::column::ColumnType;
 use weft::encoding::{Key, KeyEncoder};
 use weft::schema::{Column, Index, IndexDescription, Record, Storage, Violation};
 
-/// Every option in its long form, names with and without quotation marks. The key's columns are not in the order of the fields.
+/// Uses every option in its long form, with and without quotation marks around names. The order of the key's
+/// columns differs from the order of the fields.
 #[derive(Clone, weft::Record)]
 #[record(table = "customers", storage = "hash")]
 #[record(key(w_id, d_id, id))]
@@ -56,7 +57,7 @@ fn customer() -> Customer {
     }
 }
 
-/// Everything left to its default, and the options on the fields. One has a keyword for a name.
+/// Uses the defaults, and the options on fields. One field's name is a keyword.
 #[derive(Clone, weft::Record)]
 struct OrderLine {
     #[record(key)]
@@ -73,7 +74,7 @@ fn order_line() -> OrderLine {
     OrderLine { order: 7, number: 1, item: 9, r#type: None }
 }
 
-/// One column, which is the key, as it is most often.
+/// Has a single key column, as most tables do.
 #[derive(Clone, weft::Record)]
 struct Counter {
     #[record(key)]
@@ -124,7 +125,7 @@ fn indexes_are_described_in_order_and_named_by_constants() {
         name: "by_district",
         columns: &["d_id", "w_id"],
         unique: false,
-        // The two columns, and of the primary key what is not among them, `id`.
+        // The two columns, and `id`, the only column of the primary key that is not among them.
         width_bytes: Some(1 + 2 + 4),
     };
     let names: Vec<_> = Customer::INDEXES.iter().map(|index| index.name).collect();
@@ -232,7 +233,7 @@ fn checks_run_in_the_order_declared_and_the_first_that_fails_is_reported() {
     assert_eq!(indebted.check().unwrap_err().message, "customer 3 owes 5 cents");
 }
 
-/// What a caller may put into an encoder of their own is what the row pushes, column by column.
+/// A caller can pass an encoder of their own, and it receives each column of the index key.
 #[test]
 fn any_encoder_will_do() {
     #[derive(Default)]

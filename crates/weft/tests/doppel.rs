@@ -1,4 +1,5 @@
-//! Phase reconciliation: what is split and when, what can be done meanwhile, and that nothing is lost.
+//! Tests of phase reconciliation: which records are split and when, which operations run in a split phase, and
+//! that no update is lost.
 
 use std::cell::Cell;
 use std::sync::{Arc, Barrier};
@@ -15,7 +16,7 @@ use weft_protocols::doppel::{JoinedProtocol, PhaseReconciliation};
 use weft_protocols::{BuilderExt, LabelledDatabase};
 
 thread_local! {
-    /// What the drop of a [`Counter`] does on this thread.
+    /// Runs on this thread whenever a [`Counter`] is dropped.
     static ON_DROP: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
 }
 
@@ -37,7 +38,7 @@ impl Drop for Counter {
 
 type Reconciled<J> = PhaseReconciliation<J>;
 
-/// What a transaction does.
+/// One access of a transaction.
 type Access<'a, J> = dyn Fn(&weft::Transaction<'_, Reconciled<J>>) -> Result<(), Error> + 'a;
 
 #[derive(Clone, Debug, PartialEq, Record)]
@@ -72,12 +73,12 @@ impl Auction {
 }
 
 fn open<J: JoinedProtocol>() -> (Database<Reconciled<J>>, Table<Auction>) {
-    // A phase ends when somebody waits, or a snapshot is opened, and not by the clock.
+    // Phases never end by the clock here: only a waiting transaction or a new snapshot ends one.
     let phases = PhaseOptions::new().length(Duration::from_secs(3600));
     let database =
         Database::builder().protocol::<Reconciled<J>>().table::<Auction>().phases(phases);
-    let database = database.open().expect("the table is fine");
-    let auctions = database.table::<Auction>().expect("it was registered");
+    let database = database.open().expect("the database opens");
+    let auctions = database.table::<Auction>().expect("the table is registered");
     for item in 1..=3 {
         let inserted: Result<(), Error> =
             database.transact(|tx| tx.insert(&auctions, Auction::new(item)));
@@ -115,7 +116,7 @@ fn label<J: JoinedProtocol>(database: &Database<Reconciled<J>>, auctions: &Table
         database.label_split::<_, _, Union<_, 64>>(auctions, &1, column_of!(Auction.bidders)),
         database.label_split::<_, _, Add<_>>(auctions, &1, column_of!(Auction.small)),
     ];
-    labelled.into_iter().for_each(|labelled| labelled.expect("it can be split"));
+    labelled.into_iter().for_each(|labelled| labelled.expect("the column can be split"));
 }
 
 /// Adds to the labelled row until a split phase has begun.
@@ -127,7 +128,7 @@ fn into_split_phase<J: JoinedProtocol>(
     while !metrics(database).is_split {
         let added: Result<(), Error> =
             database.transact(|tx| tx.add(auctions, &1, column_of!(Auction.bids), 1));
-        added.expect("it is an i64");
+        added.expect("the sum fits an i64");
         additions += 1;
         assert!(additions < 1_000_000, "no split phase has begun");
     }
@@ -139,10 +140,10 @@ fn get<J: JoinedProtocol>(
     item: u32,
 ) -> Auction {
     let row: Result<_, Error> = database.transact(|tx| Ok(tx.get(auctions, &item)?.cloned()));
-    row.expect("nobody is in the way").expect("the row is there")
+    row.expect("the read succeeds").expect("the row exists")
 }
 
-/// Runs a test over both protocols.
+/// Runs a test under phase reconciliation over each of the two protocols.
 macro_rules! over_both {
     ($($name:ident)*) => {$(
         mod $name {
@@ -186,7 +187,7 @@ mod cases {
         }
         let split = metrics(&database);
         assert!(split.split_phases >= 1 && split.split_records == 1, "{split:?}");
-        assert_eq!(split.reconciled_rows, 0, "nobody has looked yet: {split:?}");
+        assert_eq!(split.reconciled_rows, 0, "no transaction has read the row yet: {split:?}");
         let auction = get(&database, &auctions, 1);
         assert_eq!((auction.bids, auction.highest), (100, 99));
         assert_eq!(auction.winner.value(), Some(&57), "57 * 7 = 399");
@@ -214,7 +215,7 @@ mod cases {
                         bid(database, auctions, bidder, i64::from(bidder)).unwrap();
                         if number % 64 == thread {
                             let auction = get(database, auctions, 1);
-                            // What this thread has done itself is there, and all columns agree.
+                            // The row contains this thread's own updates, and its columns agree.
                             assert!(auction.bids > i64::from(number));
                             assert!(auction.highest >= i64::from(bidder));
                             assert_eq!(auction.top.values().next(), auction.winner.value());
@@ -264,7 +265,7 @@ mod cases {
         assert!(panicked.is_err());
         bid(&database, &auctions, 2, 20).unwrap();
         let refused = metrics(&database).refused;
-        assert_eq!(refused, 0, "all of this was in split phases");
+        assert_eq!(refused, 0, "all transactions ran in split phases");
         let auction = get(&database, &auctions, 1);
         assert_eq!((auction.bids, auction.highest), (2, 20));
         assert_eq!(auction.winner.value(), Some(&2));
@@ -295,7 +296,7 @@ mod cases {
     pub fn others_than_the_selected_operation_wait_for_a_joined_phase<J: JoinedProtocol>() {
         let (database, auctions) = open::<J>();
         label(&database, &auctions);
-        // By hand, a refused transaction is a conflict like any other.
+        // A transaction that is begun by hand gets a conflict when it is refused.
         let by_hand = |expected: bool, access: &Access<'_, J>| {
             into_split_phase(&database, &auctions);
             let transaction = database.begin().unwrap();
@@ -304,9 +305,9 @@ mod cases {
                     assert!(expected, "{conflict}");
                     assert_eq!(conflict.reason, ConflictReason::Split);
                     assert_eq!(conflict.key.as_deref(), Some("1"));
-                    assert!(transaction.commit().is_err(), "it cannot commit any more");
+                    assert!(transaction.commit().is_err(), "a refused transaction cannot commit");
                     let again = database.begin().unwrap();
-                    access(&again).expect("in a joined phase");
+                    access(&again).expect("the joined phase has begun");
                     again.commit().unwrap();
                 }
                 Err(error) => panic!("{error}"),
@@ -326,7 +327,10 @@ mod cases {
         by_hand(false, &|tx| tx.add(&auctions, &2, column_of!(Auction.bids), 1));
         by_hand(false, &|tx| tx.add(&auctions, &1, column_of!(Auction.bids), 1));
         let added = get(&database, &auctions, 1).bids;
-        assert!((1..10_000).contains(&added), "since the row was replaced: {added}");
+        assert!(
+            (1..10_000).contains(&added),
+            "additions since the upsert replaced the row: {added}"
+        );
         assert_eq!(get(&database, &auctions, 2).bids, 1);
     }
 
@@ -340,7 +344,7 @@ mod cases {
             bid(&database, &auctions, 1, bids).unwrap();
         }
         for (bids, snapshot) in &snapshots {
-            let seen = snapshot.get(&auctions, &1).unwrap().expect("the row is there");
+            let seen = snapshot.get(&auctions, &1).unwrap().expect("the row exists");
             assert_eq!(seen.bids, *bids);
         }
     }
@@ -354,11 +358,11 @@ mod cases {
             runs += 1;
             tx.add(&auctions, &2, column_of!(Auction.bids), 1)?;
             let snapshot = database.open_snapshot()?;
-            let seen = snapshot.get(&auctions, &1)?.expect("the row is there").bids;
+            let seen = snapshot.get(&auctions, &1)?.expect("the row exists").bids;
             Ok(seen)
         });
         assert!(seen.unwrap() > 0);
-        assert_eq!(runs, 2, "it began in a split phase");
+        assert_eq!(runs, 2, "the first run began in a split phase");
         assert_eq!(get(&database, &auctions, 2).bids, 1);
         let transaction = database.begin().unwrap();
         if let Err(failure) = database.open_snapshot() {
@@ -411,14 +415,14 @@ mod cases {
             assert!(deleted.unwrap());
             let absent = bid(&database, &auctions, 1, 10).unwrap_err();
             assert!(matches!(absent, Error::Failure(Failure::NoSuchRow { .. })), "{absent}");
-            // Garbage is collected meanwhile.
+            // Transactions collect garbage, which removes the deleted record from the split records.
             let mut updates = 0;
             while metrics(&database).split_records > 0 {
                 let touched: Result<_, Error> = database
                     .transact(|tx| tx.update(&auctions, &2, |row| row.title = format!("{round}")));
                 touched.unwrap();
                 updates += 1;
-                assert!(updates < 1_000_000, "it is still to be split");
+                assert!(updates < 1_000_000, "the deleted record is still split");
             }
             let inserted: Result<(), Error> =
                 database.transact(|tx| tx.insert(&auctions, Auction::new(1)));
@@ -443,7 +447,7 @@ mod cases {
                 transaction.commit().unwrap();
             });
             begun.wait();
-            // The phase cannot change; what can be done in it goes on.
+            // The phase cannot change while that transaction runs. Operations that are allowed in it go on.
             for _ in 0..50 {
                 bid(&database, &auctions, 1, 10).unwrap();
                 let added: Result<(), Error> =
@@ -469,7 +473,7 @@ mod cases {
                 scope.spawn(move || {
                     bid(database, auctions, thread, 20).unwrap();
                     came.wait();
-                    // Sleeps, with what it has gathered.
+                    // Sleeps while its slice holds an operation that is not yet merged.
                     leave.wait();
                 });
             }
@@ -514,8 +518,8 @@ mod cases {
             let column = column_of!(Counter.count);
             database.label_split::<_, _, Add<_>>(&counters, &id, column).unwrap();
         }
-        // A thread that reconciles replaces the rows, and drops those that it has replaced when the other has
-        // ended its transaction, wherever that finds it. Which of the two reconciles is left to chance.
+        // The thread that reconciles replaces the rows. It drops the replaced rows when the other thread has ended
+        // its transaction, whatever it is doing then. Chance decides which thread reconciles.
         let dropped = Arc::new(Word::new(0));
         let turn = || {
             ON_DROP.set(Some(Box::new({
