@@ -1,4 +1,4 @@
-//! HTCC: what is repaired and how, when it is restarted after all, and what becomes hot.
+//! Tests of HTCC: which transactions are repaired and how, which are restarted, and which records become hot.
 
 use std::cell::Cell;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ struct Account {
     #[record(key)]
     number: u32,
     cents: i64,
-    /// The account where it all goes.
+    /// The account that receives a payment in some tests.
     heir: u32,
 }
 
@@ -30,12 +30,12 @@ fn open(options: HtccOptions) -> (Database<Htcc>, Table<Account>) {
     (database, accounts)
 }
 
-/// Nothing is hot before there are many conflicts.
+/// Returns options under which no record is hot before it has many conflicts.
 fn cold() -> HtccOptions {
     HtccOptions::new().hot(HotRecords::None)
 }
 
-/// Changes an account in another thread, so that whoever has read it must do so again.
+/// Changes an account in another thread, which makes the reads of every open transaction stale.
 fn change_elsewhere(
     database: &Database<Htcc>,
     accounts: &Table<Account>,
@@ -54,7 +54,7 @@ fn get(tx: &Transaction<'_, Htcc>, accounts: &Table<Account>, number: u32) -> Ac
     tx.get(accounts, &number).unwrap().unwrap().clone()
 }
 
-/// What has been counted since `before`.
+/// Returns the repairs, the fast and slow operations, and the restarts since `before`.
 fn since(database: &Database<Htcc>, before: &Metrics) -> (u64, u64, u64, u64) {
     let after = database.metrics();
     let (repairs, earlier) = (after.repairs, before.repairs);
@@ -109,7 +109,7 @@ fn a_key_that_has_changed_is_looked_up_again() {
     assert_eq!(since(&database, &before), (1, 2, 1, 0), "repairs, fast, slow, restarts");
     let cents: Result<Vec<i64>, Error> =
         database.transact(|tx| Ok([1, 2, 5].map(|number| get(tx, &accounts, number).cents).into()));
-    assert_eq!(cents.unwrap(), [100, 101, 99], "what it first did to the other is gone");
+    assert_eq!(cents.unwrap(), [100, 101, 99], "the update of the first heir is undone");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn operations_that_a_branch_drops_leave_nothing() {
             Ok((cents, tx.get(&accounts, &77)?.is_none()))
         });
         assert_eq!(left.unwrap(), ([100, 100, 33], true), "{hot:?}");
-        // Nobody is locked out: 1 and 2 are written by others at once.
+        // The dropped operations leave no locks: other threads can write 1 and 2 at once.
         for number in [1, 2] {
             change_elsewhere(&database, &accounts, number, |account| account.cents += 1);
         }
@@ -153,7 +153,7 @@ fn errors_that_follow_from_stale_reads_are_repaired_too() {
         let cents = tx.get(&accounts, &0)?.unwrap().cents;
         if runs.get() == 1 {
             change_elsewhere(&database, &accounts, 0, |account| account.cents = 1);
-            panic!("there should not be {cents}");
+            panic!("a stale read showed {cents}");
         }
         Ok(cents)
     });
@@ -168,7 +168,7 @@ fn a_transaction_that_is_stale_again_and_again_is_restarted() {
     let options = TransactionOptions::new().retries_max(1);
     let ((change, changes), (changed, has_changed)) = (mpsc::channel(), mpsc::channel());
     thread::scope(|scope| {
-        // One thread for all changes: one that leaves closes its batch of garbage.
+        // One thread makes all changes. A thread that ends would close its batch of garbage, as in the next test.
         let (database, accounts) = (&database, &accounts);
         scope.spawn(move || {
             for () in changes {
@@ -192,10 +192,11 @@ fn a_transaction_that_is_stale_again_and_again_is_restarted() {
         assert_eq!((cents.unwrap(), runs.get()), (111, 12));
     });
     let (repairs, _, _, restarts) = since(&database, &before);
-    assert_eq!((repairs, restarts), (10, 1), "eight, one restart, two");
+    assert_eq!((repairs, restarts), (10, 1), "eight repairs, a restart, two more repairs");
 }
 
-/// Whoever leaves closes a batch of garbage, which is freed when this transaction lets go of what it may find.
+/// Each thread that ends closes a batch of garbage. This transaction keeps those batches from being freed, so it
+/// is restarted instead of repaired.
 #[test]
 fn a_transaction_that_others_wait_for_is_restarted() {
     let (database, accounts) = open(cold());
@@ -214,7 +215,7 @@ fn a_transaction_that_others_wait_for_is_restarted() {
     });
     assert_eq!((cents.unwrap(), runs.get()), (108, 2));
     let (repairs, _, _, restarts) = since(&database, &before);
-    // In hasty builds every few rows are a batch, so there it does not count.
+    // In a build with hasty reclamation every few rows fill a batch, so full batches cause no restart there.
     let is_hasty = cfg!(feature = "hasty-reclamation");
     assert_eq!((repairs, restarts), if is_hasty { (1, 0) } else { (0, 1) });
 }
@@ -246,7 +247,7 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
             open(HtccOptions::new().hot(hot.clone()).hot_at(4).repairs(repairs));
         let work = |thread: i64| {
             for turn in 0..TURNS {
-                // In opposite orders: those who lock could wait for each other for ever.
+                // The accounts are locked in opposite orders, so without care the threads would deadlock.
                 let (from, to) = if (thread + turn) % 2 == 0 { (0, 1) } else { (1, 0) };
                 let moved: Result<(), Error> = database.transact(|tx| {
                     tx.update(&accounts, &from, |account| account.cents -= 1)?;
@@ -270,7 +271,7 @@ fn records_that_are_contended_become_hot_and_nothing_is_lost() {
     }
 }
 
-/// Records leave their index while others have found them: those look the key up again.
+/// Other transactions find records before these leave their index, and must look the keys up again.
 #[test]
 fn keys_that_come_and_go_are_looked_up_again() {
     const TURNS: u32 = 3000;
@@ -316,8 +317,8 @@ fn what_is_not_validated_is_not_serializable() {
         tx.update(&accounts, &9, |account| account.cents = cents)?;
         Ok(cents)
     });
-    assert_eq!((total.unwrap(), runs.get()), (100, 1), "it has written what is not so any more");
-    // But no write is lost.
+    assert_eq!((total.unwrap(), runs.get()), (100, 1), "it committed a stale read");
+    // Even without validation no update is lost.
     let raised: Result<(), Error> = database.transact(|tx| {
         runs.set(runs.get() + 1);
         tx.update(&accounts, &3, |account| account.cents += 1)?;
