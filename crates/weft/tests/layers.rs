@@ -328,9 +328,9 @@ fn upward(arrows: &Arrows) -> String {
     let mut message = String::new();
     for ((from, to), places) in arrows {
         let fault = match (layer(from), layer(to)) {
-            (None, _) => format!("`{from}` is missing in LAYERS: add it at its place"),
+            (None, _) => format!("`{from}` is missing in LAYERS"),
             (_, None) => {
-                format!("`{from}` names `{to}`, which is missing in LAYERS: add it at its place")
+                format!("`{from}` names `{to}`, which is missing in LAYERS")
             }
             (Some(above), Some(below)) if below < above => continue,
             _ => format!("`{from}` names `{to}`, which is above it"),
