@@ -329,9 +329,7 @@ fn upward(arrows: &Arrows) -> String {
     for ((from, to), places) in arrows {
         let fault = match (layer(from), layer(to)) {
             (None, _) => format!("`{from}` is missing in LAYERS"),
-            (_, None) => {
-                format!("`{from}` names `{to}`, which is missing in LAYERS")
-            }
+            (_, None) => format!("`{from}` names `{to}`, which is missing in LAYERS"),
             (Some(above), Some(below)) if below < above => continue,
             _ => format!("`{from}` names `{to}`, which is above it"),
         };

@@ -139,7 +139,7 @@ macro_rules! row {
     };
 }
 
-// Comments: the form of the primary key, and of the entries of `group` and `badge`.
+// Each comment gives the forms of the primary key, and of the entries of `group` and `badge`.
 row!(WordPlain, "ordered", u8, u8, u64); // one word; one word; one word
 row!(WidePlain, "ordered", u64, u64, u64); // two words; two words; one word
 row!(LongHeap, "ordered", String, String, String); // all long
