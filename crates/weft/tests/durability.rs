@@ -589,7 +589,7 @@ fn a_database_grows_with_its_program() {
 struct Asking {
     #[record(key)]
     id: u32,
-    #[allow(dead_code, reason = "used only by its drop")]
+    #[allow(dead_code, reason = "it is there to be dropped")]
     question: Question,
 }
 
