@@ -1,4 +1,4 @@
-//! What a transaction's closure may do wrong: errors, panics, nesting, and going on for ever.
+//! Mistakes in a transaction's closure: errors, panics, nested transactions, and endless loops.
 
 use super::*;
 
@@ -89,7 +89,7 @@ fn a_panic_caught_inside_the_closure_leaves_the_transaction_usable() {
     });
 }
 
-/// What a closure concludes from rows that were never there together is no conclusion.
+/// An error or panic that results from an inconsistent set of rows is discarded.
 #[test]
 fn errors_and_panics_concluded_from_stale_rows_are_retried() {
     for_each_executor!(|P| {
@@ -105,7 +105,7 @@ fn errors_and_panics_concluded_from_stale_rows_are_retried() {
                             elsewhere(&it);
                         }
                         if hit.count == 10 && panics {
-                            panic_quietly("concluded from a stale row");
+                            panic_quietly("decided by a stale row");
                         }
                         hit.count
                     })?;
@@ -149,7 +149,7 @@ fn a_swallowed_conflict_fails_the_commit() {
             on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
             let _ = it.add_one(&tx);
             let _ = tx.insert(&it.people, person("Eve", 3));
-            assert_eq!(row.count, 10, "a row once read stays as it was");
+            assert_eq!(row.count, 10, "a row that was read has changed");
             let Err(Error::Conflict(Conflict { reason, table, key, .. })) = tx.commit() else {
                 panic!("a stale read was committed");
             };
@@ -169,7 +169,7 @@ fn options_bound_the_retries_and_the_time() {
     for_each_executor!(|P| {
         if P::WORKERS_MAX > 1 && !P::KEEPS_LOCKS {
             let it = Fixture::<P>::new();
-            // Every attempt is spoilt by a transaction of another thread.
+            // Another thread's transaction makes every attempt fail.
             let spoilt = |tx: &Transaction<'_, P>| -> Result<(), Error> {
                 let _ = tx.get(&it.hits, &1)?;
                 on_a_thread(|| it.database.transact(|tx| it.add_one(tx)).unwrap());
@@ -181,7 +181,7 @@ fn options_bound_the_retries_and_the_time() {
                 attempts += 1;
                 spoilt(tx)
             });
-            assert_eq!(attempts, 4, "one, and three more");
+            assert_eq!(attempts, 4, "one attempt and three retries");
             let Failure::RetriesExhausted { attempts: 4, last } = failure(result) else {
                 panic!("another failure");
             };

@@ -1,4 +1,4 @@
-//! Tables and ranges that are not there, or not what they are taken for.
+//! Tables and ranges that do not exist, or that do not support the operation.
 
 use weft_protocols::NoControl;
 
@@ -42,7 +42,7 @@ fn a_handle_of_another_database_is_refused() {
             let third = Fixture::<P>::new();
             third.hits.clone()
         };
-        // Its records have no header.
+        // The records of this table have no header.
         let uncontrolled = Fixture::<NoControl>::new();
         let foreign = Failure::ForeignTable { table: "hits" };
         it.database
@@ -59,7 +59,7 @@ fn a_handle_of_another_database_is_refused() {
                     scan.next(),
                     Some(Err(Error::Failure(Failure::ForeignTable { .. })))
                 ));
-                assert!(scan.next().is_none(), "a scan ends with its failure");
+                assert!(scan.next().is_none(), "a scan ends after its error");
                 let by_phone = tx.get_by(&other.people, Person::PHONE, &1);
                 assert_eq!(failure(by_phone), Failure::ForeignTable { table: "people" });
                 Ok(())
