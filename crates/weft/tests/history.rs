@@ -589,7 +589,7 @@ fn the_order_of_versions_is_that_of_the_rows() {
                 newest = is_row.then_some(*version);
             }
         }
-        // The rows agree, of which the recorder knows nothing: from each insertion on, the values that threads
+        // The rows themselves, which the recorder does not read, agree: from each insertion on, the values that threads
         // observed form a chain, and the recorded versions form chains of the same lengths.
         for id in 0..IDS {
             let own = || replacements.iter().filter(|replacement| replacement.0 == id);

@@ -114,8 +114,8 @@ fn an_absent_row_is_locked_under_each() {
     an_absent_row_is_locked::<TwoPhaseLockingNoWait>();
 }
 
-/// Under wait-die the older transaction succeeds at its first attempt, whichever lock the younger one holds: it
-/// waits whether it reads, writes, or upgrades a shared lock.
+/// Under wait-die the older transaction succeeds at its first attempt, no matter which lock the younger one
+/// holds. It waits when it reads, when it writes, and when it upgrades a shared lock.
 #[test]
 fn an_older_transaction_waits() {
     type Access =

@@ -385,7 +385,7 @@ fn a_snapshot_is_the_most_recent_state() {
     });
 }
 
-/// All who open a recent snapshot in the same epoch share one. It does not show later commits. A later epoch's
+/// Readers that open a recent snapshot in the same epoch share one. It does not show later commits. A later epoch's
 /// snapshot shows them.
 #[test]
 fn recent_snapshots_are_shared_and_renewed() {

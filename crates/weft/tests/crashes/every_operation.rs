@@ -299,7 +299,7 @@ fn report<P: Protocol>(tried: &Tried) {
     assert!(tried.with_cuts > 0 && tried.with_checkpoint > 0, "{tried:?}");
 }
 
-/// Whichever operation is the last before a crash: all acknowledged transactions survive, the state is that after
+/// A crash may follow any operation. In every case all acknowledged transactions survive, the state is that after
 /// some number of transactions, and opening again gives the same state, even after a crash during recovery.
 #[test]
 fn a_crash_at_any_operation_loses_nothing_that_was_acknowledged() {
@@ -325,8 +325,8 @@ fn so_it_is_under_other_protocols() {
     some::<TimestampOrdering>();
 }
 
-/// Whichever sync fails: everything that was acknowledged survives, both when the process goes on and when the
-/// power fails.
+/// Any sync may fail. In every case everything that was acknowledged survives, both when the process goes on and
+/// when the power fails.
 #[test]
 fn a_failed_sync_loses_nothing_that_was_acknowledged() {
     let mut tried = Tried::default();

@@ -103,7 +103,7 @@ fn an_epoch_ends_between_no_two_pieces() {
             give_time(&waiting);
             assert_eq!(bank.database.metrics().epoch, before);
             flushing.set(Some(waiting));
-            // Waiting for the end of the epoch between two pieces would never return, so it is refused.
+            // Waiting for the end of the epoch between two pieces would never end, so the call is refused.
             let refused = bank.database.flush();
             assert!(matches!(refused, Err(Failure::NestedTransaction)), "{refused:?}");
         });
